@@ -11,8 +11,7 @@ from pathlib import Path
 from mtool import boards
 from mtool.boards import Board
 from mtool.commands import Deployment, Options
-from mtool.compiler.compilation import plan_model
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned.record import Log, digest
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.stages.tuned import target_and_setup

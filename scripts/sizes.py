@@ -33,10 +33,10 @@ from mtool.base.errors import MtoolError  # noqa: E402
 from mtool.base.filetree import FileTree  # noqa: E402
 from mtool.compiler import codegen  # noqa: E402
 from mtool.compiler.codegen.c_text import parts_of  # noqa: E402
+from mtool.compiler.compilation import target_of  # noqa: E402
 from mtool.compiler.frontend import load  # noqa: E402
 from mtool.compiler.passes import run as lowered  # noqa: E402
 from mtool.compiler.plan import make_plan  # noqa: E402
-from mtool.compiler.planning import target_of  # noqa: E402
 from mtool.device.build import toolchains  # noqa: E402
 from mtool.manifest import Manifest  # noqa: E402
 from mtool.stages.sizes import c_source  # noqa: E402

@@ -15,9 +15,8 @@ from onnx.reference import ReferenceEvaluator
 from mtool import boards
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
-from mtool.compiler.compilation import compile_model
+from mtool.compiler.compilation import compile_model, target_of
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.planning import target_of
 from mtool.compiler.request import Request
 from mtool.manifest import Manifest
 

@@ -199,7 +199,7 @@ def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
 
 def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
     """Show the plans of a model that no other beats, by the numbers by which --tuned takes them."""
-    from mtool.compiler.tuned import front
+    from mtool.compiler.tuned import summary as front
 
     named = {name: front.point(plans, name) for name in front.NAMES}
     rows = [

@@ -1,64 +1,179 @@
-"""The compile half as one function: a model file in, C files and a manifest out."""
+"""The compile half as one function: a model file in, C files and a manifest out.
 
+A model is read, its operators go to backends or through the passes, it is planned as the request asks and the board's
+memories allow, and its C is written; for several models of one firmware with one arena, and equal constants and
+functions stored once.
+"""
+
+import functools
 import logging
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from mtool.base.errors import UsageError
-from mtool.boards import Board
-from mtool.compiler import frontend, passes
-from mtool.compiler.ir import Graph
-from mtool.compiler.plan import make_plan
-from mtool.compiler.planning import target_of
-from mtool.compiler.request import USUAL, Compilation, Request
-from mtool.manifest import Claim, Refusal
-
-if TYPE_CHECKING:
-    from mtool.compiler.backends.chosen import Chosen
-    from mtool.compiler.backends.interface import Context
-    from mtool.compiler.backends.partition import Claim as Claimed
-    from mtool.compiler.backends.partition import Division
 import time
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mtool.base import allocator
-from mtool.base.errors import ModelError
+from mtool.base.errors import ModelError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.identifiers import firmware_name
-from mtool.base.option_values import Arenas, Partial
+from mtool.base.option_values import Arenas, Order, Partial
+from mtool.boards import Board
 from mtool.boards.protection import Unit, needed_unit
+from mtool.compiler import frontend, passes
 from mtool.compiler.codegen.firmware import firmware_files
 from mtool.compiler.codegen.functions import Stored
 from mtool.compiler.codegen.generation import Emitted, emit
 from mtool.compiler.codegen.protect import Place
 from mtool.compiler.codegen.weights import ModelConstants, constants_of
 from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.ir import Graph
 from mtool.compiler.ir.control import has_bodies
 from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.streamed_input import with_streamed_input
-from mtool.compiler.plan import Choice, Plan
-from mtool.compiler.plan.partial import Shared
-from mtool.compiler.plan.pools.for_time import Offers, offers_of, with_constants_in_ram
-from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
-from mtool.compiler.planning import (
-    attempts_at,
-    constants_in_ram,
-    grown_of,
-    order_of,
-    partial_of,
-    plan_for,
-    schedules_of,
-    settled,
-    with_offers,
+from mtool.compiler.plan import Choice, Plan, make_plan
+from mtool.compiler.plan.for_time import (
+    Offers,
+    SlowFlash,
+    constant_reads,
+    in_ram,
+    offers_of,
+    with_constants_in_ram,
 )
+from mtool.compiler.plan.partial import PartialCache
+from mtool.compiler.plan.pools import (
+    asked_pools,
+    constant_pools,
+    first_in_pools,
+    first_that_fits,
+    lent_pools,
+    tensor_pools,
+)
+from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
+from mtool.compiler.request import USUAL, Compilation, Request
 from mtool.compiler.tuned.known import Known
+from mtool.manifest import Claim, Refusal
 
-# Ask backends which operators of a model they compute, and give them their regions.
+_T = TypeVar("_T")
 
+
+def target_of(board: Board) -> Target:
+    """Return what the compile half knows of a board."""
+    return Target(board.cpu, board.features)
+
+
+def plan_for(graph: Graph, board: Board, request: Request, model_hash: str, *, is_alone: bool = True) -> Plan:
+    """Return the plan for a board, the first of `attempts_at` whose arena its memory has room for, or its pools."""
+    target = target_of(board)
+    schedules = schedules_of(graph, target, request, model_hash)
+    partial: Partial = "never" if graph.sizes else partial_of(request, model_hash)
+    order, grown = order_of(request, model_hash), grown_of(offers_of(graph, target), board, request)
+    plans = (
+        make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in attempts_at(partial, grown)
+    )
+    attempts = ((None, plan) for plan in plans)
+    _, plan = settled(graph.name, board, request, attempts, is_alone=is_alone)
+    plan = with_constants_in_ram(plan, constants_in_ram(plan, board, request, schedules))
+    return with_offers(plan, board, request, schedules)
+
+
+def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> Plan:
+    """Return a plan that says which constants may have copies in the pools that a user asks for, or lie in them.
+
+    Raises:
+        UsageError: they are to lie in several memories, and the core reads constants from one alone.
+    """
+    flash, own = (_slow_flash(board), constant_pools(board, request.pools)) if request.pools else (None, ())
+    chosen = request.conventions
+    if own and plan.target.flash_is_apart:
+        raise UsageError(f"the constants of {plan.graph.name} can't lie in {own[0].name}: {board.cpu} has one flash")
+    if own:
+        plan = replace(plan, constant_pools=own, reads=constant_reads(plan))
+    if chosen.context or chosen.has_functions or request.optimize == "size":
+        return plan
+    if own:
+        return replace(plan, offers=tuple(one for one in plan.reads if one.operator not in schedules))
+    return plan if flash is None else replace(plan, offers=constant_reads(plan, flash, schedules))
+
+
+def constants_in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
+    """Return the operators whose constants lie in RAM, since the board's flash lets its core wait."""
+    flash = None if request.pools else _slow_flash(board)
+    return frozenset() if flash is None else in_ram(plan, flash, request.optimize, schedules)
+
+
+def _slow_flash(board: Board) -> SlowFlash | None:
+    """Return what a board says of a memory of constants that lets the core wait; None: there is none."""
+    memory, ram = board.memory_for("weights"), board.memory_for("data")
+    if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
+        return None
+    reads, cache = memory.reads, memory.reads.data or memory.reads.code
+    taken = max((of_template.data for of_template in board.takes.values()), default=0)
+    return SlowFlash(
+        reads.waits(board.clock_hz), reads.width, cache.lines * reads.line, ram.size, "arena" in ram.holds, taken
+    )
+
+
+def attempts_at(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
+    """Yield how a model may be planned, less and less fast, for a board whose memory is too small for the arena.
+
+    "auto" becomes "always"; then no operator has larger constants, as those need more working memory.
+    """
+    for own in dict.fromkeys((grown, frozenset[str]())):
+        yield partial, own
+        if partial == "auto":
+            yield "always", own
+
+
+def settled(
+    model: str, board: Board, request: Request, attempts: Iterator[tuple[_T, Plan]], *, is_alone: bool = True
+) -> tuple[_T, Plan]:
+    """Return the plan that is taken: in the pools that are asked for, or the first that a board has room for.
+
+    Raises:
+        UsageError: a pool is none of the board's.
+        FitError: the pools have no room.
+    """
+    request.check_pools(asked_pools(board, request.pools))
+    own = tensor_pools(board, request.pools)
+    if own:
+        return first_in_pools(model, own, attempts)
+    return first_that_fits(board, lent_pools(board) if is_alone and request.may_be_split else (), attempts)
+
+
+def grown_of(offers: Offers, board: Board, request: Request) -> frozenset[str]:
+    """Return the operators that may have constants larger than their weights on a board."""
+    memory = board.memory_for("weights")
+    return offers.taken(request.optimize, None if memory is None else memory.size)
+
+
+def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
+    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    if request.known == Known():  # then the schema of logs need not be loaded
+        return request.schedules
+    from mtool.compiler.tuned.tasks import choices
+
+    return {**choices(request.known, graph, target, model_hash), **request.schedules}
+
+
+def partial_of(request: Request, model_hash: str) -> Partial:
+    """Return how operators are computed in parts: as is asked for, else as tuning has found it best for the model."""
+    asked = request.allowed_partial()
+    return request.known.partial.get(model_hash, asked) if asked == "auto" else asked
+
+
+def order_of(request: Request, model_hash: str) -> Order:
+    """Return the order of the operators: as is asked for, else as tuning has found it best for the model."""
+    return request.known.order.get(model_hash, "auto") if request.order == "auto" else request.order
+
+
+if TYPE_CHECKING:
+    from mtool.compiler.backends.chosen import Chosen
+    from mtool.compiler.backends.interface import Context
+    from mtool.compiler.backends.partition import Claim as Claimed
+    from mtool.compiler.backends.partition import Division
 
 _REASONS = 5  # that an error has, of the operators with the most multiply-accumulates
 log = logging.getLogger(__name__)
@@ -179,6 +294,14 @@ def compile_model(path: Path, board: Board, request: Request = USUAL) -> Compila
     return compile_models([(path, request)], board)
 
 
+@dataclass(slots=True)
+class _Notes:
+    """What is known of a model besides its graph: its constants as they were read, and who computes which operator."""
+
+    constants: ModelConstants = field(default_factory=ModelConstants)
+    claims: tuple[Claim, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """A model whose plan is made, and whose C is not yet written: a model of several may lie elsewhere in the arena."""
@@ -187,15 +310,13 @@ class PlannedModel:
     request: Request
     plan: Plan
     model_hash: str
-    constants: ModelConstants
-    claims: tuple[Claim, ...]
+    notes: _Notes
 
-    def emit(self, place: Place, stored: Stored) -> Emitted:
+    def emit(self, place: Place, stored: Stored | None = None) -> Emitted:
         """Write the C of its operators, as one of the models of a firmware."""
-        made = emit(
-            self.plan, self.path.name, self.model_hash, self.request.conventions, self.constants, place, stored
-        )  # fmt: skip
-        return replace(made, claims=self.claims)
+        conventions, notes = self.request.conventions, self.notes
+        made = emit(self.plan, self.path.name, self.model_hash, conventions, notes.constants, place, stored)
+        return replace(made, claims=notes.claims)
 
 
 def planned(path: Path, board: Board, request: Request = USUAL, *, is_alone: bool = True) -> PlannedModel:
@@ -204,19 +325,13 @@ def planned(path: Path, board: Board, request: Request = USUAL, *, is_alone: boo
     Raises:
         MtoolError: as `compile_model`.
     """
+    # No name for the graph: a large model is not to be held once for each stage. The file is read, and found to be one
+    # within the limits, before it is hashed.
     notes = _Notes()
     plan = plan_for(
         _lowered(path, board, request, notes), board, request, model_hash := file_hash(path), is_alone=is_alone
     )
-    return PlannedModel(path, request, plan, model_hash, notes.constants, notes.claims)
-
-
-@dataclass(slots=True)
-class _Notes:
-    """What is known of a model besides its graph: its constants as they were read, and who computes which operator."""
-
-    constants: ModelConstants = field(default_factory=ModelConstants)
-    claims: tuple[Claim, ...] = ()
+    return PlannedModel(path, request, plan, model_hash, notes)
 
 
 def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
@@ -284,58 +399,54 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -
     graph = None if open_sizes or request.backends else _loaded(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else partial_of(request, model_hash)
-    plans: dict[Hashable, tuple[Plan, Mapping[str, Choice]]] = {}
-    made: dict[Hashable, Emitted] = {}
-    lowered_for: dict[Hashable, Graph] = {}
-    integers: dict[Hashable, bool] = {}
-    offers: dict[Hashable, Offers] = {}
-    shared = Shared()
+    answers: dict[Hashable, Any] = {}
+    shared = PartialCache()
+
+    def once(about: Hashable, answer: Callable[[], _T]) -> _T:
+        if about not in answers:
+            answers[about] = answer()
+        found: _T = answers[about]
+        return found
 
     def lower(board: Board, notes: _Notes) -> Graph:
         if graph is None:
             return _lowered(path, board, request, notes)
         target = target_of(board)
-        found = lowered_for.get(passes.traits(target)) or passes.run(graph, target)
-        if not has_bodies(found):  # which costs decide about
-            lowered_for[passes.traits(target)] = found
-        return found
+        found: Graph = answers.get(passes.traits(target)) or passes.run(graph, target)
+        return found if has_bodies(found) else once(passes.traits(target), lambda: found)  # costs decide about bodies
 
     def alike(board: Board) -> Hashable:
         target = target_of(board)
         if request.known != Known():  # a measurement holds for its own core
             return target
-        passed = passes.traits(target)
-        if passed not in integers:
-            integers[passed] = graph is not None and _has_integers_alone(lower(board, _Notes(constants)))
-        return target.integer_traits if integers[passed] else target.traits
-
-    def attempts_for(board: Board, notes: _Notes) -> Iterator[tuple[Hashable, Plan]]:
-        target = target_of(board)
-        of_target = alike(board), board.name if request.backends else ""
-        lowered = None
-        if of_target not in offers:
-            lowered = lower(board, notes)
-            offers[of_target] = offers_of(lowered, target)
-        for partial, grown in attempts_at(asked, grown_of(offers[of_target], board, request)):
-            key = of_target, partial, grown
-            if key not in plans:
-                lowered = lowered or lower(board, notes)
-                schedules, order = schedules_of(lowered, target, request, model_hash), order_of(request, model_hash)
-                plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
-                plans[key] = plan, schedules
-            yield key, plans[key][0]
+        has_integers = once(
+            ("integers", passes.traits(target)),
+            lambda: graph is not None and _has_integers_alone(lower(board, _Notes(constants))),
+        )
+        return target.integer_traits if has_integers else target.traits
 
     def emitted(board: Board) -> Emitted:
-        notes = _Notes(constants)
-        key, plan = settled(path.stem, board, request, attempts_for(board, notes))
-        moved = constants_in_ram(plan, board, request, plans[key][1])
-        about = key, moved, plan.pools, board.name if request.pools else ""
-        if about not in made:
-            plan = with_offers(with_constants_in_ram(plan, moved), board, request, plans[key][1])
+        notes, target = _Notes(constants), target_of(board)
+        of_target = alike(board), board.name if request.backends else ""
+        lowered = functools.cache(lambda: lower(board, notes))
+        offers = once(("offers", of_target), lambda: offers_of(lowered(), target))
+
+        def plan_of(partial: Partial, grown: frozenset[str]) -> tuple[Plan, Mapping[str, Choice]]:
+            schedules, order = schedules_of(lowered(), target, request, model_hash), order_of(request, model_hash)
+            return make_plan(lowered(), target, request.io, partial, schedules, order, grown, shared), schedules
+
+        ways = ((of_target, *way) for way in attempts_at(asked, grown_of(offers, board, request)))
+        attempts = ((way, once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
+        key, plan = settled(path.stem, board, request, attempts)
+        schedules = answers[key][1]
+        moved = constants_in_ram(plan, board, request, schedules)
+
+        def written() -> Emitted:
+            final = with_offers(with_constants_in_ram(plan, moved), board, request, schedules)
             place = Place(section=request.arena_section)
-            written = emit(plan, path.name, model_hash, request.conventions, notes.constants, place)
-            made[about] = replace(written, claims=notes.claims)
-        return made[about]
+            return PlannedModel(path, request, final, model_hash, notes).emit(place)
+
+        return once((key, moved, plan.pools, board.name if request.pools else ""), written)
 
     for board in boards:
         yield board, emitted(board)
@@ -345,9 +456,6 @@ def _has_integers_alone(graph: Graph) -> bool:
     """Return whether no operator of a graph reads or makes floating-point numbers, constants apart."""
     kinds = (kind for value, kind in graph.types.items() if value not in graph.constants)
     return not has_bodies(graph) and not any(kind.dtype.is_float for kind in kinds)
-
-
-# The compile half for several models of one firmware: one arena, equal constants and functions stored once.
 
 
 def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas = "shared") -> Compilation:
@@ -381,20 +489,33 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     models = _planned(sources, board, is_alone=not sharing)
     names = [one.plan.graph.name for one in models]
     _check_names(models)
-    _check_conventions(models)
+    _check_alike(
+        models,
+        "the models of a firmware have the same calling conventions",
+        lambda one: one.conventions.name,
+        lambda one: (
+            f"--interface-api {one.conventions.interface} --operators-api {one.conventions.operators}"
+            + " --arena caller" * one.conventions.context
+        ),
+    )
     firmware = firmware_name(names)
-    apart_bytes = sum(one.plan.arena_bytes for one in models)
     plans = [one.plan for one in models]
+    apart_bytes = sum(plan.arena_bytes for plan in plans)
     pauses: list[tuple[int, ...]] = [() for _ in models]
     unit = unit_for(board, models[0].request)
-    if arenas in ("shared", "interleaved"):
-        _check_sections(models)
+    if sharing:
+        _check_alike(
+            models,
+            "an arena that models share lies in one section",
+            lambda one: one.arena_section,
+            lambda one: f"--arena-section {one.arena_section or 'of the runtime'}",
+            hint="--arena own gives each an arena of its own",
+        )
     if arenas == "shared":
         _check_whole(models)
         plans = share_arena(plans, unit)
     elif arenas == "interleaved":
-        _check_steps(models)
-        _check_apart(models)
+        _check_interleaved(models)
         plans, pauses = interleave(plans)
     else:
         pauses = [every_pause(plan) for plan in plans]
@@ -402,11 +523,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     stored = Stored()
     emitted = []
     for number, model in enumerate(models):
-        section = model.request.arena_section
-        shares = sharing and model.plan.arena_bytes > 0
-        emitted.append(
-            model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section, unit), stored)
-        )
+        arena = f"{firmware}_arena" if sharing and model.plan.arena_bytes else ""
+        emitted.append(model.emit(Place.of(number, names, arena, model.request.arena_section, unit), stored))
     shared = firmware_files(firmware, emitted, pauses)
     files, outline = dict(shared.files), dict(shared.outline)
     for one, model in zip(emitted, models, strict=True):
@@ -422,17 +540,9 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
 
 
 def _compile_alone(path: Path, request: Request, board: Board) -> Compilation:
-    start = time.monotonic()
-    notes = _Notes()
-    # No name for the graph and the plan: a large model is not to be held once for each stage. The file is read, and
-    # found to be one within the limits, before it is hashed.
-    emitted = emit(
-        plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, notes.constants,
-        Place(section=request.arena_section, unit=unit_for(board, request)),
-    )  # fmt: skip
+    start, place = time.monotonic(), Place(section=request.arena_section, unit=unit_for(board, request))
+    emitted = planned(path, board, request).emit(place)
     _drop_cycles(emitted.functions.constants)
-    emitted = replace(emitted, claims=notes.claims)
     done = Compilation(emitted.files(request.weights), (emitted.manifest,), emitted.manifest.arena_bytes, (emitted,))
     seconds, plan = time.monotonic() - start, emitted.plan
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
@@ -456,35 +566,19 @@ def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone:
     return models
 
 
-def _check_conventions(models: Sequence[PlannedModel]) -> None:
-    """Refuse what the linker would (crt/include/mt_convention.h), in words."""
+def _check_alike(
+    models: Sequence[PlannedModel],
+    what: str,
+    value: Callable[[Request], object],
+    written: Callable[[Request], str],
+    hint: str = "",
+) -> None:
+    """Refuse models that differ in what is one thing of a firmware; of conventions the linker would too."""
     first, *others = models
     for one in others:
-        own, that = first.request.conventions, one.request.conventions
-        if own.name != that.name:
-            raise UsageError(
-                "the models of a firmware have the same calling conventions",
-                details=[
-                    f"{each.plan.graph.name} has --interface-api {how.interface} --operators-api {how.operators}"
-                    + " --arena caller" * how.context
-                    for each, how in ((first, own), (one, that))
-                ],
-            )
-
-
-def _check_sections(models: Sequence[PlannedModel]) -> None:
-    """Refuse two sections for one arena."""
-    first, *others = models
-    for one in others:
-        if one.request.arena_section != first.request.arena_section:
-            raise UsageError(
-                "an arena that models share lies in one section",
-                details=[
-                    f"{each.plan.graph.name} has --arena-section {each.request.arena_section or 'of the runtime'}"
-                    for each in (first, one)
-                ],
-                hint="--arena own gives each an arena of its own",
-            )
+        if value(one.request) != value(first.request):
+            details = [f"{each.plan.graph.name} has {written(each.request)}" for each in (first, one)]
+            raise UsageError(what, details=details, hint=hint)
 
 
 def _check_whole(models: Sequence[PlannedModel]) -> None:
@@ -497,7 +591,8 @@ def _check_whole(models: Sequence[PlannedModel]) -> None:
         )
 
 
-def _check_steps(models: Sequence[PlannedModel]) -> None:
+def _check_interleaved(models: Sequence[PlannedModel]) -> None:
+    """Refuse models that do not run operator by operator, or that have memory protection."""
     for one in models:
         if one.request.conventions.interface != "step":
             raise UsageError(
@@ -505,10 +600,6 @@ def _check_steps(models: Sequence[PlannedModel]) -> None:
                 details=[f"it has --interface-api {one.request.conventions.interface}"],
                 hint="give --interface-api step too",
             )
-
-
-def _check_apart(models: Sequence[PlannedModel]) -> None:
-    """Refuse models that lie among each other's tensors, each with memory protection."""
     if any(one.request.protect for one in models):
         raise UsageError(
             "--arena interleaved puts a model among a paused one's tensors, which memory protection can not part",

@@ -29,8 +29,8 @@ class Request(ModelOptions):
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.compiler.plan.partial):
         "never", "always", or "auto", which becomes "always" where the board's memory is too small else.
     order: "auto" computes the operators in the order of the smallest arena that is found, "written" in the model's own.
-    optimize: what the board's memory is spent on: larger constants for fewer instructions (plan.pools.for_time),
-        and constants in RAM beside a flash that lets the core wait (plan.pools.for_time), where the part of the
+    optimize: what the board's memory is spent on: larger constants for fewer instructions (plan.for_time),
+        and constants in RAM beside a flash that lets the core wait (plan.for_time), where the part of the
         memory is smaller than that of the time ("balanced"), wherever there is room ("speed"), or nowhere ("size").
     conventions: how the model and its operators are called, and what runs them; mtool.compiler.codegen.conventions
     makes them. stream: the input that is given by rows, where the conventions' interface is "feed"; "": the only one.
@@ -41,7 +41,7 @@ class Request(ModelOptions):
     known: what tuning has found for the board; `schedules` come before it.
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
-    pools: the memories that tensors lie in (mtool.compiler.plan.pools.arena); none: in one arena.
+    pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
     protect: the model runs inside the core's memory protection (crt/include/mt_protect.h).
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """

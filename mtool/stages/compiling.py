@@ -34,7 +34,7 @@ _NAMED = 3
 def warn_of_weight_overhead(manifest: Manifest) -> None:
     """Warn of constants that take a tenth more flash than in the model's file: the largest by name, and why.
 
-    What was chosen to, where the board has room (plan.pools.for_time), is logged for debugging only.
+    What was chosen to, where the board has room (plan.for_time), is logged for debugging only.
     """
     told = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_GROWTH_BYTES]
     for one in told:

@@ -8,10 +8,10 @@ from mtool.base.option_values import IN_RAM
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.kernels.target import THUMB1
-from mtool.compiler.plan.control import device_cycles, without_estimate
-from mtool.compiler.plan.pools.arena import WORD
-from mtool.compiler.plan.pools.for_time import BYTES_A_PRODUCT, HELD
+from mtool.compiler.plan.for_time import BYTES_A_PRODUCT, HELD
+from mtool.compiler.plan.pools import WORD
 from mtool.compiler.plan.shared_arena import longest_stretch
+from mtool.compiler.plan.whole import device_cycles, without_estimate
 from mtool.device.cycles import Core, cores
 from mtool.manifest import Manifest, Operator
 from mtool.stages.formatting import amount

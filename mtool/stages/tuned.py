@@ -49,7 +49,7 @@ def known_for(
     if not logs:
         return Known()
     from mtool.compiler.tuned import record as tuning_log
-    from mtool.compiler.tuned.front import without_points
+    from mtool.compiler.tuned.summary import without_points
 
     logs, point = without_points(logs)
     read = tuning_log.read(logs)

@@ -10,7 +10,7 @@ from pathlib import Path
 from mtool.boards import Board
 from mtool.commands import flashing
 from mtool.compiler import codegen
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import target_of
 from mtool.device import cycles, session
 from mtool.device.flash import Runner, ports
 from mtool.device.session import Device

@@ -14,9 +14,9 @@ from typing import Protocol
 from mtool.base.errors import BuildError, FitError
 from mtool.base.option_values import LEVEL, WEIGHTS, Level
 from mtool.boards import Board
+from mtool.compiler.compilation import target_of
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.plan.function_knobs import LEVELS, RAM, Built, built
-from mtool.compiler.planning import target_of
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import (
     Log,

@@ -14,9 +14,8 @@ from mtool.base.errors import UsageError
 from mtool.base.option_values import Objective
 from mtool.boards import Board
 from mtool.compiler import frontend
-from mtool.compiler.compilation import plan_model
+from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.plan.choice import Choices, check_names
-from mtool.compiler.planning import target_of
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Setup, Target, Unit, WholePlan, digest, new_id, now
 from mtool.compiler.tuned.tasks import Task, tasks_of, text_of

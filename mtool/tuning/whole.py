@@ -11,7 +11,7 @@ from mtool.base.errors import MtoolError
 from mtool.base.option_values import Order, Partial
 from mtool.compiler.compilation import compile_model
 from mtool.compiler.plan import Choice
-from mtool.compiler.plan.pools.arena import is_short
+from mtool.compiler.plan.pools import is_short
 from mtool.compiler.tuned.record import Unit
 from mtool.compiler.tuned.tasks import parse
 from mtool.device.build.size import measure

@@ -265,7 +265,7 @@ def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:
 
 
 CALLS = "calls"
-"""The schedule of a control node (mtool.compiler.plan.control)."""
+"""The schedule of a control node (mtool.compiler.plan.whole)."""
 
 
 @locks.keep_locks()

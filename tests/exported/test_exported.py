@@ -14,7 +14,7 @@ import sanitized
 
 from mtool import boards
 from mtool.base.errors import ModelError
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import target_of
 from mtool.plugins.onnx_backend import batch, firmware
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -10,8 +10,8 @@ import numpy as np
 
 from mtool import boards
 from mtool.base.errors import DeviceError
+from mtool.compiler.compilation import target_of
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.planning import target_of
 from mtool.plugins.onnx_backend import batch, firmware
 from mtool.plugins.onnx_backend.batch import Array, Batch, CModel
 

@@ -14,8 +14,8 @@ from onnx.backend.test.runner import Runner
 
 from mtool.base.errors import MtoolError
 from mtool.boards import Board
+from mtool.compiler.compilation import target_of
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.planning import target_of
 from mtool.plugins.onnx_backend import firmware
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel, build
 from mtool.plugins.onnx_backend.specialization import Given, Specialisation, specialise

@@ -19,7 +19,7 @@ import pytest
 from mtool import boards
 from mtool.base.errors import BuildError, DeviceError
 from mtool.base.filetree import FileTree
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import target_of
 from mtool.plugins.onnx_backend import batch, firmware
 
 

@@ -7,7 +7,7 @@ import amount
 import pytest
 
 from mtool import boards
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import target_of
 from tests.onnx_suite.cases import Case, node_cases
 from tests.onnx_suite.expectations import NOT_PASSED
 from tests.onnx_suite.running import compiled, run_on_board

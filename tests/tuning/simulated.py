@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool import boards
 from mtool.base.errors import BuildError, DeviceError, FitError, NoAnswerError
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import target_of
 from mtool.compiler.tuned.record import Unit
 from mtool.tuning.measuring import IDLE, Measuring, Outcome
 from mtool.tuning.trial import Names, Share, trial_of

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.compiler.compilation import plan_model
+from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.plan.function_knobs import Built
 from mtool.compiler.plan.step import choose_schedule
-from mtool.compiler.planning import target_of
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Target, Unit
 from mtool.compiler.tuned.tasks import parse, tasks_of

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mtool.compiler.compilation import plan_model
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Log

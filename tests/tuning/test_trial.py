@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from mtool import boards
-from mtool.compiler.compilation import plan_model
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.stages.options import Options
 from mtool.tuning.candidates import space_of

@@ -24,9 +24,9 @@ from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import as_computed
 from mtool.compiler.plan import Plan, Step
-from mtool.compiler.plan.control import ControlSchedule, plans_in
 from mtool.compiler.plan.pool import PlacedPool, Pool
 from mtool.compiler.plan.shared_arena import costs_of
+from mtool.compiler.plan.whole import ControlSchedule, plans_in
 from mtool.manifest import (
     ConstantPool,
     InnerRegion,

@@ -12,7 +12,7 @@ from mtool.compiler.ir import Node
 from mtool.compiler.ir.control import Control
 from mtool.compiler.kernels.external import HOOKS, External
 from mtool.compiler.plan import Plan, Step
-from mtool.compiler.plan.control import ControlSchedule
+from mtool.compiler.plan.whole import ControlSchedule
 
 _MOST_NODES = 8
 

@@ -4,7 +4,7 @@ from mtool.base.errors import BuildError
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.kernels.external import External, Lent
 from mtool.compiler.plan import Plan
-from mtool.compiler.plan.control import plans_in
+from mtool.compiler.plan.whole import plans_in
 
 
 def check_alignment(plan: Plan) -> None:

@@ -19,11 +19,11 @@ from mtool.compiler.kernels.expressions import layout_of
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel
 from mtool.compiler.plan import Plan, Step
-from mtool.compiler.plan.control import ControlSchedule
 from mtool.compiler.plan.memory import aliases
 from mtool.compiler.plan.pool import Pool
-from mtool.compiler.plan.pools.constants import with_copies
+from mtool.compiler.plan.pools import with_copies
 from mtool.compiler.plan.sized import sized_control
+from mtool.compiler.plan.whole import ControlSchedule
 
 # A function of a model, the operators that need it, and what it is called with.
 

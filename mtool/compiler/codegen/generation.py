@@ -26,7 +26,7 @@ from mtool.compiler.codegen.state_reset import check_conventions, initial_consta
 from mtool.compiler.codegen.streamed import head_of
 from mtool.compiler.codegen.weights import ModelConstants, binary_of, grown_constants
 from mtool.compiler.plan import Plan
-from mtool.compiler.plan.pools.constants import ALIGNMENT
+from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT
 from mtool.compiler.plan.shared_arena import costs_of
 from mtool.manifest import (
     Claim,
@@ -125,7 +125,7 @@ class Emitted:
         """
         model, constants = self.plan.graph.name, self.functions.constants
         as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
-        as_text |= any(pool.alignment > ALIGNMENT for pool in self.functions.in_pools.values())
+        as_text |= any(pool.alignment > CONSTANT_ALIGNMENT for pool in self.functions.in_pools.values())
         binary = binary_of(model, constants, in_ram, self._sections, as_text=as_text)
         layouts = self.functions.layouts
         tables = weights.weights_source(

@@ -11,8 +11,7 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aligned
 from mtool.compiler.plan.pool import ConstantReads, PlacedPool, Pool
-from mtool.compiler.plan.pools.arena import WORD
-from mtool.compiler.plan.pools.constants import ALIGNMENT, Constant, in_sections
+from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT, WORD, Constant, in_sections
 
 # The C of an arena in several memories: an array for each pool, or the structure with the caller's pointers.
 
@@ -151,7 +150,7 @@ def with_constants_in_pools(functions: Functions, more: Mapping[str, Array]) -> 
 
 def bytes_in(functions: Functions, pool: Pool) -> int:
     """Return the bytes of a pool that constants take, each with what is left empty behind it."""
-    alignment = max(_alignment(functions, functions.plan.constant_pools), ALIGNMENT)
+    alignment = max(_alignment(functions, functions.plan.constant_pools), CONSTANT_ALIGNMENT)
     own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
     return sum(aligned(functions.constants[symbol].nbytes, alignment) for symbol in own)
 
@@ -163,7 +162,7 @@ def section_of(symbol: str, pool: Pool) -> str:
 
 def placing(symbol: str, pool: Pool) -> str:
     """Return the macro that puts a constant into its memory."""
-    return f"MT_PLACED({c_string(section_of(symbol, pool))}, {max(pool.alignment, ALIGNMENT)})"
+    return f"MT_PLACED({c_string(section_of(symbol, pool))}, {max(pool.alignment, CONSTANT_ALIGNMENT)})"
 
 
 def map_of(functions: Functions) -> list[str]:

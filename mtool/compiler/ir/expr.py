@@ -146,6 +146,10 @@ class Expr:
 
         return self.fold(rebuilt)
 
+    def with_part(self, part: "Expr", by: "Expr") -> "Expr":
+        """Replace a part, wherever it stands."""
+        return self.rewrite(lambda found: by if found == part else found)
+
     def with_axes(self, axes: Mapping[int, "Expr"]) -> "Expr":
         """Replace loop axes by index expressions."""
         return self.rewrite(lambda node: axes.get(node.value, node) if node.op == "axis" else node)

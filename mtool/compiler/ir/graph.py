@@ -1,5 +1,6 @@
 """Graphs: nodes in an order of execution, typed values, constants."""
 
+import functools
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from mtool.compiler.ir.node import Attributes, Node, Transpose, View, expression_of
+from mtool.compiler.ir.expr import Expr
+from mtool.compiler.ir.node import Attributes, Node, Transpose, View, WithEpilogue, expression_of
 from mtool.compiler.ir.types import Array, DType, Quant, TensorType
 
 T = TypeVar("T")
@@ -396,7 +398,8 @@ class Rewriter:
 
     def keep(self, node: Node) -> Node:
         """Append a node of the old graph, its inputs renamed as `rename` was told."""
-        kept = replace(node, inputs=tuple(self.resolve(value) for value in node.inputs))
+        inputs = tuple(self.resolve(value) for value in node.inputs)
+        kept = node if inputs == node.inputs else replace(node, inputs=inputs)
         self.nodes.append(kept)
         return kept
 
@@ -448,3 +451,52 @@ def rewritten(graph: Graph, change: Callable[[Rewriter, Node], Node | None], kin
         if changed is not None:
             rewriter.keep(changed)
     return rewriter.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What an expression reads.
+
+    loads: the number of an input, the type of its elements, how many indices it has.
+    axes: the numbers of axes that no reduction in it declares.
+    accumulators: the types of what a kernel computed.
+    """
+
+    loads: frozenset[tuple[int, DType, int]]
+    axes: frozenset[int]
+    accumulators: frozenset[DType]
+
+
+@functools.lru_cache(maxsize=1024)
+def _reads_of(expr: Expr) -> _Reads:
+    parts = [*expr.parts()]
+    declared = {number for part in parts if part.op == "reduce" for number, _ in part.value.axes}
+    return _Reads(
+        frozenset((part.value, part.dtype, len(part.args)) for part in parts if part.op == "load"),
+        frozenset(part.value for part in parts if part.op == "axis") - declared,
+        frozenset(part.dtype for part in parts if part.op == "acc"),
+    )
+
+
+def accumulators(expr: Expr) -> frozenset[DType]:
+    """Return the types that an epilogue reads what its kernel computed as: one, or none if it does not read it."""
+    return _reads_of(expr).accumulators
+
+
+def check_expression(node: Node, graph: Graph, expr: Expr) -> None:
+    """Check that a node's expression fits its inputs and its (first) output.
+
+    Raises:
+        AssertionError: it does not; a bug of the pass that made it.
+    """
+    where, made, reads = f"{node.op} {node.name}", graph.types[node.outputs[0]], _reads_of(expr)
+    assert expr.dtype is made.dtype, f"{where} computes {expr.dtype.label}; its output is {made}"
+    for number, dtype, rank in reads.loads:
+        assert number < len(node.inputs), f"{where} loads input {number}, which it lacks"
+        kind = graph.types[node.inputs[number]]
+        right = kind.dtype is dtype and len(kind.shape) == rank
+        assert right, f"{where} loads {dtype.label} by {rank} indices from input {number}, which is {kind}"
+    last = max(reads.axes, default=-1)
+    assert last < len(made.shape), f"{where} has no axis {last}: its output is {made}"
+    has_acc = isinstance(node.attrs, WithEpilogue)
+    assert has_acc or not reads.accumulators, f"{where} reads an accumulator, and is no kernel"

@@ -2,7 +2,7 @@
 
 Their attributes are those of mtool.compiler.ir.control. They have no schedules: the planner plans their graphs, and
 the code generator writes the C that calls the operators in them. The planner counts the multiply-accumulates of their
-graphs (mtool.compiler.plan.control).
+graphs (mtool.compiler.plan.whole).
 """
 
 from mtool.compiler.ir import DType, Graph, Node

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir.blocks import row_blocks
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, row_blocks
 
 # Sizes and matrices that are filled up to whole vectors, words and tiles.
 

@@ -12,9 +12,8 @@ from typing import Self
 import numpy as np
 
 from mtool.compiler.ir import DType, Expr
-from mtool.compiler.ir.blocks import row_sums
 from mtool.compiler.ir.scalar import FUNCTIONS, Rescale
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, row_sums
 
 FAR = 1024  # steps: beyond it a result is clamped in any case
 DOUBLED = 2**30  # sums below it can be doubled

@@ -10,8 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.ir.blocks import row_sums
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, row_sums
 
 MOST_MULTIPLIER = 2**31 - 1
 MOST_SUM = 2**31 - 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.expression_check import accumulators
+from mtool.compiler.ir.graph import accumulators
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.specification import Operand

@@ -3,9 +3,8 @@
 import numpy as np
 
 from mtool.compiler.ir import DType, Expr, Node
-from mtool.compiler.ir.blocks import RowSums, row_blocks, row_sums
 from mtool.compiler.ir.expr import acc, axis, call, const, load
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, RowSums, row_blocks, row_sums
 from mtool.compiler.kernels.scaling import are_whole, each_is_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.lowering import Dequantised, Lowering

@@ -8,9 +8,8 @@ import math
 import numpy as np
 
 from mtool.compiler.ir import DType, Expr, Node
-from mtool.compiler.ir.blocks import row_sums
 from mtool.compiler.ir.expr import acc, axis, call, const, load
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, row_sums
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.operators.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering

@@ -13,11 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.blocks import row_blocks
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import View, WithEpilogue
 from mtool.compiler.ir.scalar import evaluate
-from mtool.compiler.ir.types import Array, TensorType
+from mtool.compiler.ir.types import Array, TensorType, row_blocks
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.node import Conv2d
@@ -37,12 +36,8 @@ def remove_dead_channels(graph: Graph, target: Target) -> Graph:
     """
     found = _Channels(graph)
     multiple = 16 if "mve" in target.features else 4 if "dsp" in target.features else 2
-    kept = {}
-    for value in graph.types:
-        keep = found.kept(value, multiple)
-        if keep is not None:
-            kept[value] = keep
-    kept = _agreed(graph, kept) if kept else {}
+    each = {value: found.kept(value, multiple) for value in graph.types}
+    kept = _agreed(graph, {value: keep for value, keep in each.items() if keep is not None})
     return _removed(graph, found, kept) if kept else graph
 
 
@@ -53,13 +48,15 @@ def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]
         if _is_channelwise(node, graph):
             before = node.inputs[0]
             first[node.outputs[0]] = first.setdefault(before, before)
-    agreed: dict[str, set[int] | None] = {}
+    groups: dict[str, list[str]] = {}
     for value in {**first, **kept}:
-        start, own = first.get(value, value), kept.get(value)
-        union = agreed.setdefault(start, set())
-        agreed[start] = None if union is None or own is None else union | {*own}
-    unions = {value: agreed[first.get(value, value)] for value in kept}
-    return {value: sorted(union) for value, union in unions.items() if union is not None}
+        groups.setdefault(first.get(value, value), []).append(value)
+    unions = {
+        start: sorted({channel for value in values for channel in kept[value]})
+        for start, values in groups.items()
+        if all(value in kept for value in values)
+    }
+    return {value: unions[start] for value in kept if (start := first.get(value, value)) in unions}
 
 
 def _channels(node: Node, graph: Graph) -> Channels:
@@ -130,8 +127,7 @@ class _Channels:
             self.constants[node.outputs[0]] = self._constants_of(node)
         self.gone: dict[str, Array] = {}
         for node in reversed(graph.nodes):
-            gone = self._gone(node.outputs[0])
-            if gone is not None and gone.any():
+            if (gone := self._gone(node.outputs[0])) is not None and gone.any():
                 self.gone[node.outputs[0]] = gone
 
     def _constants_of(self, node: Node) -> Constants:
@@ -172,7 +168,7 @@ class _Channels:
         return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
 
     def _pooled(self, node: Node, attrs: Pool2d, known: Constants) -> Constants:
-        if not known or any(attrs.pads) or _input_type(self.graph, node).dtype.is_float:
+        if not known or any(attrs.pads) or self.graph.types[node.inputs[0]].dtype.is_float:
             return {}
         channels = self.graph.types[node.inputs[0]].shape[-1]
         count = int(np.prod(attrs.kernel)) if attrs.kind == "average" else 1
@@ -189,14 +185,13 @@ class _Channels:
 
     def _gone(self, value: str) -> Array | None:
         """Return bool [channels], the channels that no reader of a value needs; None: none."""
-        readers = {node.name: node for node in self.consumers.get(value, [])}
-        found = []
-        for node in readers.values() if value not in self.outputs else ():
-            absorbed = self._absorbed(node, value)
-            if absorbed is None:
+        readers = {node.name: node for node in self.consumers.get(value, ())} if value not in self.outputs else {}
+        found: list[Array] = []
+        for node in readers.values():
+            if (absorbed := self._absorbed(node, value)) is None:
                 return None
             found.append(absorbed)
-        return np.asarray(np.array(found).all(axis=0)) if found else None
+        return np.asarray(np.logical_and.reduce(found)) if found else None
 
     def _absorbed(self, node: Node, value: str) -> Array | None:
         """Return bool [channels]: those of a value that one reader can do without; None: none."""
@@ -224,13 +219,8 @@ class _Channels:
         return sorted([*stay, *go[: wanted - len(stay)]]) if wanted < len(gone) else None
 
 
-def _input_type(graph: Graph, node: Node) -> TensorType:
-    """Return the type of a node's first input."""
-    return graph.types[node.inputs[0]]
-
-
 def _is_integer(node: Node, graph: Graph) -> bool:
-    return isinstance(node.attrs, WeightedSum | Pool2d) and _input_type(graph, node).dtype.is_integer
+    return isinstance(node.attrs, WeightedSum | Pool2d) and graph.types[node.inputs[0]].dtype.is_integer
 
 
 def _reads_only_itself(node: Node, graph: Graph) -> bool:

@@ -139,14 +139,10 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
                 attrs = replace(attrs, acc_bound=attrs.acc_bound + int(np.abs(steps).max(initial=0)) + 1)
                 if bias.dtype == np.int32 and attrs.acc_bound >= 2**31:
                     continue
-        attrs = replace(attrs, expr=_replaced(attrs.epilogue, part, term))
+        attrs = replace(attrs, expr=attrs.epilogue.with_part(part, term))
         name = rewriter.constant(f"{node.name}/bias", data)
         return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))
     return None
-
-
-def _replaced(expr: Expr, part: Expr, by: Expr) -> Expr:
-    return expr.rewrite(lambda found: by if found == part else found)
 
 
 def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Graph, Node
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.movement import Pad, Permutation
 from mtool.compiler.operators.quantize import Quantisation
@@ -35,14 +35,6 @@ class Border:
         return tuple(size - a - b for size, a, b in zip(shape, self.before, self.behind, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """How nodes read what lies inside of a border: the types of what they make then, and the windows' attributes."""
-
-    shapes: dict[str, Sides]
-    windows: dict[str, Attributes]
-
-
 def fold_pads(graph: Graph) -> Graph:
     """Let windows pad themselves, wherever that makes a Pad disappear."""
     pads = [node for node in graph.nodes if isinstance(node.attrs, Pad)]
@@ -55,30 +47,30 @@ def fold_pads(graph: Graph) -> Graph:
     for pad in pads:
         found = _without(pad, graph, known) if pad.name not in gone else None
         if found is not None:
-            gone |= {pad.name, *(node.name for node in pads if node.outputs[0] in found.shapes)}
-            shapes |= found.shapes
-            windows |= found.windows
+            gone |= {pad.name, *(node.name for node in pads if node.outputs[0] in found[0])}
+            shapes |= found[0]
+            windows |= found[1]
     return _rewritten(graph, gone, shapes, windows) if gone else graph
 
 
 def _rewritten(graph: Graph, gone: set[str], shapes: dict[str, Sides], windows: dict[str, Attributes]) -> Graph:
     """Return the graph without some Pads; `shapes`: those of the values behind them that have no border then."""
-    rewriter = Rewriter(graph)
     inner: dict[str, str] = {}
-    for node in graph.nodes:
-        inputs = tuple(inner.get(value, value) for value in node.inputs)
+
+    def change(rewriter: Rewriter, node: Node) -> Node | None:
+        inputs, out = tuple(inner.get(value, value) for value in node.inputs), node.outputs[0]
         if node.name in gone:
-            inner[node.outputs[0]] = inputs[0]
-            continue
-        attrs, outputs = windows.get(node.name, node.attrs), node.outputs
-        if outputs[0] in shapes:
-            old = outputs[0]
-            inner[old] = rewriter.value(f"{old}.inside", graph.types[old].dtype, shapes[old])
-            if old in graph.quant:
-                rewriter.quant[inner[old]] = graph.quant[old]
-            outputs = (inner[old],)
-        rewriter.keep(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
-    return rewriter.finish()
+            inner[out] = inputs[0]
+            return None
+        outputs = node.outputs
+        if out in shapes:
+            inner[out] = rewriter.value(f"{out}.inside", graph.types[out].dtype, shapes[out])
+            if out in graph.quant:
+                rewriter.quant[inner[out]] = graph.quant[out]
+            outputs = (inner[out],)
+        return replace(node, inputs=inputs, outputs=outputs, attrs=windows.get(node.name, node.attrs))
+
+    return rewritten(graph, change)
 
 
 def _border(pad: Node, graph: Graph) -> Border | None:
@@ -91,12 +83,13 @@ def _border(pad: Node, graph: Graph) -> Border | None:
     return Border(attrs.before, behind, np.asarray(attrs.value, graph.types[pad.inputs[0]].dtype.numpy))
 
 
-def _without(pad: Node, graph: Graph, known: "_Before") -> _Without | None:
-    """Return how all that reads a Pad does without it; None: something does not."""
+def _without(pad: Node, graph: Graph, known: "_Before") -> tuple[dict[str, Sides], dict[str, Attributes]] | None:
+    """Return how all that reads a Pad does without it: shapes of values, attributes of windows; None: it can't."""
     border = _border(pad, graph)
     if border is None:
         return None
-    found, waiting, seen = _Without({}, {}), [(pad, border)], 0
+    waiting, seen = [(pad, border)], 0
+    shapes, windows = dict[str, Sides](), dict[str, Attributes]()
     while waiting:
         node, border = waiting.pop()
         value = node.outputs[0]
@@ -109,14 +102,14 @@ def _without(pad: Node, graph: Graph, known: "_Before") -> _Without | None:
                 return None
             attrs = _window(reader, border, known)
             if attrs is not None:
-                found.windows[reader.name] = attrs
+                windows[reader.name] = attrs
                 continue
             moved = _moved(reader, border, graph)
             if moved is None:
                 return None
-            found.shapes[reader.outputs[0]] = moved.inside(graph.types[reader.outputs[0]].shape)
+            shapes[reader.outputs[0]] = moved.inside(graph.types[reader.outputs[0]].shape)
             waiting.append((reader, moved))
-    return found
+    return shapes, windows
 
 
 def _moved(node: Node, border: Border, graph: Graph) -> Border | None:
@@ -231,12 +224,11 @@ class _Before:
                 break
             path.append(node)
             value = node.inputs[0]
-        found: Array | None = None
+        found = _lowest(self.graph.types[value].dtype)
         for node in reversed(path):
-            found = self._after(node, _lowest(self.graph.types[node.inputs[0]].dtype) if found is None else found)
-            if found is None:
-                found = _lowest(self.graph.types[node.outputs[0]].dtype)
-        return _lowest(self.graph.types[value].dtype) if found is None else found
+            after = self._after(node, found)
+            found = _lowest(self.graph.types[node.outputs[0]].dtype) if after is None else after
+        return found
 
     def _after(self, node: Node, least: Array) -> Array | None:
         """Return the least number behind a node, of that of its input; None: it may be any."""

@@ -73,8 +73,7 @@ def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collectio
     )  # fmt: skip
     first = [axis(number) if number in axes else const(0, DType.INT32) for number in range(rank)]
     element = load(len(node.inputs), part.dtype, (*first, *(axis(number) for number in extra)))
-    rest = attrs.expr.rewrite(lambda other: element if other == part else other)
-    return made, with_expression(node, rest, (*node.inputs, value))
+    return made, with_expression(node, attrs.expr.with_part(part, element), (*node.inputs, value))
 
 
 def _label(attrs: Computation, part: Expr) -> str:

@@ -5,13 +5,14 @@ The rules below are applied until none fits; what is left really has to be done.
 """
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
 from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.expr import axis, const, identity, load
 from mtool.compiler.ir.graph import Rewriter, rewritten
@@ -109,11 +110,9 @@ class Worklist:
         for value in dict.fromkeys(value for node in changed for value in node.inputs):
             if (alone := graph.only_reader(value)) is not None:
                 yield alone
-            maker = graph.makers.get(value)
-            if maker is not None:
+            if (maker := graph.makers.get(value)) is not None:
                 yield maker
-                above = graph.maker(maker.inputs[0], "loop") if isinstance(maker.attrs, Transpose) else None
-                if above is not None:
+                if isinstance(maker.attrs, Transpose) and (above := graph.maker(maker.inputs[0], "loop")) is not None:
                     yield above
 
 
@@ -121,20 +120,16 @@ def compose(graph: Editor, node: Node) -> Change | None:
     """Two views or two transpositions become one; one that changes nothing goes."""
     if not isinstance(node.attrs, View | Transpose):
         return None
-    source, out = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-    idle = (
-        source.shape == out.shape if isinstance(node.attrs, View) else node.attrs.perm == tuple(range(len(out.shape)))
-    )
+    source, out = graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape
+    idle = source == out if isinstance(node.attrs, View) else node.attrs.perm == tuple(range(len(out)))
     if idle and (not graph.is_output(node.outputs[0]) or node.inputs[0] in graph.makers):
         return lambda r, n: r.rename(n.outputs[0], n.inputs[0])
     before = graph.maker(node.inputs[0], node.op)
     if before is None:
         return None
-    origin = before.inputs[0]
-    attrs = node.attrs
+    origin, attrs = before.inputs[0], node.attrs
     if isinstance(attrs, Transpose):
-        perm = Transpose.of(before).perm
-        attrs = Transpose(perm=tuple(perm[dim] for dim in attrs.perm))
+        attrs = Transpose(perm=tuple(Transpose.of(before).perm[dim] for dim in attrs.perm))
     return lambda r, n: r.node(n.op, [origin], n.outputs, attrs, like=n)
 
 
@@ -154,16 +149,16 @@ def sink_view(graph: Editor, node: Node) -> Change | None:
     whole = whole_operands(node, graph) if isinstance(node.attrs, Loop) else []
     out = graph.types[node.outputs[0]].shape
     # A view of the same shape, which an output of the model is of an input, has nothing to sink.
-    views = [view for value in whole if (view := graph.maker(value, "view")) and _shape_before(view, graph) != out]
-    if not views or not reads_own_element(node, graph, whole):
+    shapes = [shape for value in whole if (shape := _shape_of(value, graph)) != out]
+    if not shapes or not reads_own_element(node, graph, whole):
         return None
-    shape = _shape_before(views[0], graph)
+    shape = shapes[0]
     axes = _unit_axes(shape, out)
     if axes is None and not _is_elementwise(node, whole):
         return None
     # Views that go must outnumber those that come; where they don't, the shape of higher rank stays.
-    come = sum(1 for value in whole if _source_shape(graph, value) != shape)
-    if come and (come > len(views) or (len(shape), shape) <= (len(out), out)):
+    come = sum(1 for value in whole if _shape_of(value, graph) != shape)
+    if come and (come > len(shapes) or (len(shape), shape) <= (len(out), out)):
         return None
 
     def sunk(r: Editor, n: Node) -> None:
@@ -189,26 +184,18 @@ def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
     return viewed
 
 
-def _source_shape(graph: Editor, value: str) -> Shape:
+def _shape_of(value: str, graph: Editor) -> Shape:
     """Return the shape of what a value is a view of, or its own."""
     view = graph.maker(value, "view")
-    return _shape_before(view, graph) if view else graph.types[value].shape
-
-
-def _shape_before(view: Node, graph: Editor) -> Shape:
-    return graph.types[view.inputs[0]].shape
+    return graph.types[view.inputs[0] if view else value].shape
 
 
 def _is_elementwise(node: Node, whole: list[str]) -> bool:
     """Whether a loop's axes serve for nothing but to read the operands `whole`."""
     expr = Loop.of(node).expr
-    return not any(part.op == "axis" for part in expr.walk(indices=False)) and not any(
-        part.op == "axis"
-        for load in expr.walk()
-        if load.op == "load" and node.inputs[load.value] not in whole
-        for index in load.args
-        for part in index.walk()
-    )
+    loads = (load for load in expr.walk() if load.op == "load" and node.inputs[load.value] not in whole)
+    indices = (part for load in loads for index in load.args for part in index.walk())
+    return not any(part.op == "axis" for part in itertools.chain(expr.walk(indices=False), indices))
 
 
 def _unit_axes(shape: Shape, viewed: Shape) -> dict[int, Expr] | None:
@@ -238,21 +225,23 @@ def sink_concat(graph: Editor, node: Node) -> Change | None:
 
     def sunk(r: Editor, n: Node) -> None:
         back = inverse(perm)
-
-        def turned(value: str) -> str:
+        parts = dict(sources)
+        for value in others:
             kind = r.types[value]
-            other = r.value(f"{value}.s", kind.dtype, [kind.shape[dim] for dim in back])
-            r.node("transpose", [value], [other], Transpose(perm=back), like=n)
-            return other
-
-        parts = {value: sources[value] if value in sources else turned(value) for value in n.inputs}
-        kind = r.types[n.outputs[0]]
-        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in back])
+            parts[value] = r.value(f"{value}.s", kind.dtype, [kind.shape[dim] for dim in back])
+            r.node("transpose", [value], [parts[value]], Transpose(perm=back), like=n)
         attrs = replace(Concat.of(n), axis=perm[Concat.of(n).axis])
-        r.node("concat", [parts[value] for value in n.inputs], [made], attrs, like=n)
-        r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
+        _make_transposed(r, n, perm, [parts[value] for value in n.inputs], attrs)
 
     return sunk
+
+
+def _make_transposed(r: Editor, node: Node, perm: Shape, inputs: Sequence[str], attrs: Attributes) -> None:
+    """Append a node whose result is transposed back by another, with `perm`."""
+    kind = r.types[node.outputs[0]]
+    made = r.value(f"{node.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
+    r.node(node.op, inputs, [made], attrs, like=node)
+    r.node("transpose", [made], node.outputs, Transpose(perm=perm), like=node)
 
 
 def _turns(value: str, graph: Editor) -> bool:
@@ -293,13 +282,10 @@ def sink_transpose(graph: Editor, node: Node) -> Change | None:
     sources = {value: maker.inputs[0] for value, maker in zip(whole, makers, strict=True)}
 
     def sunk(r: Editor, n: Node) -> None:
-        kind = r.types[n.outputs[0]]
         renamed = Loop.of(n).expr.with_axes({number: axis(dim) for number, dim in enumerate(perm)})
         expr = own_element(renamed, n, sources, len(perm))
-        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
         inputs = [sources.get(value, value) for value in n.inputs]
-        r.node("loop", inputs, [made], replace(Loop.of(n), expr=expr), like=n)
-        r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
+        _make_transposed(r, n, perm, inputs, replace(Loop.of(n), expr=expr))
 
     return sunk
 
@@ -320,11 +306,8 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
         return None  # loops read through transpositions anyway; they would turn it to and fro
 
     def stored(r: Editor, n: Node) -> None:
-        kind = r.types[n.outputs[0]]
-        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in perm])
         expr = Loop.of(n).expr.with_axes({dim: axis(number) for number, dim in enumerate(perm)})
-        r.node("loop", n.inputs, [made], replace(Loop.of(n), expr=expr), like=n)
-        r.node("transpose", [made], n.outputs, Transpose(perm=inverse(perm)), like=n)
+        _make_transposed(r, n, inverse(perm), n.inputs, replace(Loop.of(n), expr=expr))
 
     return stored
 
@@ -336,26 +319,22 @@ def absorb_transposes(graph: Graph) -> Graph:
     def absorbed(_: Rewriter, node: Node) -> Node:
         if isinstance(node.attrs, Matmul):
             return _read_through(node, graph, producers)
-        inputs, expr = list(node.inputs), Loop.of(node).expr
+        inputs, turned = list(node.inputs), dict[int, Shape]()
         for number, value in enumerate(node.inputs):
             maker = producers.get(value)
             if maker is not None and isinstance(maker.attrs, Transpose):
                 inputs[number] = maker.inputs[0]
-                expr = _through(expr, number, inverse(maker.attrs.perm))
-        return replace(node, inputs=tuple(inputs), attrs=replace(Loop.of(node), expr=expr))
+                turned[number] = inverse(maker.attrs.perm)
+
+        def through(part: Expr) -> Expr:
+            if part.op == "load" and part.value in turned:
+                return replace(part, args=tuple(part.args[dim] for dim in turned[part.value]))
+            return part
+
+        attrs = replace(Loop.of(node), expr=Loop.of(node).expr.rewrite(through)) if turned else node.attrs
+        return replace(node, inputs=tuple(inputs), attrs=attrs)
 
     return rewritten(graph, absorbed, Loop | Matmul)
-
-
-def _through(expr: Expr, number: int, turned: Shape) -> Expr:
-    """Replace the loads of a transposed operand by loads of the original."""
-
-    def through(part: Expr) -> Expr:
-        if part.op == "load" and part.value == number:
-            return replace(part, args=tuple(part.args[dim] for dim in turned))
-        return part
-
-    return expr.rewrite(through)
 
 
 def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:

@@ -87,12 +87,12 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
     shape, time = graph.types[value].shape, AlongAxis.of(joined).axis
     if len(shape) not in (3, 4) or shape[0] != 1 or math.prod(shape[:time]) == 1:
         return graph
-    whole = shape if len(shape) == 4 else (shape[0], shape[1], 1, shape[2])
+    whole = _of_four(shape)
     after = NHWC_OF_NCHW.index(time + 4 - len(shape))
     if math.prod(whole[dim] for dim in NHWC_OF_NCHW[:after]) != 1:
         return graph
     rewriter = Rewriter(graph)
-    turned = rewriter.types[value] = replace(graph.types[value], shape=tuple(whole[p] for p in NHWC_OF_NCHW))
+    turned = rewriter.types[value] = replace(graph.types[value], shape=_turned(shape))
     channels_first = rewriter.value(f"{value}.model", turned.dtype, shape)
     _channels_first(rewriter, value, channels_first, first)
     for node in graph.nodes:
@@ -102,9 +102,13 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
             continue
         inputs = [_channels_last(rewriter, one, node) for one in node.inputs]
         kind = graph.types[node.outputs[0]]
-        flat = kind.shape if len(kind.shape) == 4 else (kind.shape[0], kind.shape[1], 1, kind.shape[2])
-        made = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, [flat[dim] for dim in NHWC_OF_NCHW])
-        rewriter.node(node.op, inputs, [made], _turned_attrs(node, len(shape), after), like=node)
+        made = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, _turned(kind.shape))
+        attrs: Attributes = (
+            replace(node.attrs, axis=after)
+            if isinstance(node.attrs, AlongAxis)
+            else Slice(first=_turned(Slice.of(node).first, 0), stride=_turned(Slice.of(node).stride))
+        )
+        rewriter.node(node.op, inputs, [made], attrs, like=node)
         _channels_first(rewriter, made, node.outputs[0], node)
     kept = _channels_last(rewriter, output, last)
     outputs = list(graph.outputs)
@@ -138,29 +142,25 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
     return node
 
 
-def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
-    """Return the attributes of a Concat or Slice when its dimensions are turned to channels last."""
-    if isinstance(node.attrs, AlongAxis):
-        return replace(node.attrs, axis=axis)
-    attrs = Slice.of(node)
-    return Slice(first=_turned(attrs.first, rank, 0), stride=_turned(attrs.stride, rank, 1))
+def _of_four(numbers: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
+    """Return numbers of 3 dimensions, with `unit` for one that is added, or of 4, channels first."""
+    return (*numbers[:2], unit, *numbers[2:]) if len(numbers) == 3 else numbers
 
 
-def _turned(numbers: tuple[int, ...], rank: int, unit: int) -> tuple[int, ...]:
-    """Return numbers of 3 dimensions (`unit` for one that is added) or 4 in the order of channels last."""
-    whole = (*numbers[:2], unit, *numbers[2:]) if rank == 3 else numbers
-    return tuple(whole[dim] for dim in NHWC_OF_NCHW)
+def _turned(numbers: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
+    """Return the same with the channels last."""
+    return tuple(_of_four(numbers, unit)[dim] for dim in NHWC_OF_NCHW)
 
 
 def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
     """Append what turns a value of 3 or 4 dimensions to channels last, of 4; return its name."""
     kind = rewriter.types[value]
-    whole = kind.shape if len(kind.shape) == 4 else (kind.shape[0], kind.shape[1], 1, kind.shape[2])
+    whole = _of_four(kind.shape)
     if whole != kind.shape:
         viewed = rewriter.value(f"{value}.whole", kind.dtype, whole)
         rewriter.node("Reshape", [value], [viewed], like=node)
         value = viewed
-    made = rewriter.value(f"{value}.last", kind.dtype, [whole[dim] for dim in NHWC_OF_NCHW])
+    made = rewriter.value(f"{value}.last", kind.dtype, _turned(whole))
     rewriter.node("Transpose", [value], [made], Permutation(perm=NHWC_OF_NCHW), like=node)
     return made
 

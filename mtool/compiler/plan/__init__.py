@@ -1,5 +1,6 @@
 """Choose schedules, order the operators, lay out the arena. Who names a choice alone does not load the operators."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from mtool.base.option_values import Io, Order, Partial
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
     from mtool.compiler.ir import Graph
     from mtool.compiler.kernels.target import Target
-    from mtool.compiler.plan.partial import Shared
+    from mtool.compiler.plan.partial import PartialCache
     from mtool.compiler.plan.plan import Plan
     from mtool.compiler.plan.step import Step
 
@@ -25,7 +26,7 @@ def make_plan(
     schedules: Choices | None = None,
     order: Order = "auto",
     grown: "Collection[str] | None" = None,
-    shared: "Shared | None" = None,
+    shared: "PartialCache | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -36,41 +37,34 @@ def make_plan(
         partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
         schedules: a user's choices, by node; the cheapest for all others.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
-        grown: the operators that may have constants larger than their weights (plan.pools.for_time); None: all.
+        grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
         shared: what has been found for other targets of this graph.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
         ModelError: an input is to be streamed, and what reads it needs all of its rows.
     """
-    from mtool.compiler.plan.control import plans_in
-    from mtool.compiler.plan.partial import LEAST_BYTES, Shared, is_worth, with_partial_execution
-    from mtool.compiler.plan.whole import plan_whole
+    from mtool.compiler.plan.partial import LEAST_BYTES, PartialCache, is_worth, with_partial_execution
+    from mtool.compiler.plan.step import PlanOptions
+    from mtool.compiler.plan.streamed import plan_streamed
+    from mtool.compiler.plan.whole import plan_whole, plans_in
 
-    choices, known = schedules or {}, shared or Shared()
+    options, known = PlanOptions(target, io, partial, schedules or {}, order, grown), shared or PartialCache()
     if graph.stream is not None:
-        from mtool.compiler.plan.streamed import plan_streamed
-
-        return plan_streamed(graph, target, partial, choices, order, grown)
+        return plan_streamed(graph, options)
 
     def by_rows(plan: "Plan") -> "Plan":
-        return with_partial_execution(plan, partial, choices, grown, known)
+        return with_partial_execution(plan, options, known)
 
-    plan = by_rows(plan_whole(graph, target, io, choices, order=order, grown=grown))
+    plan = by_rows(plan_whole(graph, options))
     least = LEAST_BYTES if partial == "auto" else 1
     if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
         return plan
-    inside = by_rows(plan_whole(graph, target, io, choices, by_rows, order, grown))
+    inside = by_rows(plan_whole(graph, options, by_rows))
     return inside if is_worth(plan, inside, partial) else plan
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Plan":
-        from mtool.compiler.plan.plan import Plan
-
-        return Plan
-    if name == "Step":
-        from mtool.compiler.plan.step import Step
-
-        return Step
-    raise AttributeError(f"module 'mtool.compiler.plan' has no attribute {name!r}")
+    if name not in ("Plan", "Step"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)

@@ -70,7 +70,7 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
         )
     if not of_build:
         return turned
-    from mtool.compiler.plan.function_knobs import KNOBS, RAM, built  # with the interface of schedules
+    from mtool.compiler.plan.function_knobs import KNOBS, RAM, built
 
     values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
     if values.get(WEIGHTS) == RAM and target.flash_is_apart:

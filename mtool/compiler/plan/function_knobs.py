@@ -37,8 +37,8 @@ KNOBS = {
 
 
 @dataclass(eq=False)
-class Built(BoundSchedule):
-    """A schedule whose C is compiled at a level of its own, or whose constants lie in RAM.
+class Built:
+    """A schedule whose C is compiled at a level of its own, or whose constants lie in RAM; all else is `inner`'s.
 
     Attributes:
         inner: the schedule.
@@ -49,30 +49,12 @@ class Built(BoundSchedule):
     inner: Schedule
     opt: Level | str = ""
     weights: str = ""
-    name: str = ""
 
-    def __post_init__(self) -> None:
-        self.name = self.inner.name
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """What the schedule supports."""
-        return self.inner.supports(node, graph, target)
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """That of the schedule."""
-        return self.inner.scratch_bytes(node, graph)
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """What the schedule may overwrite."""
-        return self.inner.in_place(node, graph)
-
-    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
-        """What the schedule may overwrite."""
-        return self.inner.overwrites(node, graph)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """That of the schedule: what these knobs give is measured."""
-        return self.inner.cost(node, graph, target)
+    def __getattr__(self, name: str) -> Any:
+        """Return what the schedule says."""
+        if name.startswith("__") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the C of the schedule, with how it is built."""
@@ -86,9 +68,8 @@ class Built(BoundSchedule):
 def built(schedule: Schedule, settings: Mapping[str, Any]) -> Schedule:
     """Return a schedule with these knobs set to values that they have; as it is, if all are left alone."""
     turned = {name: value for name, value in settings.items() if value}
-    if isinstance(schedule, Built):
-        return replace(schedule, **turned)
-    return Built(schedule, **turned) if turned else schedule
-
-
-"""Choices by the nodes' names, which are those of `mtool.json` and of the generated functions: pw_2."""
+    made: Any = schedule
+    if turned:
+        made = replace(made, **turned) if isinstance(made, Built) else Built(schedule, **turned)
+    found: Schedule = made
+    return found

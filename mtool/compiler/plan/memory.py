@@ -4,6 +4,7 @@ What is live is known by parts of a storage: the rows of an image that have been
 others. mtool.compiler.plan.first_fit finds the offsets.
 """
 
+import graphlib
 import heapq
 import itertools
 import math
@@ -41,10 +42,7 @@ class _Uses:
 
     @classmethod
     def of(cls, graph: Graph, steps: Sequence[Step]) -> "_Uses":
-        root: dict[str, str] = {}
-        for node in graph.nodes:
-            if isinstance(node.attrs, View):
-                root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
+        root = {value: of for value, (of, _) in aliases(graph).items()}
         reads: dict[str, list[int]] = {}
         written: dict[str, int] = {}
         for number, step in enumerate(steps):
@@ -118,21 +116,11 @@ def _may_overwrite(graph: Graph, steps: Sequence[Step], uses: _Uses, output: str
     return {place for place, written in pairs if written == over} >= {*read}
 
 
-def _same_storage(storage: Mapping[str, str], first: str, step: Step) -> bool:
-    return storage.get(step.node.outputs[0]) == storage.get(first, first)
-
-
 def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
     """Return the nodes in an order in which states are written after they are read, where that is possible."""
-    behind: dict[str, set[str]] = {
-        node.name: set() for node in graph.nodes
-    }  # node -> the nodes that have to come after it
-    makers = graph.producers()
-    for node in graph.nodes:
-        for value in node.inputs:
-            if value in makers:
-                behind[makers[value].name].add(node.name)
-    readers = graph.consumers()
+    makers, readers = graph.producers(), graph.consumers()
+    numbers = {node.name: number for number, node in enumerate(graph.nodes)}
+    before = [{numbers[makers[value].name] for value in node.inputs if value in makers} for node in graph.nodes]
     for _, value, output in graph.state_values:
         writer = makers[output]
         while isinstance(writer.attrs, View):
@@ -140,21 +128,27 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
         reading = _all_readers(value, readers)
         buffers = [node.outputs[0] for node in reading if isinstance(node.attrs, Concat)]
         both = [*reading, *(node for buffer in buffers for node in _all_readers(buffer, readers))]
-        later = _reached(writer.name, behind)
         for nodes in (both, reading):
-            before = {node.name for node in nodes} - {writer.name}
-            if not before & later:
-                for name in before:
-                    behind[name].add(writer.name)
+            own = {numbers[node.name] for node in nodes} - {numbers[writer.name]}
+            if numbers[writer.name] not in _reached(own, before):
+                before[numbers[writer.name]] |= own
                 break
-    return _sorted(graph.nodes, behind)
+    order = graphlib.TopologicalSorter(dict(enumerate(before)))
+    order.prepare()
+    ready, ordered = list[int](), list[Node]()
+    while order.is_active():  # as near to the given order as may be
+        for number in order.get_ready():
+            heapq.heappush(ready, number)
+        ordered.append(graph.nodes[heapq.heappop(ready)])
+        order.done(numbers[ordered[-1].name])
+    return tuple(ordered)
 
 
-def _reached(start: str, behind: Mapping[str, set[str]]) -> set[str]:
-    """Return the nodes that have to come after one."""
-    found, waiting = set[str](), [start]
+def _reached(starts: Collection[int], edges: Sequence[Collection[int]]) -> set[int]:
+    """Return the numbers that edges lead to, with those that they start at."""
+    found, waiting = {*starts}, [*starts]
     while waiting:
-        new = behind[waiting.pop()] - found
+        new = {*edges[waiting.pop()]} - found
         found |= new
         waiting += new
     return found
@@ -170,25 +164,6 @@ def _all_readers(value: str, readers: Mapping[str, Sequence[Node]]) -> list[Node
     return found
 
 
-def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node, ...]:
-    """Return the nodes as near to their order as `behind` allows."""
-    numbers = {node.name: number for number, node in enumerate(nodes)}
-    missing = [0] * len(nodes)
-    for names in behind.values():
-        for name in names:
-            missing[numbers[name]] += 1
-    ready = [number for number in range(len(nodes)) if not missing[number]]
-    ordered = []
-    while ready:
-        ordered.append(nodes[heapq.heappop(ready)])
-        for name in behind[ordered[-1].name]:
-            missing[numbers[name]] -= 1
-            if not missing[numbers[name]]:
-                heapq.heappush(ready, numbers[name])
-    assert len(ordered) == len(nodes), "the nodes wait for each other"
-    return tuple(ordered)
-
-
 def copy_states(
     graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step], stem: str = "keep"
 ) -> tuple[Graph, tuple[Step, ...]]:
@@ -201,12 +176,12 @@ def copy_states(
         stem: of the names of new nodes.
     """
     storage, uses = values_in_state_storage(graph, steps), _Uses.of(graph, steps)
-    appending = {
-        step.node.name: replace(step.node, attrs=replace(step.node.attrs, appends=True))
-        for step in steps
-        if isinstance(step.node.attrs, Concat)
-        and _same_storage(storage, uses.root.get(step.node.inputs[0], step.node.inputs[0]), step)
-    }
+    appending = {}
+    for step in steps:
+        if isinstance(step.node.attrs, Concat):
+            first = uses.root.get(step.node.inputs[0], step.node.inputs[0])
+            if storage.get(step.node.outputs[0]) == storage.get(first, first):
+                appending[step.node.name] = replace(step.node, attrs=replace(step.node.attrs, appends=True))
     made = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
     nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
     types, sources = dict(graph.types), dict(graph.sources)
@@ -295,17 +270,17 @@ def _span(first: int, last: int) -> int:
 
 def aliases(graph: Graph) -> dict[str, tuple[str, int]]:
     """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
-    return graph.once("aliases", lambda: _aliases(graph))
 
+    def lies_in() -> dict[str, tuple[str, int]]:
+        found = dict(graph.line_buffers)
+        for node in graph.nodes:
+            made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
+            if isinstance(node.attrs, View) and made not in found:
+                root, offset = found.get(source, (source, 0))
+                found[made] = root, offset + node.attrs.first * graph.types[made].dtype.size
+        return found
 
-def _aliases(graph: Graph) -> dict[str, tuple[str, int]]:
-    found = dict(graph.line_buffers)
-    for node in graph.nodes:
-        made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
-        if isinstance(node.attrs, View) and made not in found:
-            root, offset = found.get(source, (source, 0))
-            found[made] = root, offset + View.of(node).first * graph.types[made].dtype.size
-    return found
+    return graph.once("aliases", lies_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,19 +324,19 @@ class _Storages:
             self.outside.add(graph.stream.value)
         self.line_buffer_bytes: dict[str, int] = {}
         for value, (buffer, offset) in graph.line_buffers.items():
-            self.line_buffer_bytes[buffer] = max(
-                self.line_buffer_bytes.get(buffer, 0), offset + graph.types[value].bytes
-            )
+            behind = offset + graph.types[value].bytes
+            self.line_buffer_bytes[buffer] = max(self.line_buffer_bytes.get(buffer, 0), behind)
         self.alignment: dict[str, int] = {}  # of roots that need more than most: for the largest element there
-        for value, kind in graph.types.items():
-            if kind.dtype.size > ALIGNMENT:
-                root = self.root(value)
-                self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
-        for step in steps:
-            if isinstance(step.node.attrs, External):
-                for value in (*step.node.inputs, *step.node.outputs):
-                    root = self.root(value)
-                    self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), step.node.attrs.tensor_alignment)
+        needed = [(value, kind.dtype.size) for value, kind in graph.types.items() if kind.dtype.size > ALIGNMENT]
+        needed += [
+            (value, step.node.attrs.tensor_alignment)
+            for step in steps
+            if isinstance(step.node.attrs, External)
+            for value in (*step.node.inputs, *step.node.outputs)
+        ]
+        for value, size in needed:
+            root = self.root(value)
+            self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), size)
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
             for value in step.node.inputs:

@@ -20,21 +20,17 @@ def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order =
 
     `order` "written" leaves them as they are, but for states, which are read before they are written.
     """
-    as_written = graph.nodes
-    orders = [as_written] if order == "written" or _is_chain(graph) else [as_written, beam_search(graph)]
+    readers = graph.consumers()
+    is_chain = all(len({node.name for node in nodes}) <= 1 for v, nodes in readers.items() if v not in graph.constants)
+    orders = [graph.nodes] if order == "written" or is_chain else [graph.nodes, beam_search(graph)]
     if graph.states:
         orders = [read_states_before_writes(replace(graph, nodes=nodes)) for nodes in orders]
-    return min(orders, key=lambda nodes: _peak(graph, nodes, chosen, io))
 
+    def peak(nodes: tuple[Node, ...]) -> int:
+        steps = [chosen[node.name] for node in nodes if not isinstance(node.attrs, View)]
+        return live_bound(storages(graph, steps, io)[0])
 
-def _is_chain(graph: Graph) -> bool:
-    readers = graph.consumers()
-    return all(len({node.name for node in nodes}) <= 1 for v, nodes in readers.items() if v not in graph.constants)
-
-
-def _peak(graph: Graph, nodes: tuple[Node, ...], chosen: Mapping[str, Step], io: Io) -> int:
-    steps = [chosen[node.name] for node in nodes if not isinstance(node.attrs, View)]
-    return live_bound(storages(graph, steps, io)[0])
+    return min(orders, key=peak)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,35 @@
 """One step of a plan: an operator, and the schedule that computes it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from mtool.base.option_values import Io, Order, Partial
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import KernelOp, Schedule
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Choice, chosen
+from mtool.compiler.plan.choice import Choice, Choices, chosen
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How a graph is planned.
+
+    target: what the board's core can do.
+    io: "arena": inputs and outputs lie in the arena; "external": the caller keeps them.
+    partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
+    choices: a user's schedules, by node; the cheapest for all others.
+    order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
+    grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
+    """
+
+    target: Target
+    io: Io = "arena"
+    partial: Partial = "auto"
+    choices: Choices = field(default_factory=dict)
+    order: Order = "auto"
+    grown: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +53,7 @@ def choose_schedule(
         graph: the graph that it stands in.
         target: the core.
         choice: what is asked for.
-        grown: the operators that may have constants larger than their weights (plan.pools.for_time); None: all.
+        grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
 
     Raises:
         UsageError: the one that is asked for is not there, or can't compute the node.

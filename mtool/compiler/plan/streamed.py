@@ -9,24 +9,35 @@ region goes is what makes the smallest arena.
 import itertools
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mtool.base.errors import ModelError
-from mtool.base.option_values import Order, Partial
+from mtool.base.option_values import Partial
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, axis, identity, load
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.kernels.specification import RowReads
-from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Choices
-from mtool.compiler.plan.partial import Chooser, Trial, Tried, is_closed, live_bytes, plan_of, with_regions
+from mtool.compiler.plan.partial import (
+    Candidate,
+    Chooser,
+    PartialCache,
+    Tried,
+    candidates_of,
+    distinct,
+    even_rows,
+    is_closed,
+    live_bytes,
+    plan_of,
+    with_regions,
+)
 from mtool.compiler.plan.plan import Plan
-from mtool.compiler.plan.region import Region, region_memory, row_reads
+from mtool.compiler.plan.region import Region, row_reads
+from mtool.compiler.plan.step import PlanOptions
 from mtool.compiler.plan.whole import plan_whole
 
 # Averages over a whole image as averages of bands of rows, which row-wise execution can make one after the other.
@@ -35,16 +46,9 @@ from mtool.compiler.plan.whole import plan_whole
 # smaller, and integers can be added in any order.
 
 
-def with_split_pools(graph: Graph) -> Graph:
+def with_split_averages(graph: Graph) -> Graph:
     """Return a graph in which averages over whole images of integers are made of sums over bands of their rows."""
-    rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        rows = _band(node, graph) if isinstance(node.attrs, Pool2d) else 0
-        if rows:
-            _split(rewriter, node, rows)
-        else:
-            rewriter.nodes.append(node)
-    return rewriter.finish()
+    return rewritten(graph, _split, Pool2d)
 
 
 def _band(node: Node, graph: Graph) -> int:
@@ -64,8 +68,12 @@ def _band(node: Node, graph: Graph) -> int:
     return best if best and height // best > 1 and size[best] < height * width * kind.dtype.size else 0
 
 
-def _split(rewriter: Rewriter, node: Node, rows: int) -> None:
+def _split(rewriter: Rewriter, node: Node) -> Node | None:
+    """Append the sums over bands and the average of those; return the node if it isn't split."""
     attrs, graph = Pool2d.of(node), rewriter.graph
+    rows = _band(node, graph)
+    if not rows:
+        return node
     _, height, width, channels = graph.types[node.inputs[0]].shape
     bands = height // rows
     sums = rewriter.value(f"{node.outputs[0]} sums", DType.INT32, (1, bands, 1, channels))
@@ -85,6 +93,7 @@ def _split(rewriter: Rewriter, node: Node, rows: int) -> None:
     name = rewriter.unique(f"{node.name}_mean")
     rest = Loop(expr=expr, label="+".join(filter(None, ["mean", attrs.label])))
     rewriter.nodes.append(Node("loop", name, (sums, *node.inputs[1:]), node.outputs, rest, node.origins))
+    return None
 
 
 log = logging.getLogger(__name__)
@@ -96,28 +105,23 @@ MOST_STEPS = 4000  # of a region
 MOST_COST = 0.08  # of the instructions, that "auto" pays for the smallest arena
 
 
-def plan_streamed(
-    graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order, grown: Collection[str] | None = None
-) -> Plan:
+def plan_streamed(graph: Graph, options: PlanOptions) -> Plan:
     """Return the plan of the smallest arena that is found for a graph with a streamed input.
 
     Args:
         graph: as the passes leave it.
-        target: what the board's core can do.
-        partial: "auto": row-wise execution adds no more than 8% of instructions, as the schedules estimate,
-            unless there is no other way; "always": as much as it may; "never": nothing after the streamed part is
-            computed so.
-        choices: the schedules that are asked for.
-        order: of the operators.
-        grown: the operators that may have constants larger than their weights (plan.pools.for_time); None: all.
+        options: `partial` is "auto": row-wise execution adds no more than 8% of instructions, as the schedules
+            estimate, unless there is no other way; "always": as much as it may; "never": nothing after the streamed
+            part is computed so. Inputs and outputs lie in the arena.
 
     Raises:
         ModelError: the operators that read the input can't be computed row by row; the message names the first.
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    split = with_split_pools(graph)
+    options = replace(options, io="arena")
+    split = with_split_averages(graph)
     ways = [graph] if split.nodes == graph.nodes else [graph, split]
-    plans = (_planned(way, target, partial, choices, order, grown) for way in ways)
+    plans = (_planned(way, options) for way in ways)
     plan = min(plans, key=lambda each: each.arena_bytes)
     stream = plan.graph.stream
     assert stream is not None
@@ -125,15 +129,14 @@ def plan_streamed(
     return plan
 
 
-def _planned(
-    graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order, grown: Collection[str] | None
-) -> Plan:
+def _planned(graph: Graph, options: PlanOptions) -> Plan:
     graph, entry = _with_entry(graph)
-    whole = plan_whole(graph, target, "arena", choices, order=order, grown=grown)
-    chooser = Chooser(whole, choices, grown)
-    trials = [*_trials(whole, entry)]
+    whole, partial = plan_whole(graph, options), options.partial
+    chooser = Chooser(whole, options, PartialCache())
+    candidates = [*candidates_of(whole, _regions(whole, entry), _chunkings)]
     most = math.inf if partial == "always" else whole.cost * (1 + MOST_COST)
-    plan = _smallest(whole, trials, most, chooser, partial) or _smallest(whole, trials, math.inf, chooser, partial)
+    tries = (_smallest(whole, candidates, limit, chooser, partial) for limit in (most, math.inf))
+    plan = next(filter(None, tries), None)
     if plan is None:
         raise _not_by_rows(whole, entry)
     return plan
@@ -198,41 +201,47 @@ def _why_not(shape: Sequence[int]) -> str:
     return "of height 1: one row is the whole input" if shape[1] == 1 else "and is an output as it is"
 
 
-def _smallest(whole: Plan, trials: Sequence[Trial], most: float, chooser: Chooser, partial: Partial) -> Plan | None:
-    """Return the plan with the smallest arena of those that trials make, with `partial` execution behind the stream."""
-    found: list[tuple[int, Trial, Plan]] = []
+def _smallest(
+    whole: Plan, candidates: Sequence[Candidate], most: float, chooser: Chooser, partial: Partial
+) -> Plan | None:
+    """Return the plan with the smallest arena that is found, with `partial` execution behind the stream."""
+    found: list[tuple[int, Candidate, Plan]] = []
 
-    def attempt(trial: Trial, tried: Tried | None = None) -> None:
+    def attempt(candidate: Candidate, tried: Tried | None = None) -> None:
         limit = min((size for size, *_ in found), default=math.inf)
-        if trial.memory.live_bytes >= limit or (partial == "never" and trial.least >= limit):
+        if candidate.memory.live_bytes >= limit or (partial == "never" and candidate.least >= limit):
             return
-        plan = plan_of(whole, trial, most, chooser, limit if partial == "never" else math.inf)
+        plan = plan_of(whole, candidate, most, chooser, limit if partial == "never" else math.inf)
         if plan is not None:
             plan = plan if partial == "never" else with_regions(plan, most, chooser, tried)
-            found.append((plan.arena_bytes, trial, plan))
+            found.append((plan.arena_bytes, candidate, plan))
 
-    for trial in sorted(trials, key=lambda trial: trial.memory.live_bytes):
-        attempt(trial)
-    for _, trial, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
+    for candidate in sorted(candidates, key=lambda candidate: candidate.memory.live_bytes):
+        attempt(candidate)
+    for _, candidate, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
         tried: Tried = {}  # as what stands behind the region is the same in all of them
-        for turned in _turned(trial, whole.graph):
-            attempt(replace(trial, turned=turned), tried)
+        for turned in _turned(candidate, whole.graph):
+            attempt(replace(candidate, turned=turned), tried)
     if not found:
         return None
-    _, trial, plan = min(found, key=lambda one: one[0])
+    _, candidate, plan = min(found, key=lambda one: one[0])
     assert plan.graph.stream is not None
-    stream = replace(plan.graph.stream, until=trial.region.nodes[-1].name)
+    stream = replace(plan.graph.stream, until=candidate.region.nodes[-1].name)
     return replace(plan, graph=replace(plan.graph, stream=stream))
 
 
-def _turned(trial: Trial, graph: Graph) -> Iterator[frozenset[str]]:
+def _turned(candidate: Candidate, graph: Graph) -> Iterator[frozenset[str]]:
     """Yield which line buffers may have their newest row first: where another ends, both have the same place for it."""
-    region, found = trial.region, list[str]()
+    region, found = candidate.region, list[str]()
     for node in region.nodes[:-1]:
         value = node.outputs[0]
         readers = region.readers.get(value, ())
-        alone = trial.chunks[node.name] == 1 and all(trial.chunks[reader.name] == 1 for reader, _ in readers)
-        if alone and trial.memory.rows[value] > 1 and all(_may_turn(reader, reads, graph) for reader, reads in readers):
+        alone = candidate.chunks[node.name] == 1 and all(candidate.chunks[reader.name] == 1 for reader, _ in readers)
+        if (
+            alone
+            and candidate.memory.rows[value] > 1
+            and all(_may_turn(reader, reads, graph) for reader, reads in readers)
+        ):
             found.append(value)
     largest = sorted(found, key=lambda value: -graph.types[value].bytes // graph.types[value].shape[1])[:MOST_TURNED]
     for count in range(len(largest) // 2 + 2):
@@ -246,56 +255,34 @@ def _may_turn(node: Node, reads: RowReads, graph: Graph) -> bool:
     return isinstance(node.attrs, Conv2d) and reads.input == 0 and node.inputs[1] in graph.constants
 
 
-def _trials(plan: Plan, entry: str) -> Iterator[Trial]:
-    """Yield the regions that begin with the entry, and how many rows at a time they may be computed."""
-    graph, numbers = plan.graph, itertools.count()
-    nodes = _by_rows(plan, entry)
-    live, readers = live_bytes(plan), graph.consumers()
+def _regions(plan: Plan, entry: str) -> Iterator[tuple[int, Region]]:
+    """Yield the regions that begin with the entry, each with the peak outside it."""
+    graph, nodes, live = plan.graph, _by_rows(plan, entry), live_bytes(plan)
+    reads, readers = {node.name: row_reads(node, graph) or () for node in nodes}, graph.consumers()
     names = [step.node.name for step in plan.steps]
     for end in range(1, len(nodes) + 1):
-        inside = tuple(nodes[:end])
-        region = _region(graph, inside)
-        if not is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
-            continue
-        after = names.index(inside[-1].name) + 1
-        before = names.index(entry)
-        outer = max((*live[:before], *live[after:]), default=0)
-        for chunks in _chunkings(graph, region):
-            memory = region_memory(graph, region, chunks, plan.io)
-            if memory is not None:
-                yield Trial(region, outer, chunks, memory, next(numbers))
+        region = Region(tuple(nodes[:end]), reads)
+        if is_closed(graph, region, readers):
+            after = names.index(nodes[end - 1].name) + 1
+            yield max((*live[: names.index(entry)], *live[after:]), default=0), region
 
 
 def _by_rows(plan: Plan, entry: str) -> list[Node]:
     """Return the nodes from the entry on that can be computed row by row."""
     graph = plan.graph
-    nodes = graph.nodes[next(n for n, node in enumerate(graph.nodes) if node.name == entry) :]
+    nodes = itertools.dropwhile(lambda node: node.name != entry, graph.nodes)
     return [*itertools.takewhile(lambda node: row_reads(node, graph) is not None, nodes)]
-
-
-def _region(graph: Graph, nodes: tuple[Node, ...]) -> Region:
-    return Region(nodes, {node.name: row_reads(node, graph) or () for node in nodes})
 
 
 def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
     """Yield how many rows of each node's result may be made at a time, by name; of the entry's one, as they arrive."""
-    entry, seen = region.nodes[0].name, list[Mapping[str, int]]()
+    entry = region.nodes[0].name
     heights = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
     most = max((height for name, height in heights.items() if name != entry), default=1)
-    wanted = [dict.fromkeys(heights, rows) for rows in ROWS]
-    wanted += [{name: max(1, rows * height // most) for name, height in heights.items()} for rows in MOST_ROWS]
-    for each in wanted:
-        chunks = {name: 1 if name == entry else _even(each[name], height) for name, height in heights.items()}
-        count = sum(math.ceil(height / chunks[name]) for name, height in heights.items())
-        if chunks not in seen and count <= MOST_STEPS:
-            seen.append(chunks)
-            yield chunks
-
-
-def _even(most: int, height: int) -> int:
-    """Return how many rows at a time, without a rest if there is a number near to the most."""
-    even = next(n for n in range(min(most, height), 0, -1) if height % n == 0)
-    return even if 2 * even >= most else min(most, height)
+    ways = [dict.fromkeys(heights, rows) for rows in ROWS]
+    ways += [{name: max(1, rows * height // most) for name, height in heights.items()} for rows in MOST_ROWS]
+    even = ({name: even_rows(way[name], height) for name, height in heights.items()} | {entry: 1} for way in ways)
+    return distinct(even, heights, MOST_STEPS)
 
 
 def _not_by_rows(plan: Plan, entry: str) -> ModelError:

@@ -1,19 +1,26 @@
-"""Plan a graph as a whole: schedules, an order, offsets; the graphs of its control nodes on their own before it."""
+"""Plan a graph as a whole: schedules, an order, offsets; the graphs of its control nodes on their own before it.
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+The arenas of these are the scratch of the step that computes them: the tensors of a graph lie in the arena only while
+its node runs; two branches have the same bytes.
+"""
 
-from mtool.base.option_values import Io, Order
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.control import Control, bodies_of, with_own_bodies
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mtool.base.option_values import Io
+from mtool.compiler.ir import Graph, Node, State
+from mtool.compiler.ir.control import Control, Rounds, with_own_bodies
 from mtool.compiler.ir.node import View
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.external import External
+from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Choices, check_names
-from mtool.compiler.plan.control import control_step, kept_outside, planned_body
+from mtool.compiler.plan.choice import check_names
 from mtool.compiler.plan.first_fit import lay_out
 from mtool.compiler.plan.memory import (
     ALIGNMENT,
     Storages,
+    aliases,
     copy_states,
     live_bound,
     offsets_of,
@@ -23,80 +30,172 @@ from mtool.compiler.plan.memory import (
 from mtool.compiler.plan.order import order_nodes
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.sized import sized_step
-from mtool.compiler.plan.step import Step, choose_schedule
+from mtool.compiler.plan.step import PlanOptions, Step, choose_schedule
+
+
+@dataclass(frozen=True)
+class ControlSchedule(Schedule):
+    """The plans of a node's graphs; each reads and writes what is outside of it where that lies."""
+
+    plans: tuple[Plan, ...]
+
+    name = "calls"
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The largest arena of its graphs."""
+        return max(plan.arena_bytes for plan in self.plans)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """What `overwrites` says of the first output."""
+        return tuple(place for place, output in self.overwrites(node, graph) if not output)
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """A carried value's last over its first; an output of a branch over what both have read when they write it.
+
+        Nothing else of the node may read that input.
+        """
+        lies = aliases(graph)
+        roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
+        attrs = node.attrs
+        if isinstance(attrs, Rounds):
+            pairs = [pair for pair in attrs.places if min(pair) >= 0]
+        else:  # the first output, as inner operators write over inputs
+            pairs = [
+                (place, 0) for place in range(1, len(roots)) if all(_is_read_first(p, place - 1) for p in self.plans)
+            ]
+        return tuple((place, output) for place, output in pairs if roots.count(roots[place]) == 1)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dearest of its graphs, as often as it is computed."""
+        return _times(node) * max(plan.cost for plan in self.plans)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Never: the code generator writes it (mtool.compiler.codegen.functions), which knows the functions in it."""
+        raise NotImplementedError
+
+
+def device_cycles(step: Step) -> float:
+    """Return the cycles of accelerators that a step takes, as their backends estimate them; in graphs as `cost`."""
+    if isinstance(step.schedule, ControlSchedule):
+        inner = (sum(map(device_cycles, plan.steps)) for plan in step.schedule.plans)
+        return _times(step.node) * max(inner)
+    return step.node.attrs.cycles if isinstance(step.node.attrs, External) else 0.0
+
+
+def without_estimate(plan: Plan) -> tuple[str, ...]:
+    """Return the backends that estimate neither instructions nor cycles of one of their regions."""
+    regions = (step.node.attrs for one in plans_in(plan) for step in one.steps)
+    return tuple(sorted({one.backend for one in regions if isinstance(one, External) and not one.cost + one.cycles}))
+
+
+def _is_read_first(plan: Plan, number: int) -> bool:
+    """Whether a branch reads an input for the last time before it writes its first output, or overwrites it then."""
+    graph, lies = plan.graph, aliases(plan.graph)
+    source = graph.inputs[number]
+    output = lies.get(graph.outputs[0], (graph.outputs[0], 0))[0]
+    written = [n for n, step in enumerate(plan.steps) if output in _roots(step.node.outputs, lies)]
+    read = [n for n, step in enumerate(plan.steps) if source in _roots(step.node.inputs, lies)]
+    if not written or not read or read[-1] < written[0]:
+        return bool(written) and output != source
+    step = plan.steps[written[0]]
+    places = {place for place, root in enumerate(_roots(step.node.inputs, lies)) if root == source}
+    allowed = {place for place, over in step.schedule.overwrites(step.node, graph) if step.node.outputs[over] == output}
+    return read[-1] == written[0] and places <= allowed
+
+
+def _roots(values: Sequence[str], lies: Mapping[str, tuple[str, int]]) -> list[str]:
+    return [lies.get(value, (value, 0))[0] for value in values]
+
+
+def plans_in(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and those of all graphs inside its own, outer ones first."""
+    waiting = [plan]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for step in one.steps:
+            if isinstance(step.schedule, ControlSchedule):
+                waiting += step.schedule.plans
+
+
+def _times(node: Node) -> int:
+    """Return how often a node computes one of its graphs, as far as that is known."""
+    return node.attrs.expected if isinstance(node.attrs, Rounds) else 1
+
+
+def planned_body(node: Node, body: Graph, rounds: int = 1) -> Graph:
+    """Return a body as it is planned: what a round makes of the one before it is a state.
+
+    `rounds` is how often an inference computes the graph around it.
+    """
+    count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
+    pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
+    states = tuple(State(output, value) for output, value in pairs)
+    return replace(body, states=states, rounds=rounds * max(_times(node), 1))
+
+
+def kept_outside(node: Node) -> tuple[int, ...]:
+    """Return the numbers of the carried values that may lie where the node's output lies."""
+    attrs = node.attrs
+    return tuple(n for n, one in enumerate(attrs.carried) if one.is_output) if isinstance(attrs, Rounds) else ()
+
+
+def control_step(node: Node, plans: Sequence[Plan]) -> Step:
+    """Return the step of a node whose graphs are planned."""
+    schedule = ControlSchedule(tuple(plans))
+    macs = _times(node) * max(plan.macs for plan in plans)
+    op = replace(registry.KERNELS[node.op], macs=lambda node, graph: macs)
+    return Step(node, op, schedule, max(plan.arena_bytes for plan in plans), max(plan.alignment for plan in plans))
+
 
 Refine = Callable[[Plan], Plan]
 
 
-def plan_whole(
-    graph: Graph,
-    target: Target,
-    io: Io,
-    choices: Choices,
-    refine: Refine = lambda plan: plan,
-    order: Order = "auto",
-    grown: Collection[str] | None = None,
-) -> Plan:
+def plan_whole(graph: Graph, options: PlanOptions, refine: Refine = lambda plan: plan) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
-    `refine` makes better plans of those of bodies; `order` is that of the operators; `grown` are those that may have
-    constants larger than their weights (mtool.compiler.plan.pools.for_time).
+    `refine` makes better plans of those of bodies.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    check_names(choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
-    return _plan(graph, target, io, choices, "keep", refine, order, grown)
+    check_names(options.choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
+    return _plan(graph, options, "keep", refine)
 
 
 def _computing(graph: Graph) -> Iterable[Node]:
     return (node for node in graph.nodes if not isinstance(node.attrs, View))
 
 
-def _plan(
-    graph: Graph,
-    target: Target,
-    io: Io,
-    choices: Choices,
-    keep: str,
-    refine: Refine,
-    order: Order,
-    grown: Collection[str] | None,
-    outside: Collection[int] = (),
-) -> Plan:
+def _plan(graph: Graph, options: PlanOptions, keep: str, refine: Refine, outside: Collection[int] = ()) -> Plan:
     """Plan a graph.
 
     Args:
         graph: the graph.
-        target: what the board's core can do.
-        io: where inputs and outputs lie.
-        choices: of schedules.
+        options: how.
         keep: the stem of the names of copies of its states.
         refine: makes better plans of those of bodies.
-        order: of its operators.
-        grown: the operators that may have constants larger than their weights; None: all.
         outside: the numbers of states that may lie where the caller keeps them.
     """
+    target = options.target
 
     def step_of(node: Node) -> Step:
-        if node.name in graph.sized_nodes and not isinstance(node.attrs, Control):
-            return sized_step(node, graph, target, choices.get(node.name))
-        if not isinstance(node.attrs, Control):
-            return choose_schedule(node, graph, target, choices.get(node.name), grown)
-        bodies = zip(node.attrs.names, bodies_of(node), strict=True)
-        plans = []
-        for name, body in bodies:
-            inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
-            made = _plan(inner, target, "external", choices, keep, refine, order, grown, kept_outside(node))
-            plans.append(refine(made))
-        return control_step(node, plans)
+        if isinstance(node.attrs, Control):
+            plans = []
+            for name, body in zip(node.attrs.names, node.attrs.bodies, strict=True):
+                inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
+                of_body = _plan(inner, replace(options, io="external"), keep, refine, kept_outside(node))
+                plans.append(refine(of_body))
+            return control_step(node, plans)
+        if node.name in graph.sized_nodes:
+            return sized_step(node, graph, target, options.choices.get(node.name))
+        return choose_schedule(node, graph, target, options.choices.get(node.name), options.grown)
 
     by_name = {node.name: step_of(node) for node in _computing(graph)}
-    ordered = order_nodes(graph, by_name, io, order)
-    graph = replace(graph, nodes=ordered)
+    graph = replace(graph, nodes=order_nodes(graph, by_name, options.io, options.order))
     steps = tuple(by_name[node.name] for node in _computing(graph))
     graph, steps = copy_states(graph, steps, lambda node, after: choose_schedule(node, after, target), keep)
-    return lay_out_steps(graph, steps, target, io, outside)
+    return lay_out_steps(graph, steps, target, options.io, outside)
 
 
 def lay_out_steps(

@@ -53,7 +53,7 @@ def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":
     """Return the plan of each model: the last that is no point of the front, or the point of a name."""
     if not name:
         return {plan.model_hash: plan for plan in plans if not plan.is_point}
-    from mtool.compiler.tuned.front import front, point
+    from mtool.compiler.tuned.summary import front, point
 
     fronts = {one: front(plan for plan in plans if plan.model_hash == one) for one in {p.model_hash for p in plans}}
     found = {one: point(of_model, name) for one, of_model in fronts.items()}

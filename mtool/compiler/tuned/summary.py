@@ -1,12 +1,76 @@
-"""What tuning logs know, for people: by target and setup, the fastest candidate of each task and how sure that is."""
+"""What tuning logs know, for people: by target and setup, the fastest candidate of each task and how sure that is.
 
+A front is the Pareto front of a model's whole plans: those that no other plan beats in time, arena and flash together.
+"""
+
+import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from mtool.compiler.tuned.front import front
+from mtool.base.errors import UsageError
 from mtool.compiler.tuned.record import Log, Measurement, Setup, Target, WholePlan
+
+FASTEST, ARENA, FLASH = "fastest", "arena", "flash"
+NAMES = (FASTEST, ARENA, FLASH)
+"""Points by name: the fastest plan, that of the smallest arena, that of the smallest flash."""
+
+_POINT = re.compile(rf"(.+):({'|'.join(NAMES)}|[1-9][0-9]*)")
+
+
+def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
+    """Return the plans of one model that are on the front, the fastest first, of equal ones one.
+
+    Args:
+        plans: of one target and setup, in the order of the log. Those whose flash is not told are left out.
+    """
+    latest = {
+        (plan.partial, plan.order, tuple(sorted(plan.choices.items()))): plan for plan in plans if plan.flash_bytes
+    }
+    usual_last = sorted(latest.values(), key=lambda plan: (plan.partial, plan.order) == ("auto", "auto"))
+    by_cost = {_costs(plan): plan for plan in usual_last}
+    best = [costs for costs in by_cost if not any(_beats(other, costs) for other in by_cost)]
+    return tuple(by_cost[costs] for costs in sorted(best))
+
+
+def point(plans: Sequence[WholePlan], name: str) -> WholePlan | None:
+    """Return a point of a front by its name or its number from 1 on; None, if there is no such."""
+    if not plans:
+        return None
+    if name == FASTEST:
+        return plans[0]
+    if name == ARENA:
+        return min(plans, key=lambda plan: (plan.arena_bytes, plan.median))
+    if name == FLASH:
+        return min(plans, key=lambda plan: (plan.flash_bytes, plan.median))
+    return plans[int(name) - 1] if int(name) <= len(plans) else None
+
+
+def without_points(paths: Iterable[Path]) -> tuple[tuple[Path, ...], str]:
+    """Return the paths of logs without the point that may be asked for behind one (tuning.jsonl:arena), and the point.
+
+    Raises:
+        UsageError: different points are asked for.
+    """
+    logs, points = [], []
+    for path in paths:
+        found = None if path.exists() else _POINT.fullmatch(str(path))
+        logs.append(Path(found[1]) if found else path)
+        points += [found[2]] if found else []
+    if len(set(points)) > 1:
+        raise UsageError(f"different points are asked for: {', '.join(points)}", hint="give one of them")
+    return tuple(logs), points[0] if points else ""
+
+
+def _costs(plan: WholePlan) -> tuple[float, int, int]:
+    return plan.median, plan.arena_bytes, plan.flash_bytes
+
+
+def _beats(one: tuple[float, int, int], other: tuple[float, int, int]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
 
 _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
 
@@ -83,6 +147,10 @@ def relative_spread(times: Sequence[float]) -> float:
     return _SCALE * statistics.median(abs(one - middle) for one in times) / middle if middle else 0.0
 
 
+def _rank(one: Measurement) -> tuple[bool, float, str]:
+    return one.status != "ok", one.median, one.candidate
+
+
 def summary(read: Log) -> tuple[KnownTarget, ...]:
     """Return what logs know, in the order in which targets and tasks first stand there."""
     targets: dict[str, tuple[Target, Setup]] = {}
@@ -106,13 +174,11 @@ def summary(read: Log) -> tuple[KnownTarget, ...]:
         KnownTarget(
             target,
             setup,
-            tuple(KnownTask(_ranked(candidates)) for candidates in tasks.get(where, {}).values()),
+            tuple(
+                KnownTask(tuple(sorted(candidates.values(), key=_rank))) for candidates in tasks.get(where, {}).values()
+            ),
             tuple(plans.get(where, {}).values()),
             tuple(filter(None, (front(of_model) for of_model in measured.get(where, {}).values()))),
         )
         for where, (target, setup) in targets.items()
     )
-
-
-def _ranked(candidates: Mapping[str, Measurement]) -> tuple[Measurement, ...]:
-    return tuple(sorted(candidates.values(), key=lambda one: (one.status != "ok", one.median, one.candidate)))

@@ -16,7 +16,7 @@ from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.choice import Choice, chosen
-from mtool.compiler.plan.control import plans_in
+from mtool.compiler.plan.whole import plans_in
 from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import LONGEST_TEXT, TaskRecord, digest
 

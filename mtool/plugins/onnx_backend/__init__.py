@@ -24,7 +24,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from mtool import boards
 from mtool.base.errors import NeedsValues, UsageError
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import target_of
 from mtool.plugins.onnx_backend import batch, firmware
 from mtool.plugins.onnx_backend.batch import HOST, Array, Batch
 from mtool.plugins.onnx_backend.firmware import Firmware

@@ -17,8 +17,7 @@ from mtool.base.errors import BuildError, FitError, UsageError
 from mtool.cli import app
 from mtool.compiler.codegen import conventions, weights
 from mtool.compiler.plan.pool import Pool
-from mtool.compiler.plan.pools.board import asked_pools, constant_pools, tensor_pools
-from mtool.compiler.plan.pools.constants import Constant, in_sections
+from mtool.compiler.plan.pools import Constant, asked_pools, constant_pools, in_sections, tensor_pools
 from mtool.device.build import size
 from mtool.device.build.size import addresses
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mtool import boards
+from mtool.compiler.compilation import target_of
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.planning import target_of
 from mtool.plugins.onnx_backend import batch, firmware
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel
 from mtool.plugins.onnx_backend.firmware import Firmware

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mtool.compiler.ir import blocks
-from mtool.compiler.ir.blocks import row_blocks, row_sums
+from mtool.compiler.ir import types as blocks
+from mtool.compiler.ir.types import row_blocks, row_sums
 
 
 def test_blocks_are_all_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from mtool.compiler.ir import blocks
+from mtool.compiler.ir import types as blocks
 from mtool.compiler.ir.scalar import Requantise
 from mtool.compiler.kernels.dsp import Columns, Loop, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
 from mtool.compiler.kernels.epilogues import Int8Epilogue

@@ -17,7 +17,7 @@ from mtool.compiler.ir.control import Branches, Rounds, bodies_of, with_own_bodi
 from mtool.compiler.passes import control_flow
 from mtool.compiler.passes.control_flow import prune
 from mtool.compiler.plan import make_plan
-from mtool.compiler.plan.control import ControlSchedule, plans_in
+from mtool.compiler.plan.whole import ControlSchedule, plans_in
 
 ROUND = "int64 i, bool c"
 

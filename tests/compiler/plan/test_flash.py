@@ -15,7 +15,7 @@ from mtool.boards import Board, get
 from mtool.compiler.compilation import compile_for, plan_model
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice, make_plan
-from mtool.compiler.plan.pools.for_time import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
+from mtool.compiler.plan.for_time import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
 from mtool.compiler.request import Request
 
 F = np.float32

@@ -31,6 +31,7 @@ from mtool.compiler.plan import Choice, Plan, make_plan, partial
 from mtool.compiler.plan import partial as partial_execution
 from mtool.compiler.plan.memory import aliases, live_bound, storages
 from mtool.compiler.plan.partial import MOST_COST, with_line_buffers
+from mtool.compiler.plan.step import PlanOptions
 from mtool.compiler.request import Request
 
 pytestmark = pytest.mark.long
@@ -253,20 +254,24 @@ def test_all_parts_have_the_schedule_that_is_asked_for() -> None:
     assert len(asked) > 1 and {step.schedule.unroll for step in asked} == {16}
 
 
+def chooser_of(plan: Plan) -> partial.Chooser:
+    return partial.Chooser(plan, PlanOptions(plan.target), partial.PartialCache())
+
+
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
     """Its windows have the rows that were told, and no fewer bytes are live than were told."""
     close, seen = 0, 0
     for seed in range(16):
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
-        for trial in itertools.islice(partial.trials_of(plan), 0, None, 7):
-            graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
-            steps = partial_execution.Chooser(plan, {}).steps(graph).steps if graph else ()
+        for candidate in itertools.islice(partial.candidates_at_peak(plan), 0, None, 7):
+            graph = with_line_buffers(plan.graph, candidate.region, candidate.chunks, candidate.memory.rows)
+            steps = chooser_of(plan).steps(graph).steps if graph else ()
             if graph is None or not steps:
                 continue
             bound = live_bound(storages(graph, steps, io)[0])
-            assert trial.least <= bound, (seed, trial.number)
-            close, seen = close + (trial.least >= 0.9 * bound), seen + 1
+            assert candidate.least <= bound, (seed, candidate.number)
+            close, seen = close + (candidate.least >= 0.9 * bound), seen + 1
     assert seen > 20 and (io == "external" or close >= 0.6 * seen)
 
 
@@ -284,7 +289,7 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
     regions = [region for _, region in partial.regions_at_peak(plan)]
     possible = sum(len([*partial.chunkings(plan.graph, region)]) for region in regions)
-    partial_execution.one_region_more(plan, math.inf, partial_execution.Chooser(plan, {}))
+    partial_execution.one_region_more(plan, math.inf, chooser_of(plan))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)
 
@@ -303,9 +308,19 @@ def test_a_plan_that_is_alike_tries_what_was_worth_a_layout(monkeypatch: pytest.
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 2, 48, 48))}, ["v4"], weights), DSP, "never")
     tried: partial.Tried = {}
-    first = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)
+    first = partial_execution.with_regions(
+        plan,
+        math.inf,
+        chooser_of(plan),
+        tried,
+    )
     whole = len(made)
-    again = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)
+    again = partial_execution.with_regions(
+        plan,
+        math.inf,
+        chooser_of(plan),
+        tried,
+    )
     assert again.arena_bytes == first.arena_bytes < plan.arena_bytes
     assert again.graph.nodes == first.graph.nodes
     assert 0 < len(made) - whole < whole, (len(made), whole)

@@ -12,7 +12,7 @@ from mtool.base.option_values import Partial
 from mtool.compiler import passes
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.plan import Plan, make_plan
-from mtool.compiler.plan.control import plans_in
+from mtool.compiler.plan.whole import plans_in
 
 N = helper.make_node
 SHAPE = (1, 3, 32, 32)

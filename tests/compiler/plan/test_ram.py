@@ -8,7 +8,7 @@ from mtool.boards import Board
 from mtool.commands.cost import standing_for
 from mtool.compiler.compilation import compile_for, compile_model
 from mtool.compiler.plan import Choice
-from mtool.compiler.plan.pools.for_time import RESERVED_BYTES
+from mtool.compiler.plan.for_time import RESERVED_BYTES
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 from mtool.stages.compile_cache import made_of

@@ -7,9 +7,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool import boards
-from mtool.compiler.compilation import compile_for, compile_model
+from mtool.compiler.compilation import compile_for, compile_model, target_of
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.planning import target_of
 
 F = np.float32
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"

@@ -11,10 +11,9 @@ from mtool.base.errors import UsageError
 from mtool.compiler.compilation import compile_model
 from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.front import front, point, without_points
 from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Log, WholePlan
-from mtool.compiler.tuned.summary import summary
+from mtool.compiler.tuned.summary import front, point, summary, without_points
 from tests.compiler.tuned.records import SETUP, TARGET, whole
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtool.base.errors import FitError
-from mtool.compiler.compilation import plan_model
-from mtool.compiler.planning import target_of
+from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Unit
 from mtool.compiler.tuned.tasks import tasks_of

@@ -15,8 +15,7 @@ from functools import partial
 import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.blocks import row_sums
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, row_sums
 from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedule
 from mtool.compiler.kernels.dsp import LIMITS

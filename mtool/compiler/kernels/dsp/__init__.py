@@ -7,9 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.blocks import row_blocks, row_sums
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, row_blocks, row_sums
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together

@@ -114,7 +114,7 @@ def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
 # RAM for time: the operators whose constants lie in RAM, since the board's flash lets the core wait.
 #
 # A weight is read again for every few pixels, and a flash without a large cache of data answers after several cycles
-# each time. Which operators is decided as in mtool.compiler.plan.pools.for_time: those that save most by the byte
+# each time. Which operators is decided as in mtool.compiler.plan.for_time: those that save most by the byte
 # first.
 
 
@@ -170,28 +170,24 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[s
     return chosen_offers(offers, optimize, flash.ram_bytes, room)
 
 
-def constant_reads(plan: Plan, flash: SlowFlash, asked: Collection[str]) -> tuple[ConstantReads, ...]:
-    """Return what the constants of operators cost in flash, of those that wait there; the arguments as of `in_ram`."""
+def constant_reads(
+    plan: Plan, flash: SlowFlash | None = None, asked: Collection[str] = ()
+) -> tuple[ConstantReads, ...]:
+    """Return what the constants of operators cost in a flash, of those that wait there; without one, what is read.
+
+    The arguments are as of `in_ram`.
+    """
+    if flash is not None and (not flash.waits or plan.target.flash_is_apart):
+        return ()
     reads: dict[str, float] = {}
-    is_slow = flash.waits and not plan.target.flash_is_apart
-    waits = flash.waits / flash.width
-    for step in plan.steps if is_slow else ():
+    for step in plan.steps:
         if isinstance(step.node.attrs, (Control, External)) or step.node.title in asked:
             continue
         size = _constant_bytes(step, plan)
-        if size and HELD * size > flash.cache_bytes:
+        if size and (flash is None or HELD * size > flash.cache_bytes):
             reads[step.node.title] = reads.get(step.node.title, 0) + _bytes_read(step, plan, size)
+    waits = 0.0 if flash is None else flash.waits / flash.width
     return tuple(ConstantReads(title, count, count * waits) for title, count in reads.items())
-
-
-def all_reads(plan: Plan) -> tuple[ConstantReads, ...]:
-    """Return what an inference reads of the constants of each operator, wherever they lie."""
-    reads: dict[str, float] = {}
-    for step in plan.steps:
-        size = 0 if isinstance(step.node.attrs, (Control, External)) else _constant_bytes(step, plan)
-        if size:
-            reads[step.node.title] = reads.get(step.node.title, 0) + _bytes_read(step, plan, size)
-    return tuple(ConstantReads(title, count, 0) for title, count in reads.items())
 
 
 def with_constants_in_ram(plan: Plan, operators: Collection[str]) -> Plan:

@@ -1,0 +1,542 @@
+"""Memories of a board: which of a model's plans has room there, and what lies in which of them.
+
+A pool is a memory for tensors, for copies of constants, or for constants themselves. The pools of a model are those
+that a user asks for, or those that the board lends where one memory is too small.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from mtool.base import spelling
+from mtool.base.errors import FitError, UsageError
+from mtool.base.escaping import short_name
+from mtool.base.identifiers import tensor_names
+from mtool.base.option_values import PoolUse
+from mtool.boards import Board, Memory
+from mtool.compiler.ir.control import Control
+from mtool.compiler.plan.first_fit import Apart, apart_of, lowest, pairs_of
+from mtool.compiler.plan.for_time import CODE_BYTES, RESERVED_BYTES
+from mtool.compiler.plan.memory import ALIGNMENT, Storage, aliases, aligned
+from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.pool import LEAST_ALIGNMENT, ConstantReads, PlacedPool, Pool
+from mtool.compiler.plan.shared_arena import moved
+
+MOST = 16
+"""Pools of a model."""
+
+
+def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the pools that a user asks for, with the board's figures where none are given.
+
+    Raises:
+        UsageError: a pool is no memory of the board, or is larger than it, or can't be written to; or two have a name.
+    """
+    found: list[Pool] = []
+    if len(asked) > MOST:
+        raise UsageError(f"there are {len(asked)} pools", hint=f"at most {MOST}")
+    for pool in asked:
+        if tensor_names([pool.name]) != [pool.name]:
+            raise UsageError(
+                f"the pool {short_name(pool.name)} has no name in C",
+                hint="small letters, digits and _, and no word of C's or of a compiler's: dtcm or sram_1, say",
+            )
+        if any(one.name == pool.name for one in found):
+            raise UsageError(f"the pool {pool.name} is given twice", hint="once, with all of its bytes")
+        if tensor_names([*(one.name for one in found), pool.name])[-1] != pool.name:
+            raise UsageError(
+                f"the pool {pool.name} has the name of another but for capitals, which its macros have",
+                hint="another name",
+            )
+        memory = board.memories.get(pool.name)
+        if memory is None:
+            found.append(_elsewhere(board, pool, is_first=all(one.use == "constants" for one in found)))
+            continue
+        _check(board, pool, memory)
+        found.append(_of_board(board, pool, memory))
+    return tuple(found)
+
+
+def tensor_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the pools that a user asks for, of those for tensors and copies of constants; none: the arena is in one.
+
+    Raises:
+        UsageError: as `asked_pools`, or none is for tensors.
+    """
+    found = [pool for pool in asked_pools(board, asked) if pool.use != "constants"]
+    arena = board.region_for("arena")
+    if found and all(pool.use == "weights" for pool in found):
+        if arena is None or any(pool.name == arena for pool in found):
+            raise UsageError("no pool is for tensors", hint="--pool NAME=BYTES,for=all")
+        found.append(_of_board(board, Pool(arena, use="tensors"), board.memories[arena]))
+    return tuple(found)
+
+
+def constant_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the pools that a user asks for, of those that constants themselves lie in.
+
+    Raises:
+        UsageError: as `asked_pools`, or one has a section that is cleared at the start.
+    """
+    found = tuple(pool for pool in asked_pools(board, asked) if pool.use == "constants")
+    for pool in found:
+        if pool.section.startswith((".bss", ".noinit", ".sbss")):
+            raise UsageError(
+                f"the pool {pool.name}: constants have values, and the section {pool.section} holds none",
+                hint=f"for instance section=.rodata.{pool.name}",
+            )
+    return found
+
+
+def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
+    use: PoolUse = "constants" if pool.use == "weights" and not memory.is_written else pool.use
+    waits, free = pool.waits, _free(memory)
+    if waits is None:  # of a word, as far as the board's entry has them
+        reads = memory.reads if board.clock_hz else None
+        waits = reads.waits(board.clock_hz) * WORD / reads.width if reads else 0.0
+        waits = memory.pool.waits if memory.pool is not None else waits
+    if use == "constants" and "code" in memory.holds:
+        free -= min(CODE_BYTES, memory.size // 4)
+    return replace(
+        pool,
+        use=use,
+        bytes=pool.bytes or free,
+        waits=waits,
+        alignment=max(pool.alignment, LEAST_ALIGNMENT),
+        is_arena=not pool.section and use != "constants" and board.region_for("arena") == pool.name,
+    )
+
+
+def lent_pools(board: Board) -> tuple[Pool, ...]:
+    """Return the memories that a board lends to a model whose arena is larger than one of them; none: it has one."""
+    arena = board.region_for("arena")
+    found = tuple(
+        Pool(name, _free(memory), memory.pool.use, memory.pool.waits, is_arena=name == arena)
+        for name, memory in board.memories.items()
+        if memory.pool is not None and memory.pool.use != "constants"
+    )
+    return found if len(found) > 1 and any(pool.is_arena for pool in found) else ()
+
+
+def _free(memory: Memory) -> int:
+    """Return the bytes of a memory without what is left to data and stacks that lie there too."""
+    if not {"data", "stack"} & {*memory.holds}:
+        return memory.size
+    return memory.size - min(RESERVED_BYTES, memory.size // 4)
+
+
+def _elsewhere(board: Board, pool: Pool, *, is_first: bool) -> Pool:
+    """Return a pool that is none of the board's memories: its section says where it lies, or an operating system."""
+    if board.memories and not pool.section:
+        near = spelling.did_you_mean(pool.name, board.memories, otherwise="")
+        raise UsageError(
+            f"{board.name} has no memory {pool.name}",
+            details=[f"{name}: {memory.size:,} B" for name, memory in board.memories.items()],
+            hint=near or f"a linker script of yours may have it: --pool {pool.name}=BYTES,section=NAME",
+        )
+    if not pool.bytes:
+        raise UsageError(f"the pool {pool.name} has no size", hint=f"how many bytes it has: --pool {pool.name}=64KiB")
+    return replace(
+        pool,
+        alignment=max(pool.alignment, LEAST_ALIGNMENT),
+        is_arena=is_first and not pool.section and pool.use != "constants",
+    )
+
+
+def _check(board: Board, pool: Pool, memory: Memory) -> None:
+    if pool.use not in ("weights", "constants") and not memory.is_written:
+        raise UsageError(
+            f"the pool {pool.name} has to be written to, and {board.name} has {' and '.join(memory.holds)} there",
+            details=[f"{name}: {one.size:,} B" for name, one in board.memories.items() if one.is_written],
+            hint=f"constants may lie there: --pool {pool.name},for=weights",
+        )
+    if pool.bytes > memory.size:
+        raise UsageError(
+            f"the pool {pool.name} is larger than the memory: {pool.bytes:,} B",
+            details=[f"{pool.name} of {board.name} has {memory.size:,} B"],
+        )
+
+
+# An arena in several memories: which storage lies in which pool, and where.
+#
+# A storage lies in one pool as a whole. What is accessed most by the byte comes first, and takes the fastest pool
+# that has room for it; where that leaves something without room, or to save more, others are tried, by chance
+# (seeded), for as long as they are no worse: what found no room comes earlier or a storage tries another pool first;
+# once all have room, one moves in the order, for fewer cycles.
+
+
+TRIES = 1500
+STEPS = 4_000_000  # storages and pairs of them that are looked at in all tries
+TURNED = 0.6  # of the tries while something has no room: a storage begins at another pool
+WORD = 4  # bytes of an access
+READS_A_PRODUCT = 0.25
+"""Elements of its input that a kernel reads for a multiply-accumulate: one serves for some output channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """An order, the pool and the offset there of each storage that has room, those that have none, and the cost.
+
+    `starts` are the storages that try another pool before the fastest, and which.
+    """
+
+    order: tuple[int, ...]
+    starts: Mapping[int, int]
+    placed: Mapping[int, tuple[int, int]]
+    left: tuple[int, ...]
+    cost: tuple[int, float]
+
+
+def in_pools(plan: Plan, pools: Sequence[Pool]) -> Plan | tuple[Storage, ...]:
+    """Return a plan whose tensors and scratch lie in pools, or those that found no room where the fewest bytes did not.
+
+    Args:
+        plan: with its arena in one piece.
+        pools: with their bytes; those for constants alone are left out of it.
+    """
+    ranked = sorted((pool for pool in pools if pool.use in ("all", "tensors")), key=lambda pool: pool.speed)
+    pieces = [storage for storage, _ in plan.storages]
+    fit = _fitted(pieces, _accesses(plan, pieces), ranked, plan)
+    if fit.left:
+        return tuple(pieces[number] for number in fit.left)
+    return _moved(plan, pieces, fit, ranked, pools)
+
+
+def _accesses(plan: Plan, pieces: Sequence[Storage]) -> list[float]:
+    """Return the bytes that an inference reads and writes in each storage, about."""
+    graph, lies = plan.graph, aliases(plan.graph)
+    owner = {value: number for number, piece in enumerate(pieces) for value in piece.values}
+    found = [0.0] * len(pieces)
+
+    def add(value: str, count: float) -> None:
+        number = owner.get(lies.get(value, (value, 0))[0])
+        if number is not None:
+            found[number] += count
+
+    for step in plan.steps:
+        macs = 0 if isinstance(step.node.attrs, Control) else step.op.macs(step.node, graph)
+        for place, value in enumerate(step.node.inputs):
+            if value not in graph.constants and value in graph.types:
+                kind = graph.types[value]
+                most = READS_A_PRODUCT * macs * kind.dtype.size if place == 0 else 0
+                add(value, max(kind.bytes, most))
+        for value in step.node.outputs:
+            add(value, graph.types[value].bytes)
+        add(f"scratch of {step.node.title}", 2 * step.scratch_bytes)
+    return found
+
+
+def _fitted(pieces: Sequence[Storage], accesses: Sequence[float], pools: Sequence[Pool], plan: Plan) -> _Fit:
+    """Return the best fit that is found: with the fewest bytes left over, then with the fewest cycles."""
+    numbers = range(len(pieces))
+    if pools and plan.arena_bytes <= pools[0].bytes:  # no order is better
+        offsets = {number: (0, offset) for number, (_, offset) in enumerate(plan.storages)}
+        return _Fit(tuple(numbers), {}, offsets, (), (0, 0.0))
+    firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
+    pairs = pairs_of(firsts, lasts)
+    if pairs is None or not pools:  # thousands of tensors that are live together
+        return _Fit((), {}, {}, tuple(numbers), (sum(piece.bytes for piece in pieces), 0.0))
+    apart = apart_of(pieces, pairs)
+
+    def fitted(order: Sequence[int], starts: Mapping[int, int]) -> _Fit:
+        return _first_fit(pieces, accesses, pools, apart, order, starts)
+
+    spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
+    orders = [
+        sorted(numbers, key=lambda n: (-accesses[n] / max(pieces[n].bytes, 1), n)),
+        sorted(numbers, key=lambda n: (-pieces[n].bytes, firsts[n])),
+        sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
+        sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
+    ]
+    best = min((fitted(order, {}) for order in orders), key=lambda fit: fit.cost)
+    chance = random.Random(0)
+    for _ in range(min(TRIES, STEPS // (len(pieces) + len(pairs) + 1)) if len(pieces) > 1 else 0):
+        if best.cost == (0, 0.0):
+            break
+        order, starts = [*best.order], dict(best.starts)
+        if best.left and chance.random() < TURNED:
+            starts[chance.randrange(len(order))] = chance.randrange(len(pools))
+        else:
+            source = order.index(chance.choice(best.left)) if best.left else chance.randrange(len(order))
+            order.insert(chance.randrange(source + 1) if best.left else chance.randrange(len(order)), order.pop(source))
+        other = fitted(order, starts)
+        best = other if other.cost <= best.cost else best
+    return best
+
+
+def _first_fit(
+    pieces: Sequence[Storage],
+    accesses: Sequence[float],
+    pools: Sequence[Pool],
+    apart: Apart,
+    order: Sequence[int],
+    starts: Mapping[int, int],
+) -> _Fit:
+    """Place storages in an order, each in the first pool that has room at the lowest offset there.
+
+    Those of `starts` try the pool that stands there before all others.
+    """
+    inside: list[dict[int, int]] = [{} for _ in pools]
+    placed: dict[int, tuple[int, int]] = {}
+    left = []
+    cycles = 0.0
+    for number in order:
+        piece = pieces[number]
+        start = starts.get(number, 0)
+        for which, pool in ((start, pools[start]), *enumerate(pools)):
+            offset = lowest(piece, inside[which], apart[number]) if piece.bytes else 0
+            if offset + aligned(piece.bytes) <= pool.bytes:
+                inside[which][number] = offset
+                placed[number] = which, offset
+                cycles += accesses[number] / WORD * pool.speed
+                break
+        else:
+            left.append(number)
+    return _Fit(tuple(order), starts, placed, tuple(left), (sum(pieces[number].bytes for number in left), cycles))
+
+
+def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Pool], pools: Sequence[Pool]) -> Plan:
+    """Return the plan with its storages where they fit; pools keep their order."""
+    uses: list[PlacedPool] = []
+    begins: dict[int, int] = {}
+    begin = 0
+    for pool in pools:
+        which = next((number for number, one in enumerate(ranked) if one is pool), None)
+        own = [(pieces[number], offset) for number, (of, offset) in fit.placed.items() if of == which]
+        size = max((offset + max(aligned(piece.bytes), ALIGNMENT) for piece, offset in own), default=0)
+        alignment = max([pool.alignment, *(piece.alignment for piece, _ in own)])
+        begin = aligned(begin, alignment)
+        uses.append(PlacedPool(pool, begin, size, alignment))
+        if which is not None:
+            begins[which] = begin
+        begin += size + 1  # what is empty at the end of one does not lie in the next
+    offsets = {id(pieces[number]): begins[of] + offset for number, (of, offset) in fit.placed.items()}
+    return replace(moved(plan, offsets), arena_bytes=sum(use.bytes for use in uses), pools=tuple(uses))
+
+
+_T = TypeVar("_T")
+_SHOWN = 4  # storages in an error
+
+
+def first_that_fits(board: Board, lent: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
+    """Return the first plan whose arena the board's memory has room for, or the pools that it lends; or the last.
+
+    Args:
+        board: the board.
+        lent: its pools, for an arena that is larger than that memory.
+        attempts: the plans, each with what belongs to it, less and less fast.
+    """
+    seen = []
+    for attempt in attempts:
+        if not is_short(board, attempt[1].arena_bytes):
+            return attempt
+        seen.append(attempt)
+    for about, plan in seen if lent else ():
+        found = in_pools(plan, lent)
+        if isinstance(found, Plan):
+            return about, found
+    return seen[-1]
+
+
+def first_in_pools(model: str, pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
+    """Return the first plan that lies in the pools that a user asks for.
+
+    Args:
+        model: the model's name.
+        pools: with their bytes.
+        attempts: as of `first_that_fits`.
+
+    Raises:
+        FitError: none does.
+    """
+    short: list[tuple[Plan, tuple[Storage, ...]]] = []
+    for about, plan in attempts:
+        found = in_pools(plan, pools)
+        if isinstance(found, Plan):
+            return about, found
+        short.append((plan, found))
+    plan, left = min(short, key=lambda pair: sum(one.bytes for one in pair[1]))
+    own, largest = (
+        [pool for pool in pools if pool.use != "weights"],
+        max((storage for storage, _ in plan.storages), key=lambda storage: storage.bytes),
+    )
+    if largest.bytes <= max((pool.bytes for pool in own), default=0):
+        hint = "more bytes in one of them; --io external leaves inputs and outputs to the caller"
+    elif largest.values[:1] and largest.values[0].startswith("scratch of "):
+        hint = f"a pool of {largest.bytes:,} B, or a schedule with less scratch: --schedule NODE=SCHEDULE"
+    else:
+        hint = f"a tensor lies in one pool as a whole: one of {largest.bytes:,} B, or --io external"
+    total = f"in one piece the arena is {plan.arena_bytes:,} B; {plan.arena_bound_bytes:,} B are live at one time"
+    missing = [(_what(plan, one.values), one.bytes) for one in sorted(left, key=lambda one: -one.bytes)]
+    raise _no_room(f"the tensors of {model}", own, missing, total, hint)
+
+
+def _no_room(what: str, pools: Sequence[Pool], missing: Sequence[tuple[str, int]], total: str, hint: str) -> FitError:
+    """Return the error that pools have no room for things of these names and bytes, the largest first."""
+    rows = [f"{pool.name} has {pool.bytes:,} B" for pool in pools]
+    rows += [f"no room for {name}: {size:,} B" for name, size in missing[:_SHOWN]]
+    rows += [f"and {len(missing) - _SHOWN} more"] * (len(missing) > _SHOWN)
+    return FitError(f"{what} do not fit its pools", details=[*rows, total], hint=hint)
+
+
+def is_short(board: Board, arena_bytes: int) -> bool:
+    """Return whether a board's memory is too small for an arena."""
+    memory = board.memory_for("arena")
+    return memory is not None and arena_bytes > memory.size
+
+
+def _what(plan: Plan, values: Sequence[str]) -> str:
+    """Return what a storage holds: an input or output by its name, else the operator that writes it first."""
+    graph = plan.graph
+    for kind, names, roots in (
+        ("the input", graph.inputs, graph.inputs),
+        ("the output", graph.output_names, graph.caller_outputs),
+    ):
+        for name, value in zip(names, roots, strict=False):
+            if value in values:
+                return f"{kind} {short_name(name)}"
+    first = values[0] if values else ""
+    if first.startswith("scratch of "):
+        return first
+    writer = next((step.node.title for step in plan.steps if {*values} & {*step.node.outputs}), "")
+    return f"the result of {writer}" if writer else f"rows of {short_name(first)}"
+
+
+# Constants in several memories: each lies in one, what is read most by the byte in the fastest that has room.
+#
+# Nothing is copied: they are `const` arrays, which the linker puts there.
+
+
+CONSTANT_ALIGNMENT = 16
+"""Of each constant there, in bytes: the largest that a kernel wants of one which does not say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant: its C symbol, its bytes, and the bytes of it that an inference reads, about."""
+
+    symbol: str
+    bytes: int
+    read: float
+
+    @property
+    def density(self) -> float:
+        """How often each byte is read."""
+        return self.read / max(self.bytes, 1)
+
+
+def in_sections(
+    model: str, constants: Sequence[Constant], pools: Sequence[Pool], alignment: int = CONSTANT_ALIGNMENT
+) -> Mapping[str, Pool]:
+    """Return the pool of each constant, by its symbol.
+
+    Args:
+        model: the model's name.
+        constants: all that are to be placed.
+        pools: where they may lie; of equally fast ones the first counts as the faster.
+        alignment: of each of them.
+
+    Raises:
+        FitError: one has no room.
+    """
+    ranked = sorted(pools, key=lambda pool: pool.speed)
+    orders = (
+        sorted(constants, key=lambda one: (-one.density, -one.bytes, one.symbol)),
+        sorted(constants, key=lambda one: (-one.bytes, -one.density, one.symbol)),
+    )
+    short: list[list[Constant]] = []
+    for order in orders:
+        found, left = _constants_first_fit(order, ranked, alignment)
+        if not left:
+            return {one.symbol: found[one.symbol] for one in constants}
+        short.append(left)
+    left = min(short, key=lambda left: sum(one.bytes for one in left))
+    missing = [(one.symbol, one.bytes) for one in sorted(left, key=lambda one: (-one.bytes, one.symbol))]
+    total = sum(aligned(one.bytes, max(alignment, CONSTANT_ALIGNMENT)) for one in constants)
+    hint = (
+        "more bytes in one of them, another pool for=weights, or --optimize size, whose weights are smaller where "
+        "Winograd transforms them"
+    )
+    most = missing[0][1]
+    if most > max(pool.bytes for pool in pools):
+        least = aligned(most, max(alignment, CONSTANT_ALIGNMENT))
+        hint = f"a constant lies in one pool as a whole: one of {least:,} B"
+    raise _no_room(f"the constants of {model}", pools, missing, f"all constants are {total:,} B", hint)
+
+
+def _constants_first_fit(
+    order: Iterable[Constant], ranked: Sequence[Pool], alignment: int
+) -> tuple[dict[str, Pool], list[Constant]]:
+    """Put each constant into the first pool that has room; return where they are, and those that found none."""
+    room = [pool.bytes for pool in ranked]
+    found: dict[str, Pool] = {}
+    left = []
+    for one in order:
+        size = aligned(one.bytes, max(alignment, CONSTANT_ALIGNMENT))
+        number = next((number for number, count in enumerate(room) if size <= count), None)
+        if number is None:
+            left.append(one)
+            continue
+        room[number] -= size
+        found[one.symbol] = ranked[number]
+    return found, left
+
+
+# Copies of constants in pools, behind the tensors: those that save most cycles by the byte, while there is room.
+#
+# They are in flash too, from where they are copied before the first inference.
+
+
+def with_copies(plan: Plan, sizes: Mapping[str, Mapping[str, int]]) -> tuple[Plan, dict[str, tuple[int, int]]]:
+    """Return a plan whose pools have room for copies of constants, and the pool and the offset there of each.
+
+    Args:
+        plan: in pools.
+        sizes: the bytes of each operator's constants, by their C symbols, of those that may be copied.
+    """
+    pools = [*plan.pools]
+    found: dict[str, tuple[int, int]] = {}
+    order = sorted(range(len(pools)), key=lambda number: pools[number].pool.speed)
+
+    def density(one: ConstantReads) -> tuple[float, str]:
+        return -one.cycles / max(sum(sizes.get(one.operator, {}).values()), 1), one.operator
+
+    for one in sorted(plan.offers, key=density):
+        new = {symbol: count for symbol, count in sizes.get(one.operator, {}).items() if symbol not in found}
+        for number in order if new else ():
+            placed = pools[number]
+            offset = aligned(placed.bytes, CONSTANT_ALIGNMENT)
+            end = offset + sum(aligned(count, CONSTANT_ALIGNMENT) for count in new.values())
+            pays = placed.pool.use != "tensors" and one.cycles > one.bytes / WORD * placed.pool.speed
+            if end <= placed.pool.bytes and pays:  # the memory was given for that
+                for symbol, count in new.items():
+                    found[symbol] = number, offset
+                    offset = aligned(offset + count, CONSTANT_ALIGNMENT)
+                copied = placed.constant_bytes + end - placed.bytes
+                pools[number] = replace(placed, bytes=end, constant_bytes=copied)
+                break
+    if not found:
+        return plan, {}
+    return _with_begins(plan, pools), found
+
+
+def _with_begins(plan: Plan, pools: list[PlacedPool]) -> Plan:
+    """Return a plan with larger pools, which begin further on, and so does all that lies in them."""
+    begins, begin = [], 0
+    for placed in pools:
+        begin = aligned(begin, placed.alignment)
+        begins.append(begin)
+        begin += placed.bytes + 1
+
+    def new(offset: int) -> int:
+        number, inside = plan.place(offset)
+        return begins[number] + inside
+
+    return replace(
+        plan,
+        offsets={value: new(offset) for value, offset in plan.offsets.items()},
+        scratch=tuple(None if offset is None else new(offset) for offset in plan.scratch),
+        storages=tuple((storage, new(offset)) for storage, offset in plan.storages),
+        pools=tuple(replace(placed, begin=begin) for placed, begin in zip(pools, begins, strict=True)),
+    )

@@ -1,1 +1,0 @@
-"""Memories of a board: what lies in which pool, tensors and constants alike."""
