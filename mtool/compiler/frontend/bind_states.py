@@ -9,7 +9,7 @@ from mtool.base import spelling
 from mtool.base.errors import UsageError
 from mtool.base.escaping import argument
 from mtool.compiler.frontend.budget import Budget
-from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
+from mtool.compiler.frontend.given_values import does_not_go, limits_of, stored_as
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.ir import Graph, State, TensorType
 from mtool.compiler.ir.types import Array
@@ -101,11 +101,8 @@ def _first(kind: TensorType, value: str, states: States, title: str) -> Array | 
     data = np.broadcast_to(initial.reshape(()), kind.shape) if initial.size == 1 else initial
     stored = stored_as(data, kind.dtype.numpy)
     if data.shape != kind.shape or stored is None:
-        limits = limits_of(kind.dtype.numpy)
-        raise UsageError(
-            f"the first value of the state {value!r} does not go into that input of {title}",
-            details=[f"expected  {kind}{limits}, or one number", f"found     {found_in(initial)}"],
-        )
+        expected = f"{kind}{limits_of(kind.dtype.numpy)}, or one number"
+        raise does_not_go(f"the first value of the state {value!r}", title, expected, initial)
     return stored
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import onnx
 
-from mtool.base.errors import ModelError, UsageError
+from mtool.base.errors import ModelError
 from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
+from mtool.compiler.frontend.given_values import check_names
 
 _TRIED = (1, 2, 8, 32, 128, 256, 512, 1024, 4096, 16000)
 _MOST_TRIES = 60
@@ -84,9 +85,7 @@ def bind_dimensions(
     for name, _, _, dim in named:
         dim.Clear()
         dim.dim_value = dims[name]
-    unknown = sorted(set(dims) - {name for name, *_ in named})
-    if unknown:
-        raise UsageError(f"{title} has no symbolic dimension named {', '.join(unknown)}")
+    check_names(dims, (name for name, *_ in named), "symbolic dimension", title)
 
 
 _Dimension = tuple[onnx.ValueInfoProto, int, onnx.TensorShapeProto.Dimension]

@@ -1,6 +1,6 @@
 """Import of one node: look up its operator, check the node, fold it, bring it to its canonical form."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -86,14 +86,13 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     constants = _known_values(state, node.proto, operator)
     known = all(name in constants or not name for name in node.inputs) and not bodies
     try:
-        if (known or not _set_maximum_sizes(state, node, operator)) and _is_folded(
-            state, node, operator, domain, constants if known else None
-        ):
+        is_bounded = not known and _set_maximum_sizes(state, node, operator)
+        if not is_bounded and _is_folded(state, node, operator, constants if known else None):
             return
     except Unsupported as problem:
         if schema.has_type_and_shape_inference_function or isinstance(problem, TooLarge | ValueNeeded):
             raise
-        if not _expand(state, node.proto, domain, version, origin, opsets, bodies):
+        if not _expand(state, node, opsets, bodies):
             raise
         return
     check_shapes(node, operator)
@@ -103,7 +102,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         operator.canonical(node)
     elif operator.lower is not None:
         node.emit(attributes_of(operator.attributes, node.attrs))
-    elif not _expand(state, node.proto, domain, version, origin, opsets, bodies):
+    elif not _expand(state, node, opsets, bodies):
         if operator.folding.when == "never":
             raise Unsupported("what it computes is random: make it an input of the model (docs/limits.md)")
         raise Unsupported("not supported")
@@ -175,7 +174,7 @@ def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) ->
         return found
     for name in sorted(dequantised):
         source, version = state.dequantised[name]
-        found |= fold(source, "", version, state.constants, {name: state.types[name]}, state.budget)
+        found |= fold(source, version, state.constants, {name: state.types[name]}, state.budget)
     return found
 
 
@@ -211,9 +210,7 @@ def _set_maximum_sizes(state: Importer, node: OnnxNode, operator: Operator) -> b
     return True
 
 
-def _is_folded(
-    state: Importer, node: OnnxNode, operator: Operator, domain: str, constants: Mapping[str, Array] | None
-) -> bool:
+def _is_folded(state: Importer, node: OnnxNode, operator: Operator, constants: Mapping[str, Array] | None) -> bool:
     """Infer the types of a node's outputs; return whether their values are known as well.
 
     `constants` has the values of its inputs; None: not all are known.
@@ -223,7 +220,7 @@ def _is_folded(
         operator.check_constants([constants[name] for name in node.inputs if name])
     kinds: dict[str, TensorType] = {}
     try:
-        kinds = infer(proto, domain, node.version, state.types, state.constants, state.declared)
+        kinds = infer(proto, node.version, state.types, state.constants, state.declared)
     except Unsupported as problem:
         if operator.bound is not None and constants is None:
             told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
@@ -235,14 +232,16 @@ def _is_folded(
     empty = any(not state.types[name].count for name in node.inputs if name)
     if outputs and all(name in kinds and not kinds[name].count for name in outputs):
         if not (operator.keeps_empty and not node.kind(0).count):
-            _check_sizes_are_known(state, proto, operator)
+            for index, value in sizes_of(operator, proto).items():  # which the run may give other sizes
+                if value not in state.constants:
+                    raise ValueNeeded(value, onnx.defs.get_schema(proto.op_type).inputs[index].name)
         for name in outputs:
             state.add_constant(name, np.zeros(kinds[name].shape, kinds[name].dtype.numpy))
         return True
     if constants is None or folding.when != "now" or (empty and not folding.of_nothing):
         return False
     try:
-        values = fold(proto, domain, node.version, constants, kinds, state.budget)
+        values = fold(proto, node.version, constants, kinds, state.budget)
     except NotComputed:
         if (empty and not folding.defined(node.attrs)) or not set(outputs) <= set(kinds):
             raise
@@ -250,17 +249,6 @@ def _is_folded(
     for name, data in values.items():
         state.add_constant(name, data)
     return True
-
-
-def _check_sizes_are_known(state: Importer, proto: onnx.NodeProto, operator: Operator) -> None:
-    """Refuse to believe the model that an output is empty, where that depends on an input that only the run knows.
-
-    Raises:
-        ValueNeeded: it does.
-    """
-    for index, value in sizes_of(operator, proto).items():
-        if value not in state.constants:
-            raise ValueNeeded(value, onnx.defs.get_schema(proto.op_type).inputs[index].name)
 
 
 def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
@@ -277,17 +265,12 @@ def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, 
             f"it has {len(proto.input)} inputs and {len(proto.output)} outputs; the function has "
             f"{len(function.input)} and {len(function.output)}"
         )
-    attributes = {attr.name: attr for attr in function.attribute_proto} | {attr.name: attr for attr in proto.attribute}
     scope = Scope(
         {domain_of(entry.domain): entry.version for entry in function.opset_import},
-        _names(state, function.node, function.input, function.output, proto, state.unique(origin)),
-        origin=origin,
-        depth=caller.depth + 1,
-        attributes=attributes,
-        bodies=bodies,
-        calls=(*caller.calls, key),
-        closed=True,
-    )
+        _names(state, function, proto, state.unique(origin)),
+        origin=origin, depth=caller.depth + 1, bodies=bodies, calls=(*caller.calls, key), closed=True,
+        attributes={attr.name: attr for attr in (*function.attribute_proto, *proto.attribute)},
+    )  # fmt: skip
     state.enter(function.node, scope, origin)
     made = {value for node in function.node for value in node.output}
     for inner, outer in zip(function.output, proto.output, strict=False):
@@ -295,49 +278,38 @@ def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, 
             state.run(onnx.helper.make_node("Identity", [scope.name(inner)], [outer], name=origin), scope.opsets)
 
 
-def _expand(
-    state: Importer, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
-    bodies: Bodies,
-) -> bool:  # fmt: skip
+def _expand(state: Importer, node: OnnxNode, opsets: Mapping[str, int], bodies: Bodies) -> bool:
     """Import the body of an operator that ONNX defines as a function of others; return whether it is one."""
-    node = onnx.NodeProto()
-    node.CopyFrom(proto)
-    del node.attribute[:]
-    node.attribute.extend(attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH)
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.attribute[:]
+    proto.attribute.extend(attr for attr in node.proto.attribute if attr.type != onnx.AttributeProto.GRAPH)
     for name, body in bodies.items():
-        state.budget.spend("constants", body.graph.ByteSize(), f"{proto.op_type} {origin}")
-        node.attribute.append(onnx.helper.make_attribute(name, body.graph))
-    found = _body(node, domain, version, state.types)
+        state.budget.spend("constants", body.graph.ByteSize(), f"{node.op} {node.origin}")
+        proto.attribute.append(onnx.helper.make_attribute(name, body.graph))
+    found = _body(proto, node.version, state.types)
     if found is None:
         return False
-    prefix = state.unique(origin)
+    prefix = state.unique(node.origin)
     scope = Scope(
         {**opsets, **{entry.domain: entry.version for entry in found.opset_import}},
-        _names(state, found.node, found.input, found.output, proto, prefix),
-        outer=next((body.scope for body in bodies.values()), None),
-        origin=proto.name or prefix,
-        depth=state.scope.depth + 1,
-        attributes={attr.name: attr for attr in node.attribute},
-        calls=state.scope.calls,
-        closed=not bodies,
-    )
-    state.enter(found.node, scope, origin)
+        _names(state, found, proto, prefix),
+        outer=next((body.scope for body in bodies.values()), None), origin=proto.name or prefix,
+        depth=state.scope.depth + 1, attributes={attr.name: attr for attr in proto.attribute},
+        calls=state.scope.calls, closed=not bodies,
+    )  # fmt: skip
+    state.enter(found.node, scope, node.origin)
     return True
 
 
-def _body(
-    node: onnx.NodeProto, domain: str, version: int, types: Mapping[str, TensorType]
-) -> onnx.FunctionProto | None:
-    schema = onnx.defs.get_schema(node.op_type, version, domain)
+def _body(node: onnx.NodeProto, version: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+    schema = onnx.defs.get_schema(node.op_type, version, domain_of(node.domain))
     named = {attr.name for attr in node.attribute}
     node.attribute.extend(
         attr.default_value for name, attr in schema.attributes.items() if name not in named and attr.default_value.name
     )
     if schema.context_dependent_function_opset_versions:
-        kinds = [
-            tensor_type(types[name]).SerializeToString() if name else onnx.TypeProto().SerializeToString()
-            for name in node.input
-        ]
+        kinds = [(tensor_type(types[name]) if name else onnx.TypeProto()).SerializeToString() for name in node.input]
         chosen = _newest(schema.context_dependent_function_opset_versions, version)
         text = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), kinds)
     elif schema.function_opset_versions:
@@ -348,19 +320,17 @@ def _body(
     return body if body.node else None
 
 
-def _names(
-    state: Importer, nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
-    proto: onnx.NodeProto, prefix: str,
-) -> dict[str, str]:  # fmt: skip
+def _names(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, prefix: str) -> dict[str, str]:
     """Return what the values of a function are called: those of the call, and others for what it makes inside.
 
     A parameter that is not given is "".
     """
-    inside = {value for node in nodes for value in node.output}
+    inside = {value for node in function.node for value in node.output}
     names = state.inner(prefix, inside)
-    names |= {inner: proto.input[index] if index < len(proto.input) else "" for index, inner in enumerate(inputs)}
-    made = {inner: proto.output[index] for index, inner in enumerate(outputs) if index < len(proto.output)}
-    return names | {inner: outer for inner, outer in made.items() if outer and inner in inside}
+    for index, inner in enumerate(function.input):
+        names[inner] = proto.input[index] if index < len(proto.input) else ""
+    pairs = zip(function.output, proto.output, strict=False)
+    return names | {inner: outer for inner, outer in pairs if outer and inner in inside}
 
 
 def _newest(versions: Sequence[int], wanted: int) -> int:

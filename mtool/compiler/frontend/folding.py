@@ -10,6 +10,7 @@ from onnx import helper
 
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.inference import attributes, operator_of
+from mtool.compiler.frontend.scope import domain_of
 from mtool.compiler.ir import TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.folding import Folded
@@ -19,13 +20,12 @@ Types = Mapping[str, TensorType]
 
 
 def fold(
-    proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array], kinds: Types, budget: Budget
+    proto: onnx.NodeProto, version: int, constants: Mapping[str, Array], kinds: Types, budget: Budget
 ) -> dict[str, Array]:
     """Return a node's outputs, computed from constants.
 
     Args:
         proto: the node, all of whose inputs are constants.
-        domain: its domain.
         version: its opset.
         constants: the values of its inputs.
         kinds: the types of its outputs; empty: inference can't tell them.
@@ -49,7 +49,7 @@ def fold(
     inputs = [helper.make_tensor_value_info(name, 1, None) for name in dict.fromkeys(proto.input) if name]
     outputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.output if name]
     graph = helper.make_graph([proto], "fold", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, version)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain_of(proto.domain), version)])
     feeds = {name: constants[name] for name in proto.input if name}
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -1,9 +1,12 @@
 """Values that a user gives for inputs: they go into an input as they are, or not at all."""
 
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mtool.base.errors import UsageError
 from mtool.compiler.ir.types import Array
 
 _NUMBERS = "biuf"
@@ -34,3 +37,47 @@ def found_in(data: Array) -> str:
 def limits_of(dtype: np.dtype[Any]) -> str:
     """Return what a message says of the numbers of an integer type."""
     return f", from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}" if dtype.kind in "iu" else ""
+
+
+def constant_of(
+    name: str, data: Array, dtype: np.dtype[Any], dims: Sequence[int], shape: tuple[int, ...] | None, title: str
+) -> Array:
+    """Return a value that an input is given, as the input has it.
+
+    Args:
+        name: the input's.
+        data: the value.
+        dtype: the input's type.
+        dims: its dimensions; -1: any.
+        shape: what a value of as many elements is brought to.
+        title: the model's name in messages.
+
+    Raises:
+        UsageError: it does not go into the input.
+    """
+    value = np.asarray(data)
+    stored = stored_as(value, dtype)
+    if stored is not None:
+        if len(dims) == value.ndim and all(size in (-1, found) for size, found in zip(dims, value.shape, strict=True)):
+            return stored
+        if shape is not None and math.prod(shape) == value.size:
+            return stored.reshape(shape)
+    expected = f"{dtype}[{','.join('?' if size < 0 else str(size) for size in dims)}]{limits_of(dtype)}"
+    raise does_not_go(f"--const {name}", title, expected, value)
+
+
+def does_not_go(what: str, title: str, expected: str, data: Array) -> UsageError:
+    """Return the error for a value that an input can't be given."""
+    details = [f"expected  {expected}", f"found     {found_in(data)}"]
+    return UsageError(f"{what} does not go into that input of {title}", details=details)
+
+
+def check_names(given: Iterable[str], known: Iterable[str], what: str, title: str) -> None:
+    """Check that names which are given are some of those that a model has.
+
+    Raises:
+        UsageError: one is another.
+    """
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise UsageError(f"{title} has no {what} named {', '.join(unknown)}")

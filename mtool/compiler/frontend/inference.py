@@ -79,13 +79,9 @@ def element_name(code: int) -> str:
 
 
 def infer(
-    proto: onnx.NodeProto,
-    domain: str,
-    version: int,
-    types: Mapping[str, TensorType],
-    constants: Mapping[str, Array],
+    proto: onnx.NodeProto, version: int, types: Mapping[str, TensorType], constants: Mapping[str, Array],
     declared: Mapping[str, onnx.TypeProto],
-) -> dict[str, TensorType]:
+) -> dict[str, TensorType]:  # fmt: skip
     """Return the types of a node's outputs.
 
     Raises:
@@ -106,6 +102,7 @@ def infer(
     if operator.infer is not None:
         made = operator.infer(Attributes(), [types[name] for name in proto.input if name])
         return dict(zip(filter(None, proto.output), made, strict=False))
+    domain = domain_of(proto.domain)
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     if not schema.has_type_and_shape_inference_function and schema.since_version >= FIRST_BROADCASTING:
         schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 says nothing, but 16 does

@@ -1,22 +1,20 @@
 """From an ONNX file to a Graph: symbolic dimensions, inputs that are made constants, states."""
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
-from mtool.base.errors import ModelError, MtoolError, UsageError
+from mtool.base.errors import ModelError, MtoolError
 from mtool.base.identifiers import model_name
 from mtool.compiler.frontend import external, reading, tensors
 from mtool.compiler.frontend.bind_states import States, bind_states
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
 from mtool.compiler.frontend.first_values import first_values
-from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
+from mtool.compiler.frontend.given_values import check_names, constant_of
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.frontend.separate import Separated, initialiser
@@ -126,35 +124,20 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
         ModelError: it is no tensor.
     """
     inputs = {value.name: value for value in model.graph.input}
-    unknown = sorted(set(constants) - set(inputs))
-    if unknown:
-        raise UsageError(f"{title} has no input named {', '.join(unknown)}")
+    check_names(constants, inputs, "input", title)
     for name, data in constants.items():
         elem_type = inputs[name].type.tensor_type.elem_type
         try:
             dtype = onnx.helper.tensor_dtype_to_np_dtype(elem_type)
         except KeyError:
             raise ModelError(f"input {name!r} of {title} is no tensor that can be made a constant") from None
-        shape = inputs[name].type.tensor_type.shape if inputs[name].type.tensor_type.HasField("shape") else None
+        dims = list(np.shape(data))
+        if inputs[name].type.tensor_type.HasField("shape"):
+            dims = [dim.dim_value if dim.dim_value > 0 else -1 for dim in inputs[name].type.tensor_type.shape.dim]
+        shape = tuple(dims) if min(dims, default=0) >= 0 else None
+        value = constant_of(name, data, dtype, dims, shape, title)
         model.graph.input.remove(inputs[name])
-        model.graph.initializer.append(onnx.numpy_helper.from_array(_fixed(name, data, dtype, shape, title), name))
-
-
-def _fixed(name: str, data: Array, dtype: np.dtype[Any], shape: onnx.TensorShapeProto | None, title: str) -> Array:
-    """Return a value as an input has it; where that has as many elements, it need not have its shape."""
-    value = np.asarray(data)
-    stored = stored_as(value, dtype)
-    dims = [dim.dim_value if dim.dim_value > 0 else -1 for dim in shape.dim] if shape is not None else [*value.shape]
-    if stored is not None:
-        if len(dims) == value.ndim and all(size in (-1, found) for size, found in zip(dims, value.shape, strict=True)):
-            return stored
-        if min(dims, default=0) >= 0 and math.prod(dims) == value.size:
-            return stored.reshape(dims)
-    wanted = f"{dtype}[{','.join('?' if size < 0 else str(size) for size in dims)}]{limits_of(dtype)}"
-    raise UsageError(
-        f"--const {name} does not go into that input of {title}",
-        details=[f"expected  {wanted}", f"found     {found_in(value)}"],
-    )
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
 
 
 def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:

@@ -8,12 +8,10 @@ from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import onnx
 
-from mtool.base.errors import UsageError
 from mtool.compiler.frontend.folding import fold
-from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
+from mtool.compiler.frontend.given_values import check_names, constant_of
 from mtool.compiler.frontend.inference import infer, own_outputs
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.frontend.tflite.schema import Tensor
@@ -47,12 +45,12 @@ def settle(t: Translation, start: int) -> None:
     for node in nodes:
         kinds: dict[str, TensorType] = {}
         try:
-            kinds = own_outputs(node, types) if node.domain else infer(node, "", OPSET, types, constants, {})
+            kinds = own_outputs(node, types) if node.domain else infer(node, OPSET, types, constants, {})
         except Unsupported:
             if not known:
                 return  # the import of the node says why
         try:
-            made = fold(node, "", OPSET, constants, kinds, t.budget) if known else {}
+            made = fold(node, OPSET, constants, kinds, t.budget) if known else {}
         except Unsupported:
             return
         constants.update(made)
@@ -101,16 +99,15 @@ def specialise(t: Translation, options: ModelOptions, title: str) -> None:
         UsageError: the model has no such dimension or input, or the value does not go into the input.
     """
     inputs = {t.names[number]: number for number in t.model.inputs}
-    unknown = sorted(set(options.constants) - set(inputs))
-    if unknown:
-        raise UsageError(f"{title} has no input named {', '.join(unknown)}")
+    check_names(options.constants, inputs, "input", title)
     sizes = dict(options.dims)
     for name, number in inputs.items():
         t.tensors[number] = _sized(t.tensors[number], name, sizes)
-    if sizes:
-        raise UsageError(f"{title} has no symbolic dimension named {', '.join(sorted(sizes))}")
+    check_names(sizes, (), "symbolic dimension", title)
     for name, data in options.constants.items():
-        t.fix(inputs[name], _value(t.tensors[inputs[name]], name, data, title))
+        tensor = t.tensors[inputs[name]]
+        dims = [-1 if dim in tensor.open else size for dim, size in enumerate(tensor.shape)]
+        t.fix(inputs[name], constant_of(name, data, tensor.dtype, dims, tensor.shape, title))
 
 
 def _sized(tensor: Tensor, name: str, sizes: dict[str, int]) -> Tensor:
@@ -119,17 +116,3 @@ def _sized(tensor: Tensor, name: str, sizes: dict[str, int]) -> Tensor:
     for dim in tensor.open:
         shape[dim] = sizes.pop(f"{name}_{dim}", shape[dim])
     return replace(tensor, shape=tuple(shape))
-
-
-def _value(tensor: Tensor, name: str, data: Array, title: str) -> Array:
-    value = np.asarray(data)
-    stored = stored_as(value, tensor.dtype)
-    if stored is not None and tensor.allows(value.shape):
-        return stored
-    if stored is None or value.size != int(np.prod(tensor.shape)):
-        wanted = f"{tensor.dtype}{list(tensor.shape)}{limits_of(tensor.dtype)}"
-        raise UsageError(
-            f"--const {name} does not go into that input of {title}",
-            details=[f"expected  {wanted}", f"found     {found_in(value)}"],
-        )
-    return stored.reshape(tensor.shape)
