@@ -18,7 +18,7 @@ from mtool.base.errors import BuildError, DeviceError, MtoolError, UsageError
 from mtool.commands.execution import project_of
 from mtool.device import session
 from mtool.device.build.symbolizer import Symboliser
-from mtool.device.flash import flashing, gdb_servers, ports
+from mtool.device.flash import flashing, ports
 from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
@@ -180,7 +180,7 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
     serving: tuple[str, ...] = ()
     address = asked.server
     if on_board and ":" not in address:
-        runner = gdb_servers.choose(board, asked.server, template=project.template)
+        runner = flashing.choose_gdb_server(board, asked.server, template=project.template)
         device = ports.require(board, ports.wanted(deployment.port, deployment.probe))
         address, serving = _serving(prepared.folder, project, runner, device.probe)
         proc.find(serving[0], hint=flashing.RUNNERS[runner].install)
@@ -204,7 +204,7 @@ def _serving(folder: Path, project: Project, runner: str, probe: str) -> tuple[s
     """Return the address of the gdb server that a runner's tool is, and the command that starts it."""
     port = free_port()
     job = flashing.job_of(folder.absolute(), project, flashing.RUNNERS[runner], kind=HOST_DRIVEN, probe=probe)
-    return f"{_LOCALHOST}:{port}", tuple(gdb_servers.argv(runner, job, port))
+    return f"{_LOCALHOST}:{port}", tuple(flashing.gdb_server(runner, job, port))
 
 
 def debug(
@@ -324,7 +324,7 @@ def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
     wanted = find(described, asked.operator) if asked.operator else None
     address, serving = asked.server, tuple[str, ...]()
     if ":" not in address:
-        runner = gdb_servers.choose(on.board, asked.server, template=on.template)
+        runner = flashing.choose_gdb_server(on.board, asked.server, template=on.template)
         device = ports.resolve(on.board, ports.wanted(deployment.port, deployment.probe))
         address, serving = _serving(folder, on, runner, device.probe if device else deployment.probe)
     firmware = manifest.firmware_of(folder, on, HOST_DRIVEN).absolute()

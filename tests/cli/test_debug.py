@@ -9,7 +9,7 @@ import pytest
 from mtool import boards
 from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.device.flash import gdb_servers
+from mtool.device.flash import flashing
 from mtool.device.flash.runner import Job
 from tests.device.session.faulty import after
 
@@ -66,13 +66,13 @@ def test_an_operator_that_faults_in_an_emulator(tmp_path: Path, capfd: pytest.Ca
 def test_the_gdb_server_of_a_probe(runner: str, settings: dict[str, str], argv: list[str]) -> None:
     elf = Path("/p/build/host_driven/zephyr/zephyr.elf")
     job = Job(Path("/p"), elf, boards.get("nucleo_l4r5zi"), settings=settings, probe="066B")
-    words = " ".join(gdb_servers.argv(runner, job, 3333))
+    words = " ".join(flashing.gdb_server(runner, job, 3333))
     assert all(piece in words for piece in argv)
 
 
 def test_a_board_without_a_gdb_server() -> None:
     with pytest.raises(UsageError, match="no tool of arduino_uno serves gdb") as told:
-        gdb_servers.choose(boards.get("arduino_uno"))
+        flashing.choose_gdb_server(boards.get("arduino_uno"))
     assert "--server HOST:PORT" in told.value.hint
 
 

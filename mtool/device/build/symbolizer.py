@@ -1,5 +1,6 @@
 """The symboliser: function, file and line of an address in a firmware, read from its ELF file."""
 
+import graphlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -151,20 +152,15 @@ def deepest(texts: Iterable[str], start: str) -> int:
                     varying.add(name)
         for source, target in _EDGE.findall(text):
             calls.setdefault(source, set()).add(target)
-    depths: dict[str, int | None] = {}
-
-    # Depth first, without recursion: a function is left when those that it calls are known.
-    waiting = [start]
-    while waiting:
-        name = waiting[-1]
-        if name not in depths:
-            depths[name] = None
-            waiting += [one for one in sorted(calls.get(name, ())) if one not in depths]
-            continue
-        waiting.pop()
-        if depths[name] is None:
-            inner = [depths[one] for one in calls.get(name, ())]
-            if name == _INDIRECT or name in varying or None in inner:
-                return 0
-            depths[name] = frames.get(name, 0) + max([one for one in inner if one is not None], default=0)
-    return depths[start] or 0
+    reached, new = {start}, {start}
+    while new := {one for name in new for one in calls.get(name, ())} - reached:
+        reached |= new
+    if _INDIRECT in reached or varying & reached:
+        return 0
+    depths: dict[str, int] = {}
+    try:
+        for name in graphlib.TopologicalSorter({name: calls.get(name, ()) for name in reached}).static_order():
+            depths[name] = frames.get(name, 0) + max((depths[one] for one in calls.get(name, ())), default=0)
+    except graphlib.CycleError:
+        return 0
+    return depths[start]

@@ -1,4 +1,4 @@
-"""Flash a built project: choose a runner, run its commands, explain what fails."""
+"""Flash a built project: choose a runner, run its commands, explain what fails; or let its tool serve gdb."""
 
 import logging
 import os
@@ -179,3 +179,32 @@ def flash(runner: Runner, job: Job) -> Flashed:
     flashed = Flashed(runner.name, time.monotonic() - start, runner.reads_back(job))
     log.info("flash: %.2f s, %s", flashed.seconds, runner.name)
     return flashed
+
+
+def choose_gdb_server(board: Board, name: str = "", *, template: str = "") -> str:
+    """Return the name of the runner whose tool serves gdb for a board: the one that is named, else the board's first.
+
+    Raises:
+        UsageError: none of the board's runners does, or the named one is none of them.
+    """
+    able = [runner for runner in runners_of(board, template) if RUNNERS[runner].gdb_server]
+    if name and name in able:
+        return name
+    if name or not able:
+        what = f"{name} serves no gdb for {board.name}" if name else f"no tool of {board.name} serves gdb"
+        raise UsageError(
+            what,
+            details=[f"of its runners these do: {', '.join(able) or 'none'}"],
+            hint="start a gdb server yourself, and give its address: --server HOST:PORT",
+        )
+    return able[0]
+
+
+def gdb_server(runner: str, job: Job, port: int) -> list[str]:
+    """Return the arguments of the gdb server that listens at a port of this computer, its program first.
+
+    Raises:
+        UsageError: the board's entry lacks a setting of the runner.
+    """
+    words = RUNNERS[runner].words(job, RUNNERS[runner].gdb_server)
+    return [word.replace("{gdb_port}", str(port)) for word in words]

@@ -75,14 +75,6 @@ class Served:
     stream: int | None = None
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What the clients of one session know together: the model that the device was told to use, and how it ends."""
-
-    selected: int = 0
-    is_open: bool = True
-
-
 class Client:
     """A session with a device, of one process; threads take turns, a request at a time.
 
@@ -117,7 +109,6 @@ class Client:
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
         self.window = Window(transport, session, self.hello, on_fault=model.on_fault)
-        self._shared = _Shared()
 
     hello: Hello
     """The device's answer to the handshake."""
@@ -278,9 +269,9 @@ class Client:
         """
         with self.owner.alone():
             self.window.on_fault = self._model.on_fault
-            if self._shared.selected != self._model.index:
+            if self.window.selected != self._model.index:
                 self._check(self.window.exchange([protocol.select(self._model.index)])[0])
-                self._shared.selected = self._model.index
+                self.window.selected = self._model.index
             replies = self.window.exchange(requests)
             for reply in replies:
                 self._check(reply)
@@ -293,12 +284,12 @@ class Client:
     def reset(self) -> None:
         """Make the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))
-        self._shared.is_open = False
+        self.window.is_open = False
 
     @property
     def is_intact(self) -> bool:
         """Whether the session is open and each request has its reply, so that it can go on."""
-        return self._shared.is_open and self.window.is_intact
+        return self.window.is_open and self.window.is_intact
 
     def close(self) -> None:
         """End the session, so that another host may open one. May be called again, and when nobody answers any more.
@@ -311,7 +302,7 @@ class Client:
             if self.is_intact:
                 with contextlib.suppress(MtoolError):
                     self.window.ask(Message.MT_BYE, _BYE_S)
-            self._shared.is_open = False
+            self.window.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
         for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._model.stream):

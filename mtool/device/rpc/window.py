@@ -114,6 +114,9 @@ class Window:
         self.speed = Speed(transport.bytes_per_second)
         self._probe_bytes = 0
         self._calm = 0
+        self.selected = 0
+        """The model that the device's requests are for now."""
+        self.is_open = True
         self.survived: Fault | None = None
         """The last fault that the firmware has survived; what it stopped has a reply with MT_STOPPED."""
         self.resent = 0

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mtool.base import checked
 from mtool.base.errors import MismatchError
+from mtool.base.tensors import Array
 from mtool.manifest import Tensor
-
-Array = NDArray[Any]
 
 EQUAL = "equal"
 

@@ -312,7 +312,7 @@ def test_after_a_long_pause_a_ping_goes_first(monkeypatch: pytest.MonkeyPatch) -
     line.clock += 10.1
     made.exchange(writes(1))
     assert line.kinds == [*["MT_WRITE"] * 5, "MT_PING", "MT_WRITE"]
-    made.end(0.5)
+    made.ask(Message.MT_BYE, 0.5)
     assert line.kinds[-1] == "MT_BYE"
 
 
@@ -320,7 +320,7 @@ def test_a_ping_waits_no_longer_than_it_is_told(monkeypatch: pytest.MonkeyPatch)
     line = Line(lambda frame, number: [reply(frame)] if frame.type == Message.MT_WRITE else [])
     made = opened(line, monkeypatch)
     with pytest.raises(CommunicationError, match="stopped answering"):
-        made.ping(2.0)
+        made.ask(Message.MT_PING, 2.0)
     assert 2.0 <= line.clock - 1000 <= 2.6
     later = opened(line, monkeypatch)
     line.clock += 11
