@@ -340,11 +340,8 @@ class Search:
         for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
             added += [(row.space, one) for one in candidates]
-        self._left = [*self._unknown(added), *((self._now(space), one) for space, one in self._left)]
-
-    def _now(self, space: Space) -> Space:
-        """Return a task's space as it is now, with the candidates that have come to it."""
-        return self.progress.rows[space.task.record.key].space
+        now = {key: row.space for key, row in self.progress.rows.items()}
+        self._left = [*self._unknown(added), *((now[space.task.record.key], one) for space, one in self._left)]
 
     def _next_batch(self) -> list[WantedCandidate]:
         """Take the next candidates that fit one firmware from what is left; none, if the search is over."""
@@ -438,15 +435,14 @@ class Search:
         """Return shares with the baseline among them: the choice of the cost model for the task that takes longest."""
         heaviest = self._heaviest
         assert heaviest is not None
-        found = []
-        is_there = False
-        for share in shares:
-            if share.space is heaviest:
-                is_there = True
-                if heaviest.default not in share.candidates:
-                    share = Share(heaviest, (heaviest.default, *share.candidates))
-            found.append(share)
-        return (*found, *([] if is_there else [Share(heaviest, (heaviest.default,))]))
+        if not any(share.space is heaviest for share in shares):
+            return (*shares, Share(heaviest, (heaviest.default,)))
+        return tuple(
+            Share(heaviest, (heaviest.default, *share.candidates))
+            if share.space is heaviest and heaviest.default not in share.candidates
+            else share
+            for share in shares
+        )
 
     def _run(self, session: Session, batch: set[tuple[str, str]]) -> None:
         """Measure each candidate of a batch, and the baseline before and after them."""

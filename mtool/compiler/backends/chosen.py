@@ -4,7 +4,8 @@ import importlib.util
 import logging
 import re
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,13 +141,18 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
             hint="one of your own is named by its file: --backend ./my_backend.py:MyNpu",
         )
     module, _, name = places[spec.where].partition(":")
-    try:
+    with _loading(f"the backend {spec.where}"):
         found = getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as failed:
-        raise UsageError(
-            f"the backend {spec.where} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]
-        ) from failed
     return _checked(found, spec.where)
+
+
+@contextmanager
+def _loading(what: str) -> Iterator[None]:
+    """Raise what a backend's module raises while it is loaded as a UsageError."""
+    try:
+        yield
+    except (Exception, SystemExit) as failed:
+        raise UsageError(f"{what} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
 
 
 class _Source(importlib.machinery.SourceFileLoader):
@@ -164,10 +170,8 @@ def _from_file(spec: BackendSpec) -> type[Backend]:
     made = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     assert made is not None and made.loader is not None
     module = importlib.util.module_from_spec(made)
-    try:
+    with _loading(str(path)):
         made.loader.exec_module(module)
-    except (Exception, SystemExit) as failed:
-        raise UsageError(f"{path} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
     own = [
         one for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, Backend) and one.__module__ == module.__name__

@@ -3,10 +3,10 @@
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from mtool.compiler.backends.interface import (
 from mtool.compiler.ir import DType
 from mtool.compiler.kernels.external import HOOKS
 
-_Answer = TypeVar("_Answer")
 _MOST_NODES = 5
 
 
@@ -40,8 +39,7 @@ def refusal_of(backend: Backend, operation: Operation, context: Context) -> str:
     Raises:
         BackendError: it failed, or did not answer with text.
     """
-    answer = _asked(backend, "refusal", [operation], lambda: backend.refusal(operation, context))
-    return _text(answer, backend, "refusal", [operation])
+    return _text(backend, "refusal", [operation], operation, context)
 
 
 def claims_of(backend: Backend, region: Region) -> str:
@@ -50,8 +48,7 @@ def claims_of(backend: Backend, region: Region) -> str:
     Raises:
         BackendError: it failed, or did not answer with text.
     """
-    answer = _asked(backend, "claims", region.operations, lambda: backend.claims(region))
-    return _text(answer, backend, "claims", region.operations)
+    return _text(backend, "claims", region.operations, region)
 
 
 def cost_of(backend: Backend, region: Region) -> float | None:
@@ -60,7 +57,7 @@ def cost_of(backend: Backend, region: Region) -> float | None:
     Raises:
         BackendError: it failed, or did not answer with a number.
     """
-    answer: Any = _asked(backend, "cost", region.operations, lambda: backend.cost(region))
+    answer = _asked(backend, "cost", region.operations, region)
     if answer is None:
         return None
     is_number = isinstance(answer, (int, float)) and not isinstance(answer, bool)
@@ -76,7 +73,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
         BackendError: it failed, or returned something malformed.
     """
     with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
-        product = _asked(backend, "compile", region.operations, lambda: backend.compile(region, Path(folder)))
+        product = _asked(backend, "compile", region.operations, region, Path(folder))
     return checked(product, backend.name, region)
 
 
@@ -86,9 +83,9 @@ def named(operations: Sequence[Operation]) -> list[str]:
     return names + [f"and {len(operations) - _MOST_NODES} more"] * (len(operations) > _MOST_NODES)
 
 
-def _asked(backend: Backend, method: str, operations: Sequence[Operation], question: Callable[[], _Answer]) -> _Answer:
+def _asked(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> Any:
     try:
-        return question()
+        return getattr(backend, method)(*arguments)
     except OperationsRefused:
         raise
     except BackendError as failed:
@@ -109,7 +106,8 @@ def _asked(backend: Backend, method: str, operations: Sequence[Operation], quest
         ) from failed
 
 
-def _text(answer: Any, backend: Backend, method: str, operations: Sequence[Operation]) -> str:
+def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
+    answer = _asked(backend, method, operations, *arguments)
     if not isinstance(answer, str):
         raise _malformed(backend, method, answer, 'text, "" for yes', operations)
     return answer

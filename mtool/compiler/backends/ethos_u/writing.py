@@ -245,10 +245,6 @@ class _Writer:
         return self.tensor(Tensor(name, (count,), DType.INT32, quant, bias_of(operation, count)))
 
 
-def _strides(attrs: Window) -> dict[str, int]:
-    return {"StrideH": attrs.strides[0], "StrideW": attrs.strides[1]}
-
-
 def _fused(operation: Operation) -> dict[str, int]:
     return {"FusedActivationFunction": getattr(tflite.ActivationFunctionType, activation_of(operation) or "NONE")}
 
@@ -264,19 +260,16 @@ def _convolution(writer: _Writer, operation: Operation) -> None:
     filters = writer.constant(weights, np.ascontiguousarray(packed), 3 if depthwise else 0)
     bias = writer.bias(operation, weights, weights.shape[0])
     options = {
-        **_strides(attrs),
+        "StrideH": attrs.strides[0],
+        "StrideW": attrs.strides[1],
         "Padding": getattr(tflite.Padding, padding),
         "DilationHFactor": attrs.dilations[0],
         "DilationWFactor": attrs.dilations[1],
         **_fused(operation),
+        **({"DepthMultiplier": weights.shape[0] // attrs.group} if depthwise else {}),
     }
-    if depthwise:
-        options["DepthMultiplier"] = weights.shape[0] // attrs.group
-        writer.call(
-            "DEPTHWISE_CONV_2D", 3, operation, (source, filters, bias), "DepthwiseConv2DOptions", options
-        )  # fmt: skip
-    else:
-        writer.call("CONV_2D", 3, operation, (source, filters, bias), "Conv2DOptions", options)
+    code, table = ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions") if depthwise else ("CONV_2D", "Conv2DOptions")
+    writer.call(code, 3, operation, (source, filters, bias), table, options)
 
 
 def padded_name(operand: Operand) -> str:
@@ -300,9 +293,7 @@ def _dense(writer: _Writer, operation: Operation) -> None:
     filters = writer.constant(weights, rows, 0)
     bias = writer.bias(operation, weights, len(rows))
     options = {**_fused(operation), "KeepNumDims": int(len(operation.output.shape) != 2)}
-    writer.call(
-        "FULLY_CONNECTED", 4, operation, (writer.variable(x), filters, bias), "FullyConnectedOptions", options
-    )  # fmt: skip
+    writer.call("FULLY_CONNECTED", 4, operation, (writer.variable(x), filters, bias), "FullyConnectedOptions", options)
 
 
 def _pool(writer: _Writer, operation: Operation) -> None:
@@ -311,7 +302,8 @@ def _pool(writer: _Writer, operation: Operation) -> None:
     padding = padding_of(attrs, x.shape, operation.output.shape)
     assert padding is not None
     options = {
-        **_strides(attrs),
+        "StrideH": attrs.strides[0],
+        "StrideW": attrs.strides[1],
         "Padding": getattr(tflite.Padding, padding),
         "FilterHeight": attrs.kernel[0],
         "FilterWidth": attrs.kernel[1],
