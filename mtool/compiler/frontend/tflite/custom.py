@@ -162,21 +162,19 @@ def detection_postprocess(t: Translation) -> None:
         raise Unsupported(f"its thresholds are {overlap} of overlap and {least} of score")
     grids = [number for index in range(3) for number in _detection_grid(t.tensor(index))]
     made = t.several(
-        "DetectionPostProcess",
-        4,
-        *[t.stored(index) for index in range(3)],
-        max_detections=most,
-        max_classes_per_detection=each,
+        "DetectionPostProcess", 4, *[t.stored(index) for index in range(3)],
+        max_detections=most, max_classes_per_detection=each, num_classes=classes, grids=grids,
         detections_per_class=options.whole("detections_per_class", NUM_DETECTIONS_PER_CLASS, least=1, most=2**31 - 1),
         use_regular_nms=options.whole("use_regular_nms", 0),
-        num_classes=classes,
-        nms_score_threshold=max(least, -float(np.finfo(np.float32).max)),
-        nms_iou_threshold=overlap,
+        nms_score_threshold=max(least, -float(np.finfo(np.float32).max)), nms_iou_threshold=overlap,
         scales=[_positive(options, f"{name}_scale") for name in ("y", "x", "h", "w")],
-        grids=grids,
-    )
-    shapes = ((1, most * each, 4), (1, most * each), (1, most * each), (1,))
-    for index, (value, shape) in enumerate(zip(made, shapes, strict=True)):
+    )  # fmt: skip
+    _put_shaped(t, made, [(1, most * each, 4), (1, most * each), (1, most * each), (1,)])
+
+
+def _put_shaped(t: Translation, values: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
+    """Make values of float32 the outputs, whose shapes these are."""
+    for index, (value, shape) in enumerate(zip(values, shapes, strict=False)):
         if t.result(index).dtype != np.float32:
             raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
         number = t.op.outputs[index]
@@ -245,13 +243,7 @@ def posenet_decoder(t: Translation) -> None:
         squared_radius=float(radius * radius),
         grids=[number for index in range(counts[0]) for number in _pose_grid(t.tensor(index), unit if index else 1.0)],
     )
-    shapes = ((1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK))
-    for index, value in enumerate(made):
-        if t.result(index).dtype != np.float32:
-            raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
-        number = t.op.outputs[index]
-        t.tensors[number] = replace(t.tensors[number], shape=shapes[index])
-        t.put(value, index)
+    _put_shaped(t, made, [(1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK)])
 
 
 SAME, VALID = 1, 2  # TfLitePadding

@@ -274,7 +274,7 @@ class _Reader:
         """Return where the tensors of a subgraph lie in memory, by its number, if the file says that; -1: anywhere."""
         for one in self._each(self.root.MetadataLength(), self.root.Metadata):
             if _text(one.Name()) == "OfflineMemoryAllocation":
-                raw = self._buffer(0, "OfflineMemoryAllocation", one.Buffer())
+                raw = self._buffer("OfflineMemoryAllocation", one.Buffer())
                 self.budget.spend("work", raw.size // 4, "OfflineMemoryAllocation")
                 numbers = [int(number) for number in raw[: raw.size // 4 * 4].view("<i4")]
                 if len(numbers) >= 3 and len(numbers) == 3 + numbers[2]:  # version, subgraphs, tensors
@@ -321,9 +321,8 @@ class _Reader:
 
     def _tensor(self, number: int, tensor: Any) -> Tensor:
         name = _text(tensor.Name()) or f"tensor_{number}"
-        self.budget.spend(
-            "work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
-        )
+        where = f"tensor {number} {name!r}"
+        self.budget.spend("work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), where)
         dtype = _DTYPES.get(tensor.Type())
         shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
         problem = ""
@@ -334,19 +333,16 @@ class _Reader:
         for size in shape:
             count *= size
             if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
-                raise Damaged(f"tensor {number} {name!r} has shape {list(shape)}")
+                raise Damaged(f"{where} has shape {list(shape)}")
         if tensor.IsVariable():
             problem = VARIABLE
-        scale, points, axis = self._quantisation(number, name, tensor.Quantization(), shape)
+        scale, points, axis = self._quantisation(where, tensor.Quantization(), shape)
         data = None
-        if not problem and (raw := self._buffer(number, name, tensor.Buffer())).size:
-            data = self._elements(number, name, tensor, dtype, shape, raw)
+        if not problem and (raw := self._buffer(where, tensor.Buffer())).size:
+            data = self._elements(where, tensor, dtype, shape, raw)
         return Tensor(name, dtype, shape, scale, points, axis, data, problem, self._open(tensor, shape))
 
-    def _elements(
-        self, number: int, name: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array
-    ) -> Array:
-        where = f"tensor {number} {name!r}"
+    def _elements(self, where: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array) -> Array:
         packed, sparsity, count = tensor.Type() == tflite.TensorType.INT4, tensor.Sparsity(), math.prod(shape)
         if sparsity is not None:
             if packed or raw.size % dtype.itemsize:
@@ -366,30 +362,30 @@ class _Reader:
             return ()
         return tuple(dim for dim, size in enumerate(signature) if size < 0)
 
-    def _buffer(self, number: int, name: str, index: int) -> Array:
+    def _buffer(self, where: str, index: int) -> Array:
         if index >= self.root.BuffersLength():
-            raise Damaged(f"tensor {number} {name!r} has buffer {index} of {self.root.BuffersLength()}")
+            raise Damaged(f"{where} has buffer {index} of {self.root.BuffersLength()}")
         buffer = self.root.Buffers(index)
         start, size = buffer.Offset(), buffer.Size()
         if start > 1:  # behind the flatbuffer, in files of over 2 GB
             if start + size > len(self.data):
-                raise Damaged(f"tensor {number} {name!r} has its data outside the file")
+                raise Damaged(f"{where} has its data outside the file")
             return np.frombuffer(self.data, np.uint8, size, start)
         return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
 
-    def _quantisation(self, number: int, name: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
+    def _quantisation(self, where: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
         nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
         if found is None:
             return nothing
         count = self._fitting(found.ScaleLength()) + self._fitting(found.ZeroPointLength(), 8)
-        self.budget.spend("work", count, f"tensor {number} {name!r}")
+        self.budget.spend("work", count, where)
         scale = np.asarray(_list(found.ScaleAsNumpy()), np.float32)
         points = np.asarray(_list(found.ZeroPointAsNumpy()), np.int64)
         axis = found.QuantizedDimension()
         if not scale.size:
             return nothing
         if not np.isfinite(scale).all() or (scale < 0).any():
-            raise Damaged(f"tensor {number} {name!r} has a scale that is not a positive number")
+            raise Damaged(f"{where} has a scale that is not a positive number")
         if not (scale > 0).all():
             return nothing  # as converters write for tensors that they did not quantise
         if not points.size:
@@ -400,7 +396,7 @@ class _Reader:
             axis = 0  # converters have written a bias with the axis of its weights
         along = shape[axis] if 0 <= axis < len(shape) else 0
         if points.size != scale.size or (scale.size > 1 and scale.size != along):
-            raise Damaged(f"tensor {number} {name!r} {list(shape)} has {scale.size} scales, {points.size} zero points")
+            raise Damaged(f"{where} {list(shape)} has {scale.size} scales, {points.size} zero points")
         return scale, points, axis
 
     def _operator(self, number: int, operator: Any, kinds: list[str], tensors: tuple[Tensor, ...]) -> Operator:

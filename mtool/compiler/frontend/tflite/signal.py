@@ -44,12 +44,14 @@ def _option(t: Translation, name: str, least: int, most: int) -> int:
     return numbers_of(t.op).whole(name, least=least, most=most)
 
 
-def _put(t: Translation, values: Sequence[str]) -> None:
-    for index, value in enumerate(values):
+def _same(t: Translation, **attrs: int) -> None:
+    """Make the outputs by mtool's own operator of the same name, of all inputs."""
+    operands = [t.stored(index) for index in range(len(t.op.inputs))]
+    for index, value in enumerate(_make(t, operands, len(t.op.outputs), **attrs)):
         t.put(value, index)
 
 
-def _make(t: Translation, inputs: Sequence[str], outputs: int = 1, **attrs: int) -> list[str]:
+def _make(t: Translation, inputs: Sequence[str], outputs: int, **attrs: int) -> list[str]:
     """Append mtool's own operator of the same name."""
     return t.several(t.op.kind.removeprefix("CUSTOM "), outputs, *inputs, **attrs)
 
@@ -76,13 +78,13 @@ def window(t: Translation) -> None:
     (length,) = t.shape(1, 1)
     if not length or t.tensor(0).shape[-1:] != (length,):
         raise Unsupported(f"its window has {length} elements, its input {list(t.shape(0))}")
-    _put(t, _make(t, [t.stored(0), t.stored(1)], shift=_option(t, "shift", 0, 31)))
+    _same(t, shift=_option(t, "shift", 0, 31))
 
 
 def auto_scale(t: Translation) -> None:
     """Append SignalFftAutoScale."""
     _check(t, ("int16",), ("int16", "int32"), 1)
-    _put(t, _make(t, [t.stored(0)], 2))
+    _same(t)
 
 
 def transform(inverse: bool) -> Callable[[Translation], None]:
@@ -101,7 +103,7 @@ def transform(inverse: bool) -> Callable[[Translation], None]:
             wanted = f"{length + 2}" if inverse else f"at most {length}"
             raise Unsupported(f"its input has {size} elements for a transform of {length}; expected {wanted}")
         t.afford(2 * length * t.tensor(0).dtype.itemsize)
-        _put(t, _make(t, [t.stored(0)], length=length))
+        _same(t, length=length)
 
     return translate
 
@@ -113,7 +115,7 @@ def energy(t: Translation) -> None:
     if size % 2:
         raise Unsupported(f"its input has {size} elements, which are no complex numbers")
     end = _option(t, "end_index", 0, size // 2)
-    _put(t, _make(t, [t.stored(0)], start=_option(t, "start_index", 0, end), end=end))
+    _same(t, start=_option(t, "start_index", 0, end), end=end)
 
 
 def filter_bank(t: Translation) -> None:
@@ -134,7 +136,7 @@ def filter_bank(t: Translation) -> None:
     outside |= offsets + widths > min(weights.size, unweights.size)
     if (outside & used).any():
         raise Unsupported(f"its channel {int(np.argmax(outside & used))} lies outside of its input or its weights")
-    _put(t, _make(t, [t.stored(index) for index in range(6)]))
+    _same(t)
 
 
 def square_root(t: Translation) -> None:
@@ -142,7 +144,7 @@ def square_root(t: Translation) -> None:
     _check(t, ("uint64", "int32"), ("uint32",), 1)
     if t.tensor(1).shape not in ((), (1,)):
         raise Unsupported(f"its scale bits are {list(t.tensor(1).shape)}; expected one number")
-    _put(t, _make(t, [t.stored(0), t.stored(1)]))
+    _same(t)
 
 
 def spectral_subtraction(t: Translation) -> None:
@@ -156,7 +158,8 @@ def spectral_subtraction(t: Translation) -> None:
     attrs["bits"] = _option(t, "spectral_subtraction_bits", 0, 63)
     kind = _kind("noise", "uint32", t.shape(0))
     made, noise = _make(t, [t.stored(0), _state(t, "noise", kind)], 2, **attrs)
-    _put(t, [made, noise])
+    t.put(made)
+    t.put(noise, 1)
     _keep(t, "noise", kind, t.names[t.op.outputs[1]])
 
 
@@ -165,14 +168,14 @@ def pcan(t: Translation) -> None:
     _check(t, ("uint32", "uint32", "int16"), ("uint32",), 1)
     if t.shape(0) != t.shape(1) or t.shape(2, 1)[0] < LEAST_GAINS:
         raise Unsupported(f"its inputs are {list(t.shape(0))}, {list(t.shape(1))}, {list(t.shape(2))}")
-    _put(t, _make(t, [t.stored(index) for index in range(3)], shift=_option(t, "snr_shift", 0, 63)))
+    _same(t, shift=_option(t, "snr_shift", 0, 63))
 
 
 def log(t: Translation) -> None:
     """Append SignalFilterBankLog."""
     _check(t, ("uint32",), ("int16",), 1)
     scale = numbers_of(t.op).whole("output_scale") % 2**32
-    _put(t, _make(t, [t.stored(0)], scale=scale, shift=_option(t, "input_correction_bits", 0, 31)))
+    _same(t, scale=scale, shift=_option(t, "input_correction_bits", 0, 31))
 
 
 def _rows(t: Translation) -> tuple[tuple[int, ...], int]:

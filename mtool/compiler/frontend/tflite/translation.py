@@ -52,9 +52,7 @@ class Variables:
 
     def __init__(self) -> None:
         self._first: dict[Key, Array] = {}
-        self._inputs: dict[Key, tuple[str, Tensor]] = {}
-        self._current: dict[Key, str] = {}
-        self._written: dict[Key, Tensor] = {}
+        self._known: dict[Key, Kept] = {}  # without an input, if they are written before they are read
 
     def begin(self, key: Key, value: Array) -> None:
         """Give a variable its first value.
@@ -62,7 +60,7 @@ class Variables:
         Raises:
             Unsupported: it has been read or written already.
         """
-        if key in self._inputs or key in self._written:
+        if key in self._known:
             raise Unsupported("it gives a variable its first value after that is used")
         self._first[key] = value
 
@@ -72,18 +70,15 @@ class Variables:
         Raises:
             Unsupported: the variable is of another type or shape.
         """
-        if key in self._written:
-            _check_like(self._written[key], kind)
-        elif key not in self._inputs:
+        if key not in self._known:
             first = self._first.get(key)
             if first is not None and (first.dtype != kind.dtype or first.shape != kind.shape):
                 wanted = f"{kind.dtype}{list(kind.shape)}"
                 raise Unsupported(f"its variable is {wanted}, and begins as {first.dtype}{list(first.shape)}")
-            self._inputs[key] = name(), kind
-            self._current[key] = self._inputs[key][0]
-        else:
-            _check_like(self._inputs[key][1], kind)
-        return self._current[key]
+            made = name()
+            self._known[key] = Kept(made, kind, made, first, key, is_written=False)
+        _check_like(self._known[key].tensor, kind)
+        return self._known[key].last
 
     def write(self, key: Key, kind: Tensor, value: str) -> None:
         """Give a variable another value.
@@ -91,9 +86,11 @@ class Variables:
         Raises:
             Unsupported: the variable is of another type or shape.
         """
-        if key in self._inputs:
-            _check_like(self._inputs[key][1], kind)
-        self._current[key], self._written[key] = value, kind
+        known = self._known.get(key)
+        if known is None or not known.input:
+            known = Kept("", kind, value, self._first.get(key), key)
+        _check_like(known.tensor, kind)
+        self._known[key] = replace(known, last=value, is_written=True)
 
     def close(self, afford: Callable[[int], None]) -> tuple[list[Kept], dict[str, Array]]:
         """Return the variables that are states, and the values of those that nothing writes, by input.
@@ -101,30 +98,20 @@ class Variables:
         `afford` is asked for the bytes of what is made.
         """
         kept, fixed = [], {}
-        for key, (name, tensor) in self._inputs.items():
-            first = self._first.get(key)
-            if key in self._written:
-                kept.append(Kept(name, tensor, self._current[key], first, key))
-                continue
-            if first is None:
-                afford(tensor.dtype.itemsize * math.prod(tensor.shape))
-            fixed[name] = np.full(tensor.shape, tensor.zero, tensor.dtype) if first is None else first
+        for one in self._known.values():
+            if one.input and one.is_written:
+                kept.append(one)
+            elif one.input and one.first is not None:
+                fixed[one.input] = one.first
+            elif one.input:
+                afford(one.tensor.dtype.itemsize * math.prod(one.tensor.shape))
+                fixed[one.input] = np.full(one.tensor.shape, one.tensor.zero, one.tensor.dtype)
         return kept, fixed
 
     def crossing(self, name: Callable[[str], str]) -> list[Kept]:
         """Return all variables of a subgraph, which those around it read and write through it; `name` makes names."""
-        kinds = {key: kind for key, (_, kind) in self._inputs.items()} | self._written
-        return [
-            Kept(
-                self._inputs[key][0] if key in self._inputs else name("variable"),
-                kind,
-                self._current[key],
-                self._first.get(key),
-                key,
-                key in self._written,
-            )
-            for key, kind in kinds.items()
-        ]
+        known = sorted(self._known.values(), key=lambda one: not one.input)
+        return [one if one.input else replace(one, input=name("variable")) for one in known]
 
 
 def _check_like(known: Tensor, kind: Tensor) -> None:
