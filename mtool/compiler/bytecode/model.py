@@ -1,7 +1,7 @@
 """A model file as bytecode: the compile half for modules of calls."""
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from mtool.compiler.bytecode.call import (
     MAGIC,
     MORE,
     SHARED,
-    Address,
     Constant,
     Method,
     NoKernel,
@@ -78,25 +77,21 @@ def encode(plan: Plan) -> Image:
         assert isinstance(method, Method)
         for place, call in enumerate(method.calls):
             words.append(KERNELS[call.kernel] | (MORE if place else 0) | len(call.operands) << 16)
-            words += _words(call.operands, plan, plan.scratch[number], constants)
+            words += [_word(one, plan, plan.scratch[number] or 0, constants) for one in call.operands]
     head = struct.pack("<4I", MAGIC, plan.arena_bytes, len(words), len(constants.data))
     code = head + struct.pack(f"<{len(words)}I", *words)
     return Image(code + bytes(constants.data), len(code), plan.arena_bytes)
 
 
-def _words(operands: Sequence[Operand], plan: Plan, scratch: int | None, constants: _Constants) -> list[int]:
-    return [
-        _address(one, plan, scratch or 0, constants) if isinstance(one, Address) else word_of(one) for one in operands
-    ]
-
-
-def _address(address: Address, plan: Plan, scratch: int, constants: _Constants) -> int:
-    if isinstance(address, Constant):
-        return CONSTANT | constants.place(address)
-    if isinstance(address, Scratch):
-        return scratch + address.offset
-    assert isinstance(address, Value)
-    return plan.offsets[address.name] + address.offset
+def _word(operand: Operand, plan: Plan, scratch: int, constants: _Constants) -> int:
+    match operand:
+        case Constant():
+            return CONSTANT | constants.place(operand)
+        case Scratch():
+            return scratch + operand.offset
+        case Value():
+            return plan.offsets[operand.name] + operand.offset
+    return word_of(operand)
 
 
 # The plan of a model that becomes bytecode: each node's calls, an order, the arena.
@@ -129,16 +124,26 @@ def plan_bytecode(graph: Graph) -> Plan:
     Raises:
         ModelError: the library has no kernel for some operators; all of them are listed.
     """
-    _check_whole(graph)
+    reasons = {
+        "it keeps states between its calls": graph.states,
+        "it has run-time sizes": graph.sizes,
+        "it takes an input by rows": graph.stream,
+    }
+    for reason in (reason for reason, found in reasons.items() if found):
+        raise ModelError(f"{graph.name} can't be bytecode: {reason}", hint=PAGE)
     steps: dict[str, Step] = {}
     missing = []
     for node in graph.nodes:
         if isinstance(node.attrs, View):
             continue
         try:
-            method = _method(node, graph)
+            if node.op not in METHODS:
+                raise NoKernel(f"{node.op} has no kernel")
+            if any(not graph.types[value].count for value in (*node.inputs, *node.outputs) if value):
+                raise NoKernel("a tensor without elements")
+            method = METHODS[node.op](node, graph)
         except NoKernel as reason:
-            missing.append(f"{_names(node)}: {reason}")
+            missing.append(f"{node.name} ({', '.join(node.origins) or node.op}): {reason}")
             continue
         steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
     if missing:
@@ -149,29 +154,6 @@ def plan_bytecode(graph: Graph) -> Plan:
         )
     graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
     return lay_out_steps(graph, tuple(steps[node.name] for node in graph.nodes if node.name in steps), SHARED, "arena")
-
-
-def _check_whole(graph: Graph) -> None:
-    reason = (
-        "it keeps states between its calls" if graph.states
-        else "it has run-time sizes" if graph.sizes
-        else "it takes an input by rows" if graph.stream is not None
-        else ""
-    )  # fmt: skip
-    if reason:
-        raise ModelError(f"{graph.name} can't be bytecode: {reason}", hint=PAGE)
-
-
-def _method(node: Node, graph: Graph) -> Method:
-    if node.op not in METHODS:
-        raise NoKernel(f"{node.op} has no kernel")
-    if any(not graph.types[value].count for value in (*node.inputs, *node.outputs) if value):
-        raise NoKernel("a tensor without elements")
-    return METHODS[node.op](node, graph)
-
-
-def _names(node: Node) -> str:
-    return f"{node.name} ({', '.join(node.origins) or node.op})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ _TYPES: Final = {
 _BOTH: Final = {"add": "add", "sub": "sub", "mul": "mul", "minimum": "min", "maximum": "max"}
 _ENDS: Final = {"add": "add", "multiply": "mul", "minimum": "min", "maximum": "max"}
 _FLOATS: Final = {"sqrt": "sqrt_f", "exp": "exp_f", "log": "log_f", "tanh": "tanh_f", "sigmoid": "sigmoid_f",
-                  "floor": "floor_f", "div": "div_f"}  # fmt: skip
+                  "floor": "floor_f", "div": "div_f", "abs": "abs_f"}  # fmt: skip
+_INTEGERS: Final = {"floordiv": "div_i", "mod": "mod_i"}
 _ORDERS: Final = {"less": (False, False), "greater": (True, False), "less_equal": (False, True),
                   "greater_equal": (True, True)}  # fmt: skip
 
@@ -193,12 +194,10 @@ class Program:
             return self._add("where_f" if dtype.is_float else "where_i", *args)
         if dtype.is_float and op in _FLOATS:
             return self._add(_FLOATS[op], *args)
-        if dtype.is_float and op == "abs":
-            return self._add("abs_f", *args)
         if dtype.is_float and op == "neg":
             return self._add("sub_f", self._add("real", 0, 0, 0, word_of(-0.0)), args[0])
-        if dtype is DType.INT32 and op in ("floordiv", "mod"):
-            return self._add("div_i" if op == "floordiv" else "mod_i", *args)
+        if dtype is DType.INT32 and op in _INTEGERS:
+            return self._add(_INTEGERS[op], *args)
         if dtype is DType.BOOL and op in ("and", "or"):
             return self._add(f"bit_{op}", *args)
         if dtype is DType.BOOL and op == "not":
@@ -228,8 +227,9 @@ class Program:
         if dtype.is_float:
             return number if before.is_float else self._add("to_f", number)
         whole = self._add("to_i", number) if before.is_float else number
-        held = not before.is_float and _holds(dtype, before)
-        return whole if held else self._wrapped(dtype, whole)
+        (low, high), (least, most) = dtype.limits, before.limits if before is not DType.BOOL else (0, 1)
+        is_held = not before.is_float and low <= least and most <= high
+        return whole if is_held else self._wrapped(dtype, whole)
 
     def _quantised(self, part: Expr, args: Sequence[int]) -> int:
         if part.op == "requantise" and part.args[0].dtype is DType.INT32:
@@ -300,10 +300,3 @@ def calls_of(
         sums[part], first = at, at.offset + dtype.size * out.count
     calls.append(Program(node, graph, out.shape, acc, sums).call(expr, Value(node.outputs[0]), out.dtype))
     return tuple(calls), first
-
-
-def _holds(dtype: DType, before: DType) -> bool:
-    """Whether a type holds all numbers of another."""
-    low, high = dtype.limits
-    least, most = before.limits if before is not DType.BOOL else (0, 1)
-    return low <= least and most <= high

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, Self
 
 from mtool.base.filetree import FileTree
@@ -99,6 +99,21 @@ def header(banner: str, name: str, before: Sequence[str], body: Sequence[str]) -
         *([begin, *body, end] if body else []),
         Part("#endif", "guard"),
         "",
+    ]
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """Return the lines of a table in a comment; the columns of these numbers end at the same place."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [
+        (
+            "  "
+            + "  ".join(
+                cell.rjust(width) if number in right else cell.ljust(width)
+                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+        ).rstrip()
+        for row in rows
     ]
 
 
@@ -373,20 +388,29 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     before, after = list(lines[:head]), list(lines[end + braced :])
     if before and before[-1].lstrip().startswith(("MT_UNROLL(", "MT_SIMD_LOOP")):
         before.pop()
-    outside = "\n".join([*before, *after])
-    own = [match[1] for line in inside if _indent(line) == indent + 4 and (match := _DECLARED.match(line.lstrip()))]
+    own = _own(inside, indent)
     if not _is_summand(variable, text):
         inside.insert(0, f"{' ' * (indent + 4)}const int32_t {variable} = {first};")
         own.append(variable)
     else:
         inside = [_with(variable, first, line) for line in inside]
     if before and _is_bare_head(before[-1], indent):
-        outer = _indent(before[-1])
-        before[-1] += " {"
-        return [*before, *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
-    if any(re.search(rf"\b{name}\b", outside) for name in own):
+        return _with_braces(before, inside, indent, after)
+    if any(_is_named(name, [*before, *after]) for name in own):
         return [*before, " " * indent + "{", *inside, " " * indent + "}", *after]
     return [*before, *(line[4:] for line in inside), *after]
+
+
+def _own(inside: Sequence[str], indent: int) -> list[str]:
+    """Return the variables that a block declares."""
+    found = (_DECLARED.match(line.lstrip()) for line in inside if _indent(line) == indent + 4)
+    return [match[1] for match in found if match]
+
+
+def _with_braces(before: Sequence[str], inside: Sequence[str], indent: int, after: Sequence[str]) -> list[str]:
+    """Return lines with braces around the body of the statement whose head ends `before`."""
+    outer = _indent(before[-1])
+    return [*before[:-1], f"{before[-1]} {{", *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
 
 
 def _with_else(inside: Sequence[str], indent: int) -> list[str]:
@@ -414,10 +438,8 @@ def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
     end = lines.index(" " * indent + "}", head)
     before, inside, after = list(lines[:head]), lines[head + 1 : end], list(lines[end + 1 :])
     if before and _is_bare_head(before[-1], indent):
-        outer = _indent(before[-1])
-        before[-1] += " {"
-        return [*before, *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
-    own = [match[1] for line in inside if _indent(line) == indent + 4 and (match := _DECLARED.match(line.lstrip()))]
+        return _with_braces(before, inside, indent, after)
+    own = _own(inside, indent)
     is_whole_body = bool(before) and before[-1].endswith(") {") and after[:1] == [" " * (indent - 4) + "}"]
     if is_whole_body and not any(_is_named(name, before[-1:]) for name in own):
         return [*before, *(line[4:] for line in inside), *after]
@@ -428,7 +450,7 @@ def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
 
 def _is_of_loops(name: str, lines: Sequence[str], indent: int) -> bool:
     """Whether a variable was named in blocks only that have ended: of a deeper indent, or as a loop's own."""
-    named = (line for line in lines if re.search(rf"\b{name}\b", line) and _indent(line) <= indent)
+    named = (line for line in lines if _indent(line) <= indent and _is_named(name, [line]))
     return all(line.startswith(f"{' ' * indent}for (int32_t {name} =") for line in named)
 
 

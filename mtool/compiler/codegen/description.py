@@ -17,7 +17,7 @@ from mtool.compiler.codegen.pools import bytes_in
 from mtool.compiler.codegen.state_reset import states_of
 from mtool.compiler.codegen.tensors import dims_of, reshapes_of
 from mtool.compiler.codegen.weights import ModelConstants
-from mtool.compiler.ir import Graph, Node, RunTimeSize, Stream
+from mtool.compiler.ir import Node
 from mtool.compiler.kernels.expression_cost import cost_of
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop.node import Loop
@@ -135,7 +135,9 @@ def manifest_of(
         ),
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
-            "arena": f"{graph.name}_arena" if not plan.pools else _arena_pool(plan),
+            "arena": next((pool_symbol(graph.name, one.pool.name) for one in plan.pools if one.pool.is_arena), "")
+            if plan.pools
+            else f"{graph.name}_arena",
             **({"reset": f"{graph.name}_reset"} if graph.states else {}),
         },
         operators=operators,
@@ -148,7 +150,13 @@ def manifest_of(
         lent=lent_bytes(plan),
         pools=tuple(_pool(graph.name, one) for one in plan.pools),
         constant_pools=tuple(_constant_pool(functions, one) for one in plan.constant_pools),
-        inner_regions=_inner_regions(plan),
+        inner_regions=tuple(
+            InnerRegion(
+                key=key, name=node.name, backend=External.of(node).backend, operator=number, origins=node.origins
+            )
+            for key, number, node in devices_of(plan).regions
+            if key >= len(plan.steps)
+        ),
     )
 
 
@@ -171,17 +179,18 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
         count=count,
         count_axis=count_axis,
         dims=dims_of(graph, value),
-        range=next((_range(size) for size in graph.sizes if size.value == value), None),
-        stream=None if stream is None else _stream(stream, kind.bytes),
+        range=next(
+            (
+                SizeRange(dimension=size.name, symbol=size.symbol, least=size.least, most=size.most)
+                for size in graph.sizes
+                if size.value == value
+            ),
+            None,
+        ),
+        stream=None
+        if stream is None
+        else RowStream(rows=stream.rows, row_bytes=kind.bytes // stream.rows, order=stream.order, until=stream.until),
     )
-
-
-def _stream(stream: Stream, size: int) -> RowStream:
-    return RowStream(rows=stream.rows, row_bytes=size // stream.rows, order=stream.order, until=stream.until)
-
-
-def _range(size: RunTimeSize) -> SizeRange:
-    return SizeRange(dimension=size.name, symbol=size.symbol, least=size.least, most=size.most)
 
 
 def _memory_of_constants(functions: Functions, number: int) -> str:
@@ -219,20 +228,6 @@ def _constant_pool(functions: Functions, pool: Pool) -> ConstantPool:
     )
 
 
-def _arena_pool(plan: Plan) -> str:
-    """Return the symbol of the pool that lies where the board's arena is; empty: there is none."""
-    return next((pool_symbol(plan.graph.name, one.pool.name) for one in plan.pools if one.pool.is_arena), "")
-
-
-def _inner_regions(plan: Plan) -> tuple[InnerRegion, ...]:
-    """Return the regions of branches and loops that may fail."""
-    return tuple(
-        InnerRegion(key=key, name=node.name, backend=External.of(node).backend, operator=number, origins=node.origins)
-        for key, number, node in devices_of(plan).regions
-        if key >= len(plan.steps)
-    )
-
-
 def _backend(node: Node) -> dict[str, Any]:
     """Return who computes an operator, if it is not mtool's own C."""
     attrs = node.attrs
@@ -245,26 +240,23 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     for value in values:
         kind, address = graph.types[value], address_of(plan, value)
         assert address.memory != "states", f"{value} lies outside of the arena"
-        operand = Operand(
-            value=value,
-            dtype=kind.dtype.label,
-            shape=kind.shape,
-            bytes=kind.bytes,
-            memory=address.memory,
-            index=address.index,
-            offset=address.offset,
-            source=_source(graph, value),
-            dims=dims_of(graph, value),
+        source = graph.sources.get(value)
+        found.append(
+            Operand(
+                value=value,
+                dtype=kind.dtype.label,
+                shape=kind.shape,
+                bytes=kind.bytes,
+                memory=address.memory,
+                index=address.index,
+                offset=address.offset,
+                source=Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
+                if source
+                else None,
+                dims=dims_of(graph, value),
+            )
         )
-        found.append(operand)
     return tuple(found)
-
-
-def _source(graph: Graph, value: str) -> Source | None:
-    source = graph.sources.get(value)
-    if source is None:
-        return None
-    return Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
 
 
 def _called(step: Step, functions: Functions) -> dict[str, str]:

@@ -87,29 +87,24 @@ def body_name(node: Node, body: str) -> str:
     return f"{node.name}_{body}_regions"
 
 
+def regions_of(step: Step) -> Iterator[External]:
+    """Yield the region that a step is, or those inside of it."""
+    if isinstance(step.schedule, ControlSchedule):
+        for body in step.schedule.plans:
+            for one in body.steps:
+                yield from regions_of(one)
+    elif isinstance(step.node.attrs, External):
+        yield step.node.attrs
+
+
 def is_failing(plan: Plan, number: int) -> bool:
     """Return whether the function of an operator returns a status."""
-    return _can_fail(plan.steps[number])
-
-
-def _can_fail(step: Step) -> bool:
-    if isinstance(step.schedule, ControlSchedule):
-        return any(_can_fail(one) for body in step.schedule.plans for one in body.steps)
-    return isinstance(step.node.attrs, External) and step.node.attrs.can_fail
-
-
-def has_hooks(step: Step) -> bool:
-    """Return whether a step is a region with hooks, or has one inside."""
-    if isinstance(step.schedule, ControlSchedule):
-        return any(has_hooks(one) for body in step.schedule.plans for one in body.steps)
-    return isinstance(step.node.attrs, External) and bool(step.node.attrs.hooks)
+    return any(region.can_fail for region in regions_of(plan.steps[number]))
 
 
 def takes_resource(step: Step) -> bool:
     """Return whether a step is a region that is given the caller's resource, or has one inside."""
-    if isinstance(step.schedule, ControlSchedule):
-        return any(takes_resource(one) for body in step.schedule.plans for one in body.steps)
-    return isinstance(step.node.attrs, External) and step.node.attrs.resource
+    return any(region.resource for region in regions_of(step))
 
 
 def told_failure(plan: Plan, number: int, key: str, status: str) -> str:
@@ -256,15 +251,23 @@ def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
         f"    if ({model}_devices.is_running && is_new == 0)",
         "        return 0;",
         f"    int32_t status = {end_call(plan, '0')};",
-        *_stops(plan, None),
+        "    if (status != 0)",
+        "        return status;",
     ]
+
+    def called(name: str, number: int) -> list[str]:
+        """Return the lines that call a device's function, and end the function if that failed."""
+        failed = f"    return {failure_call(plan, str(number), 'status')};"
+        return [f"status = {_hook(devices, name)};", "if (status != 0)", failed]
+
     for place, (name, number) in enumerate(opening):
-        called = [f"status = {_hook(devices, name)};", *(line.strip("\n") for line in _stops(plan, number, ""))]
-        begin += [f"    if ({model}_devices.opened == {place}) {{", *(f"        {line}" for line in called)]
+        begin += [
+            f"    if ({model}_devices.opened == {place}) {{",
+            *(f"        {line}" for line in called(name, number)),
+        ]
         begin += [f"        ++{model}_devices.opened;", "    }"]
     begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
-    for name, number in hooks["before"].items():
-        begin += [f"    status = {_hook(devices, name)};", *_stops(plan, number)]
+    begin += [f"    {line}" for one in hooks["before"].items() for line in called(*one)]
     return [
         "/* Of the functions that open devices, how many have succeeded; one more when nothing is left to do. */",
         structure(f"{model}_devices", ["uint16_t opened;", "uint8_t is_running; /* an inference is under way */"]),
@@ -291,12 +294,6 @@ def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
             "    return status;",
         ),
     ]
-
-
-def _stops(plan: Plan, number: int | None, indent: str = "    ") -> list[str]:
-    """Return the lines that end the function if the last call failed."""
-    value = "status" if number is None else failure_call(plan, str(number), "status")
-    return [f"{indent}if (status != 0)", f"{indent}    return {value};"]
 
 
 def _hook(devices: Devices, name: str) -> str:

@@ -1,9 +1,10 @@
 """The entry point of a model: a typed function, one of pointers, a packed function, or one call an operator."""
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from mtool.compiler.codegen import c_text
-from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot
+from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface
 from mtool.compiler.codegen.c_text import Part, declaration, function, include, structure
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.conventions import Conventions
@@ -73,6 +74,12 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
     if devices_of(plan).have_hooks:
         one = _around(plan, call)
+    streamed = [
+        f"    if (number < {head_steps(plan)}) {{",
+        f"        (void){plan.graph.name}_head_call(number, rows);",
+        "        return 0;",
+        "    }",
+    ] * bool(head_steps(plan))
     result = "int32_t" if calls.can_fail else "void"
     parameters = ", ".join(["const volatile int32_t *only", *_parameters(plan, calls)])
     return [
@@ -89,24 +96,11 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         *_UNDEFINED,
         function(
             operator_prototype(plan, calls),
-            *_head(plan),
+            *streamed,
             "    const volatile int32_t only = number;",
             *start,
             *one,
         ),
-    ]
-
-
-def _head(plan: Plan) -> list[str]:
-    """Return the C that makes a call of the streamed part, if there is one and the number is of it."""
-    count = head_steps(plan)
-    if not count:
-        return []
-    return [
-        f"    if (number < {count}) {{",
-        f"        (void){plan.graph.name}_head_call(number, rows);",
-        "        return 0;",
-        "    }",
     ]
 
 
@@ -137,8 +131,8 @@ def entry_point(
         return [*one, *_in_steps(plan, calls, interface, arena)]
     if head is not None:
         starts = (f"    {call}" for call in (*load_call(plan), *start_call(plan)))
-        begin = [*starts, *_copies_in(plan, interface, arena)]
-        end = _copies_out(plan, interface, arena)
+        begin = [*starts, *_copies(plan, interface, arena, "inputs")]
+        end = _copies(plan, interface, arena, "outputs")
         work = all_operators(plan, calls)
         return [*one, *entry_points(plan, head, interface, begin, work, end)]
     return [*one, *whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)]
@@ -172,7 +166,7 @@ def whole(
     body += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
     starts = [] if conventions.context else [*load_call(plan), *start_call(plan)]
     start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
-    before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
+    before, after = _copies(plan, interface, arena, "inputs"), _copies(plan, interface, arena, "outputs")
     copied = {"inputs": before, "outputs": after}
     unused = [f"    (void){kind};" for kind, copies in copied.items() if not copies and kind not in memories]
     lines: list[str] = [function(prototype, *unused, *body, *start, *before, *work, *after, "    return 0;")]
@@ -211,7 +205,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> l
     model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
-    copies = _copies_out(plan, interface, arena)
+    copies = _copies(plan, interface, arena, "outputs")
     kept = [
         f"const struct {model}_inputs *inputs;",
         f"const struct {model}_outputs *outputs;",
@@ -221,7 +215,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> l
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
         *range_test(plan, interface),
         *(f"    {call}" for call in (*load_call(plan), *start_call(plan))),
-        *_copies_in(plan, interface, arena),
+        *_copies(plan, interface, arena, "inputs"),
         "    inference.inputs = inputs;",
         "    inference.outputs = outputs;",
         f"    inference.left = {steps};",
@@ -250,36 +244,20 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> l
     ]
 
 
-def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
-    found = []
-    copied = zip(plan.graph.caller_inputs, interface.inputs, arena.inputs, strict=True)
-    stream = plan.graph.stream
-    for value, tensor, spot in copied if plan.io == "arena" else ():
-        if stream is not None and value == stream.value:
-            continue
-        size = bytes_in_c(plan, value, tensor, interface, "inputs")
-        found += _copied(arena, f"inputs->{tensor.c_name}", size, spot, into_arena=True)
-    return found
-
-
-def _copies_out(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
-    found = []
-    copied = zip(plan.graph.caller_outputs, interface.outputs, arena.outputs, strict=True)
+def _copies(plan: Plan, interface: Interface, arena: Arena, kind: Literal["inputs", "outputs"]) -> list[str]:
+    """Return the C that copies inputs into the arena, or outputs out of it, where the caller's are other places."""
+    values = {"inputs": plan.graph.caller_inputs, "outputs": plan.graph.caller_outputs}[kind]
+    lines: list[str] = []
+    copied = zip(values, getattr(interface, kind), getattr(arena, kind), strict=True)
     for value, tensor, spot in copied if plan.io == "arena" else ():
         size = bytes_in_c(plan, value, tensor, interface, "inputs")
-        found += _copied(arena, f"outputs->{tensor.c_name}", size, spot, into_arena=False)
-    return found
-
-
-def _copied(arena: Arena, pointer: str, size: str, spot: Spot | None, *, into_arena: bool) -> list[str]:
-    if size == "0" or spot is None:
-        return []  # its pointer may be null, which memcpy does not take
-    place = arena.bytes_at(spot)
-    pair = (place, pointer) if into_arena else (pointer, place)
-    return [
-        f"    if ((const void *){pointer} != (const void *)({place}))",
-        f"        memcpy({pair[0]}, {pair[1]}, {size});",
-    ]
+        if tensor.stream is not None or size == "0" or spot is None:
+            continue  # its pointer may be null, which memcpy does not take
+        place, pointer = arena.bytes_at(spot), f"{kind}->{tensor.c_name}"
+        to, source = (place, pointer) if kind == "inputs" else (pointer, place)
+        lines.append(f"    if ((const void *){pointer} != (const void *)({place}))")
+        lines.append(f"        memcpy({to}, {source}, {size});")
+    return lines
 
 
 # `<model>_operators.h`: the operators of a model, for what calls them one by one.

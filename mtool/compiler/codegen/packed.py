@@ -11,8 +11,8 @@ from mtool.compiler.codegen.device import (
     begin_call,
     devices_of,
     end_call,
-    has_hooks,
     is_failing,
+    regions_of,
     resource_passed,
     takes_resource,
     told_failure,
@@ -183,7 +183,7 @@ def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[lis
     is_host = executor == "graph-host" and devices.have_hooks
     is_first, is_last = is_host and number == 0, is_host and number == len(plan.steps) - 1
     lines: list[str] = []
-    if is_first or has_hooks(step):
+    if is_first or any(region.hooks for region in regions_of(step)):
         lines += ["if (status == MT_OK)", f"    status = {begin_call(plan, is_new=is_first)};"]
     if is_failing(plan, number):
         lines += [

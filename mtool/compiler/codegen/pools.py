@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, pool_symbol
-from mtool.compiler.codegen.c_text import function, variable
+from mtool.compiler.codegen.c_text import columns, function, variable
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
@@ -173,8 +173,7 @@ def map_of(functions: Functions) -> list[str]:
         slow = f", about {pool.speed:g} cycles an access" if pool.speed else ""
         lines += ["", f"Constants in {pool.name}, {bytes_in(functions, pool):,} bytes of {pool.bytes:,}{slow}"]
         cells = [("bytes", "what"), *((f"{functions.constants[symbol].nbytes:,}", symbol) for symbol in own)]
-        width = max(len(count) for count, _ in cells)
-        lines += ["", *(f"  {count.rjust(width)}  {what}" for count, what in cells)] if own else []
+        lines += ["", *columns(cells, (0,))] if own else []
     return lines
 
 

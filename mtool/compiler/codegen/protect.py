@@ -12,7 +12,7 @@ from mtool.base.errors import UsageError
 from mtool.base.escaping import c_string, comment
 from mtool.boards.protection import Unit
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
-from mtool.compiler.codegen.c_text import listed
+from mtool.compiler.codegen.c_text import columns, listed
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of
 from mtool.compiler.codegen.external import lent_bytes
@@ -135,7 +135,7 @@ def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
         f"extern uint8_t {', '.join(f'{symbol}[]' for symbol in symbols)}; {comment('by the linker script')}",
     ]
     rows = []
-    for area in _of_model(protection):
+    for area in (one for one in protection.areas if one.name != "constants"):  # those in RAM are all models'
         access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
         if area.name in ("arena", "states"):
             start = f"{arena.symbol} + {area.offset}" if area.offset else arena.symbol
@@ -146,26 +146,16 @@ def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
     return [*lines, listed("static const struct mt_protect_area areas[]", rows)]
 
 
-def _of_model(protection: Protection) -> list[Area]:
-    """Return the areas that are the model's; constants in RAM are all models'."""
-    return [area for area in protection.areas if area.name != "constants"]
-
-
 def _map(protection: Protection) -> list[str]:
     """Return the lines of a table of what the model has while it runs, and in which granules."""
     rows = [("area", "access", "bytes", "of which used", "granule")]
     for one in protection.areas:
         sizes = ("", "") if one.name in _BY_LINKER else (f"{one.bytes:,}", f"{one.used:,}")
         rows.append((one.name, one.access, *sizes, f"{one.granule:,}"))
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = [
         f"While it runs the model has these areas ({protection.unit}), code and constants in flash to read, and its"
     ]
-    lines += ["part of the stack; nothing else.", ""]
-    for row in rows:
-        cells = [row[i].rjust(widths[i]) if i > 1 else row[i].ljust(widths[i]) for i in range(5)]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines
+    return [*lines, "part of the stack; nothing else.", "", *columns(rows, (2, 3, 4))]
 
 
 def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: Unit | None) -> list[str]:

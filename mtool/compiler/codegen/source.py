@@ -7,7 +7,7 @@ from dataclasses import replace
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
-from mtool.compiler.codegen.c_text import Part, function, include, listed, qualified, tidied
+from mtool.compiler.codegen.c_text import Part, columns, function, include, listed, qualified, tidied
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import definitions
@@ -130,6 +130,7 @@ def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
     def at(number: int) -> str:
         return "the caller" if number < 0 or number >= len(names) else names[number]
 
+    heads = ("offset", "bytes", "what", "from", "to")
     lifelong = {value for _, value, _ in plan.graph.state_values}
     writers = _writers(plan)
 
@@ -152,23 +153,13 @@ def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
         rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", what, "the first run", "on"))
     lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
     if not plan.pools:
-        lines += _table([row[1:] for row in rows])
+        lines += columns([heads, *(row[1:] for row in rows)], (0, 1))
     for number, placed in enumerate(plan.pools):
         lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
-        lines += ["", *_table([row[1:] for row in rows if row[0] == number])] if placed.bytes else []
+        own = [heads, *(row[1:] for row in rows if row[0] == number)]
+        lines += ["", *columns(own, (0, 1))] if placed.bytes else []
     lines += pools.map_of(functions)
     return comment(*lines, apart=True)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the lines of what lies in an arena, or in a pool of it."""
-    heads = ("offset", "bytes", "what", "from", "to")
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
-    lines = []
-    for row in [heads, *rows]:
-        cells = [row[i].rjust(widths[i]) if i < 2 else row[i].ljust(widths[i]) for i in range(5)]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines
 
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
