@@ -125,3 +125,12 @@ def test_the_command_tells_and_clears(model: Path, capsys: pytest.CaptureFixture
     commands.compile(model, board="host")
     assert app.invoke(["cache"]) == 0 and "kept: 1 entries" in capsys.readouterr().out
     assert app.invoke(["cache", "--clear"]) == 0 and entries() == 0
+
+
+def test_a_single_file_of_the_cache_is_the_same(model: Path) -> None:
+    """What the C files consist of is kept beside them."""
+    options = Options(single_file=True)
+    first, again = (commands.compile(model, board="host", options=options) for _ in range(2))
+    assert entries() == 1
+    assert again.sources().files == first.sources().files
+    assert "static MT_ALONE void m_" in again.sources().text("m.c")

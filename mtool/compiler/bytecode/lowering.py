@@ -107,9 +107,6 @@ def pair_of(expr: Expr, node: Node, graph: Graph, acc: Address | None) -> Call |
 # The calls of convolutions and dense layers of float32, and of softmaxes.
 
 
-TABLE = 256  # exponentials of int8
-
-
 def _limits(expr: Expr) -> tuple[float, float] | None:
     """Return between which numbers an epilogue keeps results; None: it does something else."""
     low, high = -math.inf, math.inf

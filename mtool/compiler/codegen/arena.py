@@ -12,19 +12,6 @@ from mtool.compiler.plan.memory import aliases
 from mtool.compiler.plan.pool import PlacedPool
 from mtool.manifest import StateTensor, Tensor
 
-# A constant that has a copy in a pool of the arena.
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """The copy of a constant: its pool's number, the offset there, its bytes, and its elements' type in C."""
-
-    pool: int
-    offset: int
-    bytes: int
-    c_type: str
-
-
 PARAMETER = "arena"
 ARENA_ALIGNMENT = 16
 """Of MT_ARENA (crt/include/mt_math.h), in bytes."""
@@ -55,8 +42,8 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """The copy of a constant in a pool: its place, its bytes, and the C type of its elements."""
+class Copied:
+    """The copy of a constant in a pool of the arena: where it lies, its bytes, and the C type of its elements."""
 
     spot: Spot
     bytes: int
@@ -87,7 +74,7 @@ class Arena:
     outputs: tuple[Spot | None, ...]
     states: tuple[Spot | None, ...]
     pools: tuple[PlacedPool, ...] = ()
-    copies: Mapping[str, Copy] = field(default_factory=dict)
+    copies: Mapping[str, Copied] = field(default_factory=dict)
 
     @property
     def is_shared(self) -> bool:
@@ -225,11 +212,7 @@ def arena_of(plan: Plan, interface: Interface, symbol: str = "", copied: Mapping
     inputs, outputs, states = (tuple(values.get(value) for value in roots) for roots, _ in own.values())
     named = symbol or own_arena(graph.name)
     copies = {
-        constant: Copy(
-            name(constant.removeprefix(f"{graph.name}_"), plan.pools[one.pool].begin + one.offset),
-            one.bytes,
-            one.c_type,
-        )
+        constant: replace(one, spot=name(one.spot.name, plan.pools[one.spot.pool].begin + one.spot.offset))
         for constant, one in (copied or {}).items()
     }
     return Arena(graph.name, named, plan.arena_bytes, values, scratch, inputs, outputs, states, plan.pools, copies)

@@ -198,7 +198,7 @@ def _memory_of_constants(functions: Functions, number: int) -> str:
     symbols = {*functions.calls[number].constants.values()}
     if not symbols or not symbols <= {*functions.copied}:
         return ""
-    return functions.plan.pools[functions.copied[min(symbols)].pool].pool.name
+    return functions.plan.pools[functions.copied[min(symbols)].spot.pool].pool.name
 
 
 def _pool(model: str, placed: PlacedPool) -> PoolOfArena:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen.arena import IN_PLACE, Copied, address_of, written
+from mtool.compiler.codegen.arena import IN_PLACE, Copied, Spot, address_of, written
 from mtool.compiler.codegen.c_text import words
 from mtool.compiler.codegen.device import body_name
 from mtool.compiler.ir import DType, Graph, Node
@@ -272,42 +272,38 @@ class _Names:
     def __init__(self, node: Node, graph: Graph) -> None:
         self.node, self.graph = node, graph
         self.used: set[str] = set()
-        attrs = node.attrs
-        leading = ["condition"] if isinstance(attrs, Branches) else []
+        attrs, leading = node.attrs, ["condition"]
         if isinstance(attrs, Rounds):
-            leading = [*(["trips"] if attrs.has_trips else []), *(["condition"] if attrs.has_condition else [])]
-        others = [f"input{number}" for number in range(len(node.inputs) - len(leading))]
-        self.inputs = [*leading, *others]
-        self.outputs = [f"output{number}" for number in range(len(node.outputs))]
-        if len(self.outputs) == 1:
-            self.outputs = ["output"]
+            leading = ["trips"] * attrs.has_trips + leading * attrs.has_condition
+        self.inputs = [*leading, *(f"input{number}" for number in range(len(node.inputs) - len(leading)))]
+        count = len(node.outputs)
+        self.outputs = ["output"] if count == 1 else [f"output{number}" for number in range(count)]
 
     def input(self, number: int) -> str:
         """Return the pointer to an input."""
-        self.used.add(self.inputs[number])
-        return self.inputs[number]
+        return self._use(self.inputs[number])
 
     def output(self, number: int) -> str:
         """Return the pointer to an output."""
-        self.used.add(self.outputs[number])
-        return self.outputs[number]
+        return self._use(self.outputs[number])
 
     def scratch(self) -> str:
         """Return the pointer to the scratch, in bytes."""
-        self.used.add("scratch")
-        return "scratch"
+        return self._use("scratch")
+
+    def _use(self, name: str) -> str:
+        self.used.add(name)
+        return name
 
     def arguments(self) -> list[Argument]:
         """Return the parameters that are used."""
-        types = self.graph.types
         found = [
-            Argument(name, types[value].dtype.c, ("input", number))
-            for number, (name, value) in enumerate(zip(self.inputs, self.node.inputs, strict=True))
-            if name in self.used
-        ]
-        found += [
-            Argument(name, types[value].dtype.c, ("output", number))
-            for number, (name, value) in enumerate(zip(self.outputs, self.node.outputs, strict=True))
+            Argument(name, self.graph.types[value].dtype.c, (kind, number))
+            for kind, names, values in (
+                ("input", self.inputs, self.node.inputs),
+                ("output", self.outputs, self.node.outputs),
+            )
+            for number, (name, value) in enumerate(zip(names, values, strict=True))
             if name in self.used
         ]
         return [*found, *([Argument("scratch", "uint8_t", "scratch")] if "scratch" in self.used else [])]
@@ -346,8 +342,8 @@ class _Pointers:
         self.names: dict[str, str] = dict(own)
         for root, stem, _ in written(body.plan):
             if root not in self.names:
-                taken = {*self.names.values()}
-                self.names[root] = next(name for n in range(len(taken) + 1) if (name := _nth(stem, n)) not in taken)
+                taken, numbered = {*self.names.values()}, (f"{stem}_{number}" for number in itertools.count(2))
+                self.names[root] = next(name for name in itertools.chain([stem], numbered) if name not in taken)
         self.storage = {root: number for number, (piece, _) in enumerate(body.plan.storages) for root in piece.values}
         self.made: dict[str, _Pointer] = {}
 
@@ -388,10 +384,6 @@ class _Pointers:
             same = [one for one in self.made.values() if (one.c_type, one.offset, one.storage) == own]
             self.made[name] = _Pointer(name, *own, same[0].name if same and storage is not None else "")
         return name
-
-
-def _nth(stem: str, number: int) -> str:
-    return f"{stem}_{number + 1}" if number else stem
 
 
 def _calls(body: Body, pointers: _Pointers) -> list[str]:
@@ -601,7 +593,8 @@ def with_copies_in_pools(functions: Functions) -> Functions:
     copied = {}
     for symbol, (pool, offset) in copies.items():
         data = functions.constants[symbol]
-        copied[symbol] = Copied(pool, offset, data.nbytes, DType.of(data.dtype).c)
+        spot = Spot(symbol.removeprefix(f"{plan.graph.name}_"), offset, pool=pool)
+        copied[symbol] = Copied(spot, data.nbytes, DType.of(data.dtype).c)
     return replace(functions, plan=made, copied=copied)
 
 
@@ -676,7 +669,8 @@ class _Registry:
         return self.functions[key]
 
     def _symbol(self, stem: str, data: Array, layout: str, in_ram: bool = False) -> str:
-        key = (data.dtype.str, data.shape, _digest(data), in_ram)
+        elements: Any = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        key = (data.dtype.str, data.shape, hashlib.sha256(elements).digest(), in_ram)
         if key not in self._symbols:
             whole = (*key, layout.startswith("aligned"))
             symbol = self.stored.constants.setdefault(whole, f"{self.model}_{stem}")
@@ -686,8 +680,3 @@ class _Registry:
             own[symbol] = data
             self.layouts[symbol] = layout
         return self._symbols[key]
-
-
-def _digest(data: Array) -> bytes:
-    elements: Any = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    return hashlib.sha256(elements).digest()

@@ -126,7 +126,8 @@ class Emitted:
         model, constants = self.plan.graph.name, self.functions.constants
         as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
         as_text |= any(pool.alignment > CONSTANT_ALIGNMENT for pool in self.functions.in_pools.values())
-        binary = binary_of(model, constants, in_ram, self._sections, as_text=as_text)
+        sections = {symbol: section_of(symbol, pool) for symbol, pool in self.functions.in_pools.items()}
+        binary = binary_of(model, constants, in_ram, sections, as_text=as_text)
         layouts = self.functions.layouts
         tables = weights.weights_source(
             self._banner, model, constants, binary, layouts, in_ram, self.functions.in_pools
@@ -135,11 +136,6 @@ class Emitted:
         large = {binary.name: binary.data} if binary.offsets else {}
         files = {**self.code.files, **tree.files, **large, **external_files(self.plan)}
         return FileTree(files, {**self.code.outline, **tree.outline})
-
-    @property
-    def _sections(self) -> dict[str, str]:
-        """The sections of constants that lie in memories by name."""
-        return {symbol: section_of(symbol, pool) for symbol, pool in self.functions.in_pools.items()}
 
     @property
     def _banner(self) -> str:

@@ -92,7 +92,8 @@ def head_of(plan: Plan, functions: Functions) -> Head | None:
     sites = []
     for site in range(1 + max(line.site for line in lines)):
         numbers = [number for number, line in enumerate(lines) if line.site == site]
-        columns = _columns([lines[number].offsets for number in numbers])
+        varies = [len({*place}) > 1 for place in zip(*(lines[number].offsets for number in numbers), strict=True)]
+        columns = tuple(1 + sum(varies[:place]) if one else None for place, one in enumerate(varies))
         inside = next((number for number in numbers if times > 1 and first <= number < first + length), None)
         moves = lines[inside].moved(lines[inside + length]) if inside is not None else None
         sites.append(Site(numbers[0], columns, moves or (0,) * len(columns)))
@@ -125,11 +126,6 @@ def _lines(plan: Plan, functions: Functions, count: int) -> list[_Line]:
         offsets = tuple(offset * one for offset, one in zip(call.offsets, is_inside, strict=True))
         lines.append(_Line(sites.setdefault(call.same, len(sites)), wait, offsets))
     return lines
-
-
-def _columns(offsets: Sequence[tuple[int, ...]]) -> tuple[int | None, ...]:
-    varies = [len({*place}) > 1 for place in zip(*offsets, strict=True)]
-    return tuple(1 + sum(varies[:place]) if one else None for place, one in enumerate(varies))
 
 
 def _table(lines: Sequence[_Line], sites: Sequence[Site], arena_bytes: int) -> Array:

@@ -137,8 +137,3 @@ def range_test(plan: Plan, interface: Interface) -> list[str]:
         field = f"*inputs->{field_of(plan, interface, size.value)}"
         lines += [f"    if ({field} < {size.least} || {field} > {size.most})", "        return MT_BAD_SIZE;"]
     return lines
-
-
-def sizes_of(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the inputs that are run-time sizes."""
-    return tuple(tensor for tensor in tensors if tensor.range is not None)
