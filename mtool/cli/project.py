@@ -69,13 +69,11 @@ def update(out: Output, force: bool = False, keep: bool = False) -> None:
     After another model, other options or another mtool. Your own files are never touched; a generated file that you
     edited stops it, unless you say --keep or --force.
     """
-    from mtool.commands import new_project, user_project
+    from mtool.commands import new_project
 
     if force and keep:
         raise UsageError("--force and --keep do not go together")
-    changed = new_project.update_project(edits="force" if force else "keep" if keep else "stop")
-    found = user_project.require()
-    folder = found.folder_for(found.board)
+    folder, changed = new_project.update_project(edits="force" if force else "keep" if keep else "stop")
     out.result({"folder": str(folder), "changed": changed})
     out.text(f"{folder}: {'renewed' if changed else 'up to date'}")
 

@@ -23,7 +23,6 @@ from mtool.commands.user_project import GENERATED, PROGRAM, UserProject, require
 from mtool.compiler.frontend import is_tflite
 from mtool.device.build import toolchains
 from mtool.device.build.build import BUILDERS
-from mtool.manifest import Manifest
 from mtool.project.user_files import own_files
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
@@ -86,30 +85,35 @@ def new_project(
             hint="--type host-driven, or another template",
         )
     compiled = compile(model, board=target, options=parse(**given))
-    _check_kind(kind, compiled.manifest)
+    inputs, outputs = len(compiled.manifest.inputs), len(compiled.manifest.outputs)
+    if kind == "mlperftiny" and (inputs, outputs) != (1, 1):
+        raise UsageError(
+            "MLPerf Tiny's models have one input and one output",
+            details=[f"this one has {inputs} and {outputs}"],
+            hint="--type standalone",
+        )
     values = _values(folder, kind, compiled, tested, chosen, given)
     own = own_files(kind, compiled.manifest, target, chosen, values)
     tree = own.merged(_model_files(model), _MODELS).merged(_board_files(target, tested), boards.FOLDER)
     return _write(folder, tree, own, compiled, edits)
 
 
-def update_project(folder: Path | None = None, *, edits: Edits = "stop") -> bool:
-    """Renew the generated folder of the project that a folder (default: the working folder) lies in.
+def update_project(*, edits: Edits = "stop") -> tuple[Path, bool]:
+    """Renew the generated folder of the project that the working folder lies in.
 
     Returns:
-        Whether anything changed.
+        The generated folder, and whether anything changed.
 
     Raises:
         UsageError: it lies in no project; or files in the generated folder were edited, and `edits` is "stop".
         MtoolError: the model can't be compiled.
     """
-    own = require(folder)
+    own = require()
     own.check_model()
     target = own.folder_for(own.board)
     options = own.options_for(own.board, keep=edits == "keep", force=edits == "force")
     model = compile(own.model, board=own.board, options=options, folder=target)
-    tree, _ = model.render_project()
-    return filetree.write(tree, target, edits=edits)
+    return target, filetree.write(model.render_project()[0], target, edits=edits)
 
 
 def test_board_for(board: Board) -> Board:
@@ -144,15 +148,6 @@ def _check_folder(folder: Path, edits: Edits) -> Edits:
     chosen: Edits = "keep" if there <= _MAY_BE_THERE else edits
     filetree.check_folder(folder, edits=chosen)
     return chosen
-
-
-def _check_kind(kind: ProjectType, manifest: Manifest) -> None:
-    if kind == "mlperftiny" and (len(manifest.inputs) != 1 or len(manifest.outputs) != 1):
-        raise UsageError(
-            "MLPerf Tiny's models have one input and one output",
-            details=[f"this one has {len(manifest.inputs)} and {len(manifest.outputs)}"],
-            hint="--type standalone",
-        )
 
 
 def _write(folder: Path, tree: FileTree, own: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:
@@ -190,13 +185,13 @@ def _board_files(*used: Board) -> FileTree:
 
 def _roots(folder: Path) -> dict[str, list[str]]:
     """Return the folders of Zephyr's boards, chips and bindings that mtool.toml names here, relative to a project."""
-    config, root = configuration.load(), folder.resolve()
+    config = configuration.load()
     found = {key: getattr(config, key) for key in configuration.ROOTS}
-    return {
-        key: [Path(os.path.relpath(path.resolve(), root)).as_posix() for path in paths]
-        for key, paths in found.items()
-        if paths
-    }
+    return {key: [_relative(path, folder) for path in paths] for key, paths in found.items() if paths}
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def _values(
@@ -265,11 +260,10 @@ def _installation(tools: Iterable[str]) -> tuple[list[str], set[str]]:
 
 def _stored(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as `mtool.toml` has them: paths relative to the project."""
-    root = folder.resolve()
 
     def placed(value: Any) -> Any:
         if isinstance(value, str) and Path(value).exists() and ("/" in value or "." in value):
-            return Path(os.path.relpath(Path(value).resolve(), root)).as_posix()
+            return _relative(Path(value), folder)
         return [placed(one) for one in value] if isinstance(value, list | tuple) else value
 
     return {name: placed(value) for name, value in options.items()}

@@ -99,32 +99,15 @@ class ModelReport:
 
     def as_html(self) -> str:
         """Return the report as one page that needs nothing beside it."""
+
+        def shown(value: object) -> object:  # of the model's text what can be printed; it is escaped after this
+            return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
         environment = jinja2.Environment(
-            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
         )
         environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount}
-        template = environment.from_string(_TEMPLATE.read_text())
-        return template.render(report=self, version=__version__, pieces=self._pieces())
-
-    def _pieces(self) -> list[dict[str, Any]]:
-        """Return the memory map in the percentages of its picture: time goes right, addresses go up."""
-        steps = len(self.manifest.operators) + 2
-        whole = max(self.manifest.arena_bytes, 1)
-        return [
-            {
-                "block": block,
-                "x": 100 * (block.first + 1) / steps,
-                "width": 100 * (block.last - block.first + 1) / steps,
-                "y": 100 - 100 * (block.offset + block.bytes) / whole,
-                "height": 100 * block.bytes / whole,
-            }
-            for block in self.memory
-        ]
-
-
-def _shown(value: object) -> object:
-    """Return what a page shows of a value: text of the model without what is not printed; it is escaped after this."""
-    return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+        return environment.from_string(_TEMPLATE.read_text()).render(report=self, version=__version__)
 
 
 @locks.keep_locks()
@@ -166,27 +149,22 @@ def report(
         except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
     sizes = measure(prepared.built.firmware[cost.firmware], manifest).functions
-    functions = _functions(manifest, sizes)
+    users: dict[str, list[int]] = {}
+    for operator in manifest.operators:
+        users.setdefault(operator.function, []).append(operator.index)
+    functions = [Function(name, sizes.get(name, 0), tuple(numbers)) for name, numbers in users.items()]
     return ModelReport(
         manifest=manifest,
         board=prepared.board,
         cost=cost,
         profile=profile,
         memory=memory_map(manifest),
-        functions=functions,
+        functions=tuple(sorted(functions, key=lambda function: -function.bytes)),
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
         fits=check(path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())).fits,
     )
-
-
-def _functions(manifest: Manifest, sizes: dict[str, int]) -> tuple[Function, ...]:
-    users: dict[str, list[int]] = {}
-    for operator in manifest.operators:
-        users.setdefault(operator.function, []).append(operator.index)
-    found = [Function(name, sizes.get(name, 0), tuple(numbers)) for name, numbers in users.items()]
-    return tuple(sorted(found, key=lambda function: -function.bytes))
 
 
 def memory_map(manifest: Manifest) -> tuple[Block, ...]:

@@ -133,7 +133,7 @@ class Fit:
             "microjoules_error": energy and energy.error,
             "constant_bytes": self.constant_bytes,
             "arena_bytes": self.arena_bytes,
-            "software_float": self.software_float and self.software_float.as_json(),
+            "software_float": self.software_float and asdict(self.software_float),
         }
 
 

@@ -1,8 +1,7 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board, Draw, Reads
@@ -48,10 +47,6 @@ class SoftwareFloat:
             f"per MAC, {amount(round(self.macs * self.float_per_mac))} an inference; in int8, by mtool quantize, about "
             f"{self.int8_per_mac:g} and {amount(round(self.macs * self.int8_per_mac))}"
         )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
 
 
 def software_float(manifest: Manifest, board: Board) -> SoftwareFloat | None:
