@@ -10,7 +10,7 @@ from mtool.base import system
 from mtool.boards import Board
 from mtool.device.flash import RUNNERS, ports
 from mtool.device.flash.runner import is_wsl, no_device_hint, permission_hint
-from mtool.stages.checkup.item import Item
+from mtool.stages.checkup.item import Item, required
 
 _GROUPS = ("dialout", "uucp")  # of serial ports: Debian and Fedora, Arch
 RULES = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
@@ -37,16 +37,16 @@ def items(board: Board, runners: list[str]) -> list[Item]:
 def _serial(port: str) -> Item:
     needed = f"{port or 'serial ports'}: to be read and written by you"
     if system.user() == 0:
-        return Item("serial port", "you are root", needed, required=True)
+        return required("serial port", "you are root", needed)
     if port and os.access(port, os.R_OK | os.W_OK):
-        return Item("serial port", f"{port} may be used", needed, required=True)
+        return required("serial port", f"{port} may be used", needed)
     mine, known = groups()
     member = next((group for group in _GROUPS if group in mine), "")
     group = next((group for group in _GROUPS if group in known), _GROUPS[0])
     if member and not port:
-        return Item("serial port", f"you are in the group {member}", needed, required=True)
+        return required("serial port", f"you are in the group {member}", needed)
     install = f"sudo usermod -aG {group} {getpass.getuser()}, then log out and in again"
-    return Item("serial port", f"you are not in the group {group}", needed, install, required=True)
+    return required("serial port", f"you are not in the group {group}", needed, install)
 
 
 def groups() -> tuple[set[str], set[str]]:
@@ -63,13 +63,13 @@ def _probe(board: Board) -> Item:
     vendors = {usb_id.partition(":")[0] for usb_id in board.usb.ids}
     needed = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
     if system.user() == 0:
-        return Item("udev", "you are root", needed, required=True)
+        return required("udev", "you are root", needed)
     for folder in map(Path, RULES):
         for file in sorted(folder.glob("*.rules")):
             text = _text(file)
             if any(f'"{vendor}"' in text and "idvendor" in text for vendor in vendors):
-                return Item("udev", str(file), needed, required=True)
-    return Item("udev", "", needed, permission_hint(board, ""), required=True)
+                return required("udev", str(file), needed)
+    return required("udev", "", needed, permission_hint(board, ""))
 
 
 def _text(file: Path) -> str:

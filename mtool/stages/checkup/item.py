@@ -1,5 +1,6 @@
 """One thing that a board needs: whether it is here, what was found, and what to type if it is not."""
 
+import functools
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -33,3 +34,7 @@ class Item:
         """Return it as plain values."""
         there = None if self.install and not self.found else self.found
         return {**asdict(self), "version": there, "purpose": self.needed, "state": self.state}
+
+
+required = functools.partial(Item, required=True)
+"""An item that the board can't be used without."""

@@ -12,7 +12,7 @@ import yaml
 
 from mtool.boards import Board, zephyr
 from mtool.device.build import toolchains
-from mtool.stages.checkup.item import Item
+from mtool.stages.checkup.item import Item, required
 from mtool.stages.checkup.programs import toolchain
 
 _OLDEST = (3, 7)
@@ -38,12 +38,12 @@ def items(board: Board | None) -> list[Item]:
     if tree is None:
         named = os.environ.get("ZEPHYR_BASE", "")
         found = f"ZEPHYR_BASE names {named}, which is none" if named else ""
-        needed.append(Item("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE, required=True))
+        needed.append(required("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE))
         return [*needed, _compiler(board)] if board is not None else needed
     version = zephyr.version(tree)
     is_old = tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST
     update = "git -C $ZEPHYR_BASE checkout v4.1.0 && west update" if is_old else ""
-    needed.append(Item("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update, required=True))
+    needed.append(required("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update))
     needed.append(_workspace(tree))
     return [*needed, *_modules(board, tree), _compiler(board)] if board is not None else needed
 
@@ -52,7 +52,7 @@ def _workspace(tree: Path) -> Item:
     """Return the workspace around the working folder or the tree: west takes its command `build` from there."""
     found = zephyr.workspace(tree)
     init = f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update"
-    return Item("west workspace", str(found or ""), "west build", "" if found else init, required=True)
+    return required("west workspace", str(found or ""), "west build", "" if found else init)
 
 
 def _west() -> list[Item]:
@@ -62,23 +62,21 @@ def _west() -> list[Item]:
     install = toolchains.known()["west"].install.partition(" && ")[0]
     there = shutil.which(program)
     found = _version_of([program, "--version"]) if there else ""
-    rows = [Item("west", found, "Zephyr projects", "" if there else install, required=True)]
+    rows = [required("west", found, "Zephyr projects", "" if there else install)]
     lacking = [name for name in _SCRIPTS if importlib.util.find_spec(name) is None]
     if there and Path(program).is_absolute():  # it runs with this Python
         found = f"without {', '.join(lacking)}" if lacking else "there"
-        rows.append(
-            Item("Zephyr's scripts", found, "Python packages of Zephyr", install if lacking else "", required=True)
-        )
+        rows.append(required("Zephyr's scripts", found, "Python packages of Zephyr", install if lacking else ""))
     return rows
 
 
 def _dtc() -> Item:
     if shutil.which("dtc") is None:
-        return Item("dtc", "", "devicetrees", "sudo apt-get install device-tree-compiler", required=True)
+        return required("dtc", "", "devicetrees", "sudo apt-get install device-tree-compiler")
     found = _version_of(["dtc", "--version"])
     is_old = bool(found) and tuple(map(int, found.split(".")[:3])) < _OLDEST_DTC
     newer = "install dtc 1.4.6 or newer" if is_old else ""
-    return Item("dtc", found or "there", "devicetrees", newer, required=True)
+    return required("dtc", found or "there", "devicetrees", newer)
 
 
 def _modules(board: Board, tree: Path) -> list[Item]:
@@ -93,7 +91,7 @@ def _modules(board: Board, tree: Path) -> list[Item]:
             continue
         there = [one for one in wanted if _is_there(one, paths)]
         install = "" if there else f"in the west workspace: west update {' '.join(wanted)}"
-        rows.append(Item(" or ".join(wanted), ", ".join(there) and "there", needed, install, required=True))
+        rows.append(required(" or ".join(wanted), ", ".join(there) and "there", needed, install))
     return rows
 
 
@@ -123,27 +121,25 @@ def _compiler(board: Board) -> Item:
         path = os.environ.get(named, "")
         is_wrong = variant == "gnuarmemb" and not Path(path, "bin").is_dir()
         fix = f"export {named}=FOLDER, the one with bin/ in it; or unset ZEPHYR_TOOLCHAIN_VARIANT" if is_wrong else ""
-        return Item("compiler", f"{variant}, by ZEPHYR_TOOLCHAIN_VARIANT", needed, fix, required=True)
+        return required("compiler", f"{variant}, by ZEPHYR_TOOLCHAIN_VARIANT", needed, fix)
     sdk = _sdk()
     folder = next((folder for begin, folder in _SDK_FOLDERS if board.cpu.startswith(begin)), "")
     if sdk is not None and (not folder or any(sdk.glob(f"{folder}*")) or any(sdk.glob(f"gnu/{folder}*"))):
-        return Item("compiler", f"the Zephyr SDK in {sdk}", needed, required=True)
+        return required("compiler", f"the Zephyr SDK in {sdk}", needed)
     if sdk is not None:
-        return Item(
-            "compiler", f"the Zephyr SDK in {sdk}, without {folder}", needed, f"{_SDK} -t {folder}", required=True
-        )
+        return required("compiler", f"the Zephyr SDK in {sdk}, without {folder}", needed, f"{_SDK} -t {folder}")
     if board.toolchain not in zephyr.VARIANTS:
         own = f", or {board.toolchain}" if board.toolchain else ""
-        return Item("compiler", "", f"{needed}: the Zephyr SDK{own}", _SDK, required=True)
+        return required("compiler", "", f"{needed}: the Zephyr SDK{own}", _SDK)
     own_item = toolchain(board.toolchain, required=True)
     if own_item.install or board.toolchain == "cc":
         return own_item
     library = output_of([board.toolchain, "-print-file-name=picolibc.specs"])
     package = board.toolchain.removesuffix("-gcc")
     if Path(library).is_absolute():
-        return Item("compiler", f"{board.toolchain} {own_item.found} with picolibc", needed, required=True)
+        return required("compiler", f"{board.toolchain} {own_item.found} with picolibc", needed)
     lacking = f"{board.toolchain} {own_item.found}, without picolibc"
-    return Item("compiler", lacking, needed, f"sudo apt-get install picolibc-{package}; or: {_SDK}", required=True)
+    return required("compiler", lacking, needed, f"sudo apt-get install picolibc-{package}; or: {_SDK}")
 
 
 def _sdk() -> Path | None:
