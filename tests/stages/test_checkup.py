@@ -13,7 +13,6 @@ from mtool.cli import app
 from mtool.device.build import toolchains
 from mtool.device.flash import ports
 from mtool.stages import checkup
-from mtool.stages.checkup import connection, of_zephyr, programs
 
 BOARD_YML = "board: {name: nucleo_l4r5zi, full_name: Nucleo, vendor: st, socs: [{name: stm32l4r5xx}]}\n"
 MANIFEST = """
@@ -49,10 +48,10 @@ def zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ZEPHYR_SDK_INSTALL_DIR", str(tmp_path / "work" / "sdk"))
     monkeypatch.delenv("ZEPHYR_TOOLCHAIN_VARIANT", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name, **_: f"/bin/{name}")
-    for module in (toolchains, of_zephyr):
+    for module in (toolchains, checkup):
         monkeypatch.setattr(module, "output_of", lambda argv: "/there 1.6.3")
     monkeypatch.setattr(ports, "attached", lambda: [])
-    for runner in programs.flash.RUNNERS.values():
+    for runner in checkup.flash.RUNNERS.values():
         monkeypatch.setattr(type(runner), "probe_version", lambda self: (1, 2))
     return tree
 
@@ -110,7 +109,7 @@ def test_a_compiler_for_xtensa_is_not_that_for_arm(zephyr: Path, monkeypatch: py
     monkeypatch.delenv("ZEPHYR_SDK_INSTALL_DIR")
     monkeypatch.setenv("HOME", str(zephyr))
     assert missing("esp32s3_devkitc")["compiler"].install == "west sdk install"
-    monkeypatch.setattr(of_zephyr, "output_of", lambda argv: "picolibc.specs")  # GCC has no such file
+    monkeypatch.setattr(checkup, "output_of", lambda argv: "picolibc.specs")  # GCC has no such file
     assert "picolibc-arm-none-eabi" in missing("nucleo_l4r5zi")["compiler"].install
 
 
@@ -127,8 +126,8 @@ def test_rights_to_the_port_and_to_the_probe(
     zephyr: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(connection, "groups", lambda: ({"users"}, {"users", "dialout"}))
-    monkeypatch.setattr(connection, "RULES", (str(tmp_path),))
+    monkeypatch.setattr(checkup, "groups", lambda: ({"users"}, {"users", "dialout"}))
+    monkeypatch.setattr(checkup, "RULES", (str(tmp_path),))
     (tmp_path / "60-other.rules").write_text('ATTRS{idVendor}=="1366", MODE="0666"')
     lacking = missing("nucleo_l4r5zi")
     assert lacking["serial port"].install.startswith("sudo usermod -aG dialout ")
@@ -138,9 +137,9 @@ def test_rights_to_the_port_and_to_the_probe(
     assert app.invoke(["doctor", "-b", "nucleo_l4r5zi"]) == 5
     assert "2 things are missing" in capsys.readouterr().err
     (tmp_path / "49-stlink.rules").write_text('SUBSYSTEMS=="usb", ATTRS{idVendor}=="0483", TAG+="uaccess"')
-    monkeypatch.setattr(connection, "groups", lambda: ({"dialout"}, {"dialout"}))
+    monkeypatch.setattr(checkup, "groups", lambda: ({"dialout"}, {"dialout"}))
     assert missing("nucleo_l4r5zi") == {}
-    monkeypatch.setattr(connection, "is_wsl", lambda: True)
+    monkeypatch.setattr(checkup, "is_wsl", lambda: True)
     monkeypatch.setattr("mtool.device.flash.runner.is_wsl", lambda: True)
     found = {item.name: item for item in checkup.of_board(boards.get("nucleo_l4r5zi"))}
     assert "usbipd attach --wsl" in found["WSL"].install

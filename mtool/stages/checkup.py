@@ -1,0 +1,454 @@
+"""What a board needs here and whether it is there: programs, a Zephyr tree, the cable, permissions."""
+
+import functools
+import getpass
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from mtool import project
+from mtool.base import distribution, system
+from mtool.base.errors import FlashError, MtoolError
+from mtool.boards import Board, zephyr
+from mtool.device import flash
+from mtool.device.build import toolchains
+from mtool.device.build.arduino import TOOLS
+from mtool.device.build.build import BUILDERS
+from mtool.device.build.toolchains import Toolchain
+from mtool.device.flash import RUNNERS, ports
+from mtool.device.flash.runner import is_wsl, no_device_hint, permission_hint
+
+_HOST = "cc"  # the compiler of the board that is always there
+State = Literal["ok", "missing", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that is looked for.
+
+    Attributes:
+        name: what it is called.
+        found: what is there, a version or a path; "" if nothing is.
+        needed: what it is needed for, or which of it would do.
+        install: what to type, or where it comes from; "" if it is there.
+        required: the board can't be used without it.
+    """
+
+    name: str
+    found: str
+    needed: str
+    install: str = ""
+    required: bool = False
+
+    @property
+    def state(self) -> State:
+        """Tell whether it is there; "absent": it is not, and nothing of what was asked for needs it."""
+        return "ok" if not self.install else "missing" if self.required else "absent"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        there = None if self.install and not self.found else self.found
+        return {**asdict(self), "version": there, "purpose": self.needed, "state": self.state}
+
+
+required = functools.partial(Item, required=True)
+"""An item that the board can't be used without."""
+
+
+def of_board(board: Board, template: str = "") -> list[Item]:
+    """Return all that a board needs with a template (empty: its first): to build, to reach it, to compare its outputs.
+
+    Raises:
+        UsageError: the template is not one of the board's.
+    """
+    name = project.choose(board, template, {})[0].name if template or board.templates else ""
+    items = to_build(name, board) if name else []
+    emulated = board.emulator is not None
+    if board.emulator is not None:
+        items.append(toolchain(board.emulator.program, required=True))
+    if board.usb is not None or board.flash:
+        tools = flash_tools(board, name)
+        used = [runner for runner in flash.runners_of(board, name) if any(runner in one.needed for one in tools)]
+        cabled = [*tools, *connection(board, used[:1])]
+        items += [replace(item, required=False) for item in cabled] if emulated else cabled
+    return [*dict.fromkeys(items), *references()]
+
+
+def to_build(template: str, board: Board | None = None) -> list[Item]:
+    """Return what builds a template's projects, for a board or for any.
+
+    Raises:
+        UsageError: there is no such template.
+    """
+    builder = project.load(template).builder
+    if builder == "west":
+        return of_zephyr(board)
+    if builder == "arduino":
+        return sketch(board)
+    names = [*BUILDERS[builder].needs, board.toolchain if board is not None else ""]
+    return [toolchain(name, required=True) for name in dict.fromkeys(names) if name]
+
+
+def programs_of(board: Board) -> list[Item]:
+    """Return the programs that build for a board with its first template, and emulate it."""
+    emulator = [toolchain(board.emulator.program, required=True)] if board.emulator else []
+    return [*to_build(next(iter(board.templates)), board), *emulator]
+
+
+def flash_tool(name: str, board: Board) -> list[Item]:
+    """Return the program of a flash runner, and the one that this runs; none for a user's own command."""
+    if name not in flash.RUNNERS:
+        return []
+    items = [runner(name), inner_runner(board, name)]
+    return [replace(item, required=True) for item in items if item is not None]
+
+
+def overview() -> list[Item]:
+    """Return every program that mtool knows; none but this computer's compiler is required."""
+    found = [toolchain(name, required=name == _HOST) for name in toolchains.known()]
+    tools = [item for name in flash.RUNNERS if (item := runner(name)) is not None]
+    return [*found, *references(), *tools]
+
+
+def missing(items: Sequence[Item]) -> list[Item]:
+    """Return what is required and not there."""
+    return [item for item in items if item.state == "missing"]
+
+
+# Programs and packages: compilers, emulators, flash tools, references.
+
+
+_CORE_TIMEOUT_S = 30.0
+
+
+def toolchain(name: str, *, required: bool) -> Item:
+    """Return a set of programs of mtool.device.build.toolchains, or a program that it knows nothing of."""
+    known = toolchains.known().get(name, Toolchain(name, "its programs", (name,), f"install {name}, and put it on PATH"))
+    found = toolchains.check(known)
+    lacks = f"without {' and '.join(found.missing)}" if found.missing and found.version else ""
+    there = " ".join(filter(None, [found.version, lacks]))
+    return Item(name, there, known.purpose, known.install if found.missing else "", required)
+
+
+def references() -> list[Item]:
+    """Return what outputs are compared with."""
+    rows = (
+        ("onnxruntime", "onnxruntime", "mtool verify without a golden file", "verify"),
+        ("LiteRT", "ai-edge-litert", "mtool verify of a .tflite file", "litert"),
+    )
+    found = {name: distribution.version_of(package) for name, package, _, _ in rows}
+    return [
+        Item(name, found[name], needed, "" if found[name] else distribution.install(extra))
+        for name, _, needed, extra in rows
+    ]
+
+
+def runner(name: str) -> Item | None:
+    """Return a flash tool; None: it has no program of its own."""
+    one = flash.RUNNERS[name]
+    program, found, install = one.program(), "", one.install
+    if not program:
+        return None
+    if shutil.which(program):
+        try:
+            found, install = ".".join(map(str, one.probe_version())) or "there", ""
+        except FlashError as wrong:
+            found = wrong.what.removeprefix(f"{program} is ")
+    return Item(Path(program).name, found, f"mtool flash --runner {name}", install)
+
+
+def flash_tools(board: Board, template: str) -> list[Item]:
+    """Return the tools that flash a board. One is required, the first that is installed or else the first of all."""
+    items: list[tuple[str, Item]] = []
+    for name in flash.runners_of(board, template):
+        item = runner(name)
+        inner = inner_runner(board, name)
+        if item is not None and not item.install and inner is not None and inner.install:
+            item = Item(f"{inner.name} for {item.name}", inner.found, item.needed, inner.install)
+        if item is not None:
+            items.append((name, item))
+    if not items:
+        return []
+    chosen = next((name for name, item in items if not item.install), items[0][0])
+    return [Item(item.name, item.found, item.needed, item.install, required=name == chosen) for name, item in items]
+
+
+def inner_runner(board: Board, name: str) -> Item | None:
+    """Return the tool that a framework's runner needs itself (west: {runner: openocd})."""
+    inner = str(board.flash.get(name, {}).get("runner", ""))
+    return runner(inner) if name != inner and inner in flash.RUNNERS else None
+
+
+def sketch(board: Board | None) -> list[Item]:
+    """Return what builds an Arduino sketch for a board: one of the tools that can, with what it needs itself.
+
+    Without a board it is the tools that can build for some.
+    """
+    port = board.port if board is not None else {"platformio": "", "core": "avr"}
+    can = {"arduino-cli": True, "platformio": "platformio" in port, "cmake": port.get("core") == "avr"}
+    names = [name for name, able in can.items() if able]
+    items = []
+    for name in names:
+        tool = TOOLS[name]
+        there = shutil.which(tool.program)
+        item = Item(name, "there" if there else "", "Arduino sketches", "" if there else tool.install)
+        if board is not None and there and name == "arduino-cli" and (core := _missing_core(board)):
+            item = Item(name, f"without the core {core}", item.needed, f"arduino-cli core install {core}")
+        avr = board.toolchain if board is not None else "avr-gcc"
+        if there and name == "cmake" and (compiler := toolchain(avr, required=False)).install:
+            item = Item(name, f"without {avr}", item.needed, compiler.install)
+        items.append(item)
+    chosen = next((one.name for one in items if not one.install), items[0].name)
+    return [Item(one.name, one.found, one.needed, one.install, required=one.name == chosen) for one in items]
+
+
+def _missing_core(board: Board) -> str:
+    """Return the core of a board that arduino-cli has not installed; "": it has, or can't tell."""
+    from mtool.base import proc
+
+    core = ":".join(board.templates.get("arduino", "").split(":")[:2])
+    try:
+        argv = [TOOLS["arduino-cli"].program, "core", "list"]
+        done = proc.run(argv, what="the list of cores", timeout_s=_CORE_TIMEOUT_S, check=False)
+    except MtoolError:
+        return ""
+    return core if done.returncode == 0 and core and core not in done.output.split() else ""
+
+
+# A board on a cable: that it is seen, that this user may use its port and its probe, and WSL's help.
+
+
+_GROUPS = ("dialout", "uucp")  # of serial ports: Debian and Fedora, Arch
+RULES = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
+_MOST_BYTES = 1 << 20  # of a file of rules
+
+
+def connection(board: Board, runners: list[str]) -> list[Item]:
+    """Return what the connection of a board needs; `runners` are the flash tools that are used for it."""
+    rows = []
+    found = ports.matching(board, ports.attached())
+    ids = ", ".join(board.usb.ids) if board.usb else ""
+    if is_wsl():
+        rows.append(Item("WSL", platform.release(), "USB devices of Windows", "" if found else no_device_hint()))
+    there = "; ".join(map(str, found))
+    rows.append(Item("the board", there, f"USB {ids}" if ids else "a serial port", "" if there else no_device_hint()))
+    if sys.platform != "linux":
+        return rows
+    rows.append(_serial(found[0].port if found else ""))
+    if any(RUNNERS[name].selects == "probe" or name == "west" for name in runners) and ids:
+        rows.append(_probe(board))
+    return rows
+
+
+def _serial(port: str) -> Item:
+    needed = f"{port or 'serial ports'}: to be read and written by you"
+    if system.user() == 0:
+        return required("serial port", "you are root", needed)
+    if port and os.access(port, os.R_OK | os.W_OK):
+        return required("serial port", f"{port} may be used", needed)
+    mine, known = groups()
+    member = next((group for group in _GROUPS if group in mine), "")
+    group = next((group for group in _GROUPS if group in known), _GROUPS[0])
+    if member and not port:
+        return required("serial port", f"you are in the group {member}", needed)
+    install = f"sudo usermod -aG {group} {getpass.getuser()}, then log out and in again"
+    return required("serial port", f"you are not in the group {group}", needed, install)
+
+
+def groups() -> tuple[set[str], set[str]]:
+    """Return the names of this user's groups, and of all."""
+    import grp
+
+    every = {one.gr_gid: one.gr_name for one in grp.getgrall()}
+    return {every[number] for number in {*os.getgroups(), os.getegid()} if number in every}, {*every.values()}
+
+
+def _probe(board: Board) -> Item:
+    """Return whether rules of udev give the probe's USB device to users."""
+    assert board.usb is not None
+    vendors = {usb_id.partition(":")[0] for usb_id in board.usb.ids}
+    needed = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
+    if system.user() == 0:
+        return required("udev", "you are root", needed)
+    for folder in map(Path, RULES):
+        for file in sorted(folder.glob("*.rules")):
+            text = _text(file)
+            if any(f'"{vendor}"' in text and "idvendor" in text for vendor in vendors):
+                return required("udev", str(file), needed)
+    return required("udev", "", needed, permission_hint(board, ""))
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST_BYTES).decode(errors="replace").lower()
+    except OSError:
+        return ""
+
+
+# What a Zephyr build needs besides west: the tree and its version, the vendor's modules, a compiler, a C library.
+
+
+_OLDEST = (3, 7)
+_OLDEST_DTC = (1, 4, 6)
+_SCRIPTS = ("elftools", "yaml", "pykwalify", "packaging", "anytree", "jsonschema", "intelhex")
+_SDK = "west sdk install"
+_WORKSPACE = (
+    "west init ~/zephyrproject && cd ~/zephyrproject && west update; then: export ZEPHYR_BASE=~/zephyrproject/zephyr"
+)
+_SDK_FOLDERS = (  # by the beginning of a board's cpu
+    ("cortex-", "arm-zephyr-eabi"),
+    ("rv64", "riscv64-zephyr-elf"),
+    ("rv32", "riscv64-zephyr-elf"),
+    ("xtensa", "xtensa-"),
+    ("i686", "x86_64-zephyr-elf"),
+)
+
+
+def of_zephyr(board: Board | None) -> list[Item]:
+    """Return what a build of a board's Zephyr project needs; without a board, what that of any does."""
+    needed = [toolchain("cmake", required=True), *_west(), _dtc()]
+    tree = zephyr.find()
+    if tree is None:
+        named = os.environ.get("ZEPHYR_BASE", "")
+        found = f"ZEPHYR_BASE names {named}, which is none" if named else ""
+        needed.append(required("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE))
+        return [*needed, _compiler(board)] if board is not None else needed
+    version = zephyr.version(tree)
+    is_old = tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST
+    update = "git -C $ZEPHYR_BASE checkout v4.1.0 && west update" if is_old else ""
+    needed.append(required("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update))
+    needed.append(_workspace(tree))
+    return [*needed, *_modules(board, tree), _compiler(board)] if board is not None else needed
+
+
+def _workspace(tree: Path) -> Item:
+    """Return the workspace around the working folder or the tree: west takes its command `build` from there."""
+    found = zephyr.workspace(tree)
+    init = f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update"
+    return required("west workspace", str(found or ""), "west build", "" if found else init)
+
+
+def _west() -> list[Item]:
+    from mtool.device.build import west
+
+    program = west.program()
+    install = toolchains.known()["west"].install.partition(" && ")[0]
+    there = shutil.which(program)
+    found = _version_of([program, "--version"]) if there else ""
+    rows = [required("west", found, "Zephyr projects", "" if there else install)]
+    lacking = [name for name in _SCRIPTS if importlib.util.find_spec(name) is None]
+    if there and Path(program).is_absolute():  # it runs with this Python
+        found = f"without {', '.join(lacking)}" if lacking else "there"
+        rows.append(required("Zephyr's scripts", found, "Python packages of Zephyr", install if lacking else ""))
+    return rows
+
+
+def _dtc() -> Item:
+    if shutil.which("dtc") is None:
+        return required("dtc", "", "devicetrees", "sudo apt-get install device-tree-compiler")
+    found = _version_of(["dtc", "--version"])
+    is_old = bool(found) and tuple(map(int, found.split(".")[:3])) < _OLDEST_DTC
+    newer = "install dtc 1.4.6 or newer" if is_old else ""
+    return required("dtc", found or "there", "devicetrees", newer)
+
+
+def _modules(board: Board, tree: Path) -> list[Item]:
+    """Return the modules with the vendor's code: that of the chip, and CMSIS of a Cortex-M."""
+    name = board.templates.get("zephyr", "")
+    hal = zephyr.hal_of(tree, name)
+    paths = _paths_of_modules(tree)
+    rows = []
+    for needed, any_of in ((f"the chip of {name}", [hal]), ("Cortex-M cores", ["cmsis", "cmsis_6"])):
+        wanted = [one for one in any_of if one and (one in paths or one == hal)]
+        if not wanted or (needed.startswith("Cortex") and not board.cpu.startswith("cortex-m")):
+            continue
+        there = [one for one in wanted if _is_there(one, paths)]
+        install = "" if there else f"in the west workspace: west update {' '.join(wanted)}"
+        rows.append(required(" or ".join(wanted), ", ".join(there) and "there", needed, install))
+    return rows
+
+
+def _paths_of_modules(tree: Path) -> dict[str, Path]:
+    try:
+        read: Any = yaml.safe_load((tree / "west.yml").read_bytes())
+        projects = read["manifest"]["projects"]
+        return {str(one["name"]): tree.parent / str(one.get("path", one["name"])) for one in projects}
+    except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _is_there(module: str, paths: dict[str, Path]) -> bool:
+    if module in paths and any(paths[module].glob("*")):
+        return True
+    given = ";".join(os.environ.get(name, "") for name in ("ZEPHYR_MODULES", "EXTRA_ZEPHYR_MODULES"))
+    names = {module, module.removeprefix("hal_")}
+    return any(Path(path).name in names and Path(path).is_dir() for path in given.split(";") if path)
+
+
+def _compiler(board: Board) -> Item:
+    """Return what compiles for a board: Zephyr's SDK, what the environment names, or the board's own compiler."""
+    needed = f"programs for {board.cpu}"
+    variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
+    if variant not in ("", "zephyr"):
+        named = f"{variant.upper()}_TOOLCHAIN_PATH"
+        path = os.environ.get(named, "")
+        is_wrong = variant == "gnuarmemb" and not Path(path, "bin").is_dir()
+        fix = f"export {named}=FOLDER, the one with bin/ in it; or unset ZEPHYR_TOOLCHAIN_VARIANT" if is_wrong else ""
+        return required("compiler", f"{variant}, by ZEPHYR_TOOLCHAIN_VARIANT", needed, fix)
+    sdk = _sdk()
+    folder = next((folder for begin, folder in _SDK_FOLDERS if board.cpu.startswith(begin)), "")
+    if sdk is not None and (not folder or any(sdk.glob(f"{folder}*")) or any(sdk.glob(f"gnu/{folder}*"))):
+        return required("compiler", f"the Zephyr SDK in {sdk}", needed)
+    if sdk is not None:
+        return required("compiler", f"the Zephyr SDK in {sdk}, without {folder}", needed, f"{_SDK} -t {folder}")
+    if board.toolchain not in zephyr.VARIANTS:
+        own = f", or {board.toolchain}" if board.toolchain else ""
+        return required("compiler", "", f"{needed}: the Zephyr SDK{own}", _SDK)
+    own_item = toolchain(board.toolchain, required=True)
+    if own_item.install or board.toolchain == "cc":
+        return own_item
+    library = output_of([board.toolchain, "-print-file-name=picolibc.specs"])
+    package = board.toolchain.removesuffix("-gcc")
+    if Path(library).is_absolute():
+        return required("compiler", f"{board.toolchain} {own_item.found} with picolibc", needed)
+    lacking = f"{board.toolchain} {own_item.found}, without picolibc"
+    return required("compiler", lacking, needed, f"sudo apt-get install picolibc-{package}; or: {_SDK}")
+
+
+def _sdk() -> Path | None:
+    """Return the folder of a Zephyr SDK: what is named, else what has registered itself with CMake."""
+    named = os.environ.get("ZEPHYR_SDK_INSTALL_DIR", "")
+    if named:
+        return Path(named) if Path(named).is_dir() else None
+    for file in sorted((Path.home() / ".cmake" / "packages" / "Zephyr-sdk").glob("*")):
+        folder = Path(file.read_text(errors="replace").strip())
+        top = folder.parent if folder.name == "cmake" else folder
+        if top.is_dir():
+            return top
+    return None
+
+
+def _version_of(argv: list[str]) -> str:
+    found = re.search(r"\d+(?:\.\d+)+", output_of(argv))
+    return found[0] if found else ""
+
+
+def output_of(argv: list[str]) -> str:
+    """Return what a program prints, without the spaces around it; "" if it fails."""
+    from mtool.base import proc
+
+    try:
+        return proc.run(argv, what=f"{argv[0]}'s version", timeout_s=20.0).output.strip()
+    except MtoolError:
+        return ""
