@@ -53,6 +53,22 @@ class Configuration:
     file: Path | None = None
 
 
+def read_toml(path: Path) -> tuple[dict[str, Any], os.stat_result]:
+    """Read a TOML file; its tables, and its status.
+
+    Raises:
+        UsageError: it can't be read, or is not TOML.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read().decode("utf-8-sig")  # an editor may put a mark first
+            return tomllib.loads(text), os.fstat(file.fileno())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
+        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+
+
 def load(folder: Path | None = None) -> Configuration:
     """Read the nearest `mtool.toml`, in a folder (default: the working folder) or above it; empty, if there is none.
 
@@ -65,15 +81,7 @@ def load(folder: Path | None = None) -> Configuration:
     path = nearest(folder)
     if path is None:
         return Configuration()
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            text = file.read().decode("utf-8-sig")  # an editor may put a mark first
-        read = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
-        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
-    except OSError as failed:
-        raise of_os_error(failed, f"{path} can't be read") from None
+    read, status = read_toml(path)
     check_owner(path, status)
     wrong = [key for key, value in read.items() if not _is_right(key, value)]
     if wrong:

@@ -128,7 +128,7 @@ def generate(
         return
     compiled = commands.compile_models(models, board=board, options=options, folder=output_dir)[0]
     folder = commands.write_project(compiled, output_dir)
-    lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)[1:]
+    lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)[0][1:]
     out.result({"folder": str(folder), "commands": lines})
     out.text(f"{folder}/", *(f"  {line}" for line in lines))
 
@@ -155,7 +155,7 @@ def build(
         return
     compiled = commands.compile_models(models, board=board, options=options, folder=output_dir)[0]
     if dry_run:
-        lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)
+        lines, _ = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)
         out.result({"commands": lines})
         out.text(*lines)
         return

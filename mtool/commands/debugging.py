@@ -23,7 +23,7 @@ from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
 from mtool.manifest import Manifest, Operator, Project
-from mtool.stages.building import HOST_DRIVEN, BuiltProject, rendered_plan
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_plan
 from mtool.stages.compiling import compile
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.job import Job
@@ -316,9 +316,8 @@ def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
         folder, described, before = path, manifest.load(path), list[str]()
     else:
         model = compile(path, board=job.board or "host", options=job.options, folder=deployment.folder)
-        tree, described = model.render_project()
         folder = deployment.folder or model.default_folder()
-        before = rendered_plan(model, tree, described, deployment.folder, kinds=(HOST_DRIVEN,))
+        before, described = build_plan(model, deployment.folder)
     on = described.project
     assert on is not None
     wanted = find(described, asked.operator) if asked.operator else None

@@ -29,7 +29,7 @@ from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.stages import checkup, formatting
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, STANDALONE, BuiltProject, build_model, rendered_plan
+from mtool.stages.building import HOST_DRIVEN, STANDALONE, BuiltProject, build_model, build_plan
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment, Reconnection
 from mtool.stages.job import Job
@@ -195,11 +195,10 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
         want = ports.wanted(deployment.port, deployment.probe)
         device = None if chosen.name == "gdb" else ports.resolve(target, want)
     model = job.compile(checks_device=False)
-    tree, described = model.render_project()
-    assert described.project is not None
     tools = () if is_program else checkup.flash_tool(chosen.name, target)
     kind = HOST_DRIVEN if is_program else kind
-    lines = rendered_plan(model, tree, described, deployment.folder, kinds=(kind,), tools=tools)
+    lines, described = build_plan(model, deployment.folder, kinds=(kind,), tools=tools)
+    assert described.project is not None
     smoke = f"# smoke: one inference, compared with {reference.name_of(model.path)}"
     if is_program:
         return [*lines, f"./{described.project.firmware[kind]}", smoke]

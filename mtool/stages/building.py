@@ -234,26 +234,17 @@ def build_project(
     return BuiltProject(built.folder, board, described, built)
 
 
-def build_plan(model: CompiledModel, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
-    """Return the commands of a first build, as a shell would take them; nothing is written or run.
-
-    Lines that start with # tell what mtool itself does.
-    """
-    return rendered_plan(model, *model.render_project(), folder, kinds=kinds)
-
-
-def rendered_plan(
+def build_plan(
     model: CompiledModel,
-    tree: FileTree,
-    described: Manifest,
     folder: Path | None = None,
     *,
-    kinds: Sequence[str],
+    kinds: Sequence[str] = (HOST_DRIVEN,),
     tools: "Sequence[Item]" = (),
-) -> list[str]:
-    """Return the same, of a project that is rendered already; a warning says what is missing here.
+) -> tuple[list[str], Manifest]:
+    """Return the commands of a first build, as a shell would take them, and the project's manifest.
 
-    `tools` are needed besides those of the build.
+    Nothing is written or run. Lines that start with # tell what mtool itself does; a warning says what is missing here.
+    `tools` are needed besides the build's own.
 
     Raises:
         FitError: the firmware does not fit the board, as far as that is known before the build.
@@ -262,6 +253,7 @@ def rendered_plan(
     from mtool.stages import checkup
     from mtool.stages.fitting import fit_of
 
+    tree, described = model.render_project()
     assert described.project is not None
     model.refuse_certain()
     if HOST_DRIVEN in kinds and not (fit := fit_of(model, folder=folder)).fits:
@@ -274,11 +266,12 @@ def rendered_plan(
     for item in lacking.values():
         log.warning("%s is missing: %s", item.name, item.install)
     project_folder = folder or model.default_folder()
-    return [
+    lines = [
         f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
         f"cd {shlex.quote(str(project_folder))}",
         *building.plan(described.project, kinds),
     ]
+    return lines, described
 
 
 def prepare(

@@ -1,7 +1,6 @@
 """The model of a project, under test: built for a board, with its reference."""
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 
 from mtool import boards
-from mtool.base import files, locks, spelling
+from mtool.base import configuration, files, locks, spelling
 from mtool.base.errors import MismatchError, UsageError, of_os_error
 from mtool.boards import Board
 from mtool.commands.cost import ALL_KINDS, Cost, cost_of
@@ -301,12 +300,7 @@ def record(limits: Limits) -> Path:
 def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
     if not path.is_file():
         return {}
-    try:
-        read = tomllib.loads(path.read_text("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
-        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
-    except OSError as failed:
-        raise of_os_error(failed, f"{path} can't be read") from None
+    read, _ = configuration.read_toml(path)
     known = (*_MOST, *_LEAST, _WORSE)
     for name, table in read.items():
         if not isinstance(table, dict):

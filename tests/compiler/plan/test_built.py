@@ -83,7 +83,7 @@ def test_an_avr_has_its_constants_in_flash() -> None:
 @amount.everything
 def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
-    lines = commands.build_plan(compiled, tmp_path / "p")
+    lines, _ = commands.build_plan(compiled, tmp_path / "p")
     assert "cc @level.args -O3 -c model/digits_int8_O3.c -o build/digits_int8_O3.c.o" in lines
     mtool.verify(DIGITS, board="host", options=OPTIONS, deployment=Deployment(tmp_path / "p")).check()
 
