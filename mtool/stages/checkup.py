@@ -133,7 +133,9 @@ _CORE_TIMEOUT_S = 30.0
 
 def toolchain(name: str, *, required: bool) -> Item:
     """Return a set of programs of mtool.device.build.toolchains, or a program that it knows nothing of."""
-    known = toolchains.known().get(name, Toolchain(name, "its programs", (name,), f"install {name}, and put it on PATH"))
+    known = toolchains.known().get(
+        name, Toolchain(name, "its programs", (name,), f"install {name}, and put it on PATH")
+    )
     found = toolchains.check(known)
     lacks = f"without {' and '.join(found.missing)}" if found.missing and found.version else ""
     there = " ".join(filter(None, [found.version, lacks]))
