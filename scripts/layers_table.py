@@ -16,8 +16,7 @@ from pathlib import Path
 from mtool.base.errors import MtoolError
 from mtool.compiler import frontend
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Window
+from mtool.compiler.operators.window import Pool, Window
 from mtool.compiler.passes.fold_pads import fold_pads
 
 TABLE = Path(__file__).parents[1] / "tests" / "zoo" / "layers.tsv"

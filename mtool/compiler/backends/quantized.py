@@ -8,8 +8,7 @@ from mtool.compiler.backends.interface import Allowed, Operation
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.normalize import Softmax
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution
+from mtool.compiler.operators.window import Convolution, Pool
 
 PLAIN_GEMM: Mapping[str, Allowed] = {"transA": 0, "alpha": 1.0, "beta": 1.0}
 """The attributes of a Gemm that neither transposes nor scales what it multiplies."""

@@ -136,7 +136,7 @@ class Importer:
         axis = None
         if operator is not None and operator.carry is not None:
             axes = {index: bound.axis for index, bound in bounds.items()}
-            axis = operator.carry(Bounded(axes, kinds, self.types[outputs[0]], attrs))
+            axis = operator.carry(Bounded(axes, kinds, self.types[outputs[0]], attrs, outputs[0]))
         if axis is None or len(counts) != 1:
             raise Unsupported("it works along a dimension whose size depends on data")
         return Bound(axis, counts.pop())

@@ -12,8 +12,7 @@ from onnx.defs import OpSchema
 
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.index_ranges import IndexRange
-from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.onnx_node import IndexRange, OnnxNode
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
 

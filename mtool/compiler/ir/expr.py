@@ -48,7 +48,8 @@ class Expr:
 
     Parts may be shared: what is done for each of them (`fold`, `rewrite`) is done once a part, with no recursion.
     `size` counts the nodes, those of a shared part as often as it stands there, as they do in C; `depth` is the
-    longest way down. Two constants are equal if their bits are: -0.0 is not 0.0, and a NaN is itself.
+    longest way down. Two constants are equal if their bits are: -0.0 is not 0.0, and a NaN is itself. Operators are
+    index arithmetic, of int32 that never overflows, with Python numbers on the right.
     """
 
     op: str
@@ -95,6 +96,27 @@ class Expr:
             return f"<{self.op} of {self.size} parts>"
         value = "" if self.value is None else f" {self.value}"
         return f"{self.op}{value}({', '.join(map(repr, self.args))}):{self.dtype.label}"
+
+    def __add__(self, other: "Index") -> "Expr":
+        if isinstance(other, int) and other < 0:
+            return call("sub", self, number(-other), value="index")
+        return call("add", self, number(other), value="index")
+
+    def __sub__(self, other: "Index") -> "Expr":
+        if isinstance(other, int) and other <= 0:
+            return self + -other
+        return call("sub", self, number(other), value="index")
+
+    def __mul__(self, other: "Index") -> "Expr":
+        return call("mul", self, number(other), value="index")
+
+    def __floordiv__(self, other: "Index") -> "Expr":
+        """Return the quotient of numbers that are not negative."""
+        return call("floordiv", self, number(other), value="index")
+
+    def __mod__(self, other: "Index") -> "Expr":
+        """Return the rest of a quotient of numbers that are not negative."""
+        return call("mod", self, number(other), value="index")
 
     def walk(self, *, indices: bool = True) -> Iterator["Expr"]:
         """Yield every node, this one first; without `indices`, none of what says which element a load reads."""
@@ -241,7 +263,7 @@ _INDEX_FOLD: dict[str, Callable[[int, int], int]] = {
 }
 
 
-# Index arithmetic: int32 expressions that never overflow, with Python numbers allowed on either side.
+# Indices: int32 expressions, with Python numbers allowed on either side.
 
 
 Index = Expr | int
@@ -250,35 +272,6 @@ Index = Expr | int
 def number(value: Index) -> Expr:
     """Return an index as an expression."""
     return value if isinstance(value, Expr) else const(value, DType.INT32)
-
-
-def plus(a: Index, b: Index) -> Expr:
-    """Return a + b."""
-    if isinstance(b, int) and b < 0:
-        return call("sub", number(a), number(-b), value="index")
-    return call("add", number(a), number(b), value="index")
-
-
-def minus(a: Index, b: Index) -> Expr:
-    """Return a - b."""
-    if isinstance(b, int) and b <= 0:
-        return plus(a, -b)
-    return call("sub", number(a), number(b), value="index")
-
-
-def times(a: Index, b: Index) -> Expr:
-    """Return a * b."""
-    return call("mul", number(a), number(b), value="index")
-
-
-def over(a: Index, b: Index) -> Expr:
-    """Return a / b, of numbers that are not negative."""
-    return call("floordiv", number(a), number(b), value="index")
-
-
-def modulo(a: Index, b: Index) -> Expr:
-    """Return the rest of a / b, of numbers that are not negative."""
-    return call("mod", number(a), number(b), value="index")
 
 
 def least(a: Index, b: Index) -> Expr:
@@ -322,4 +315,4 @@ def integer(value: Expr) -> Expr:
 def wrapped(value: Expr, size: int) -> Expr:
     """Return an index that counts from the end if it is negative."""
     index = integer(value)
-    return choose(compare("less", index, 0), plus(index, size), index)
+    return choose(compare("less", index, 0), index + size, index)

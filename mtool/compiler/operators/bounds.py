@@ -25,12 +25,14 @@ class Bounded:
     """A canonical node that reads such values.
 
     axes: the dimension whose size depends on data, by the number of the operand.
+    name: of the node.
     """
 
     axes: Mapping[int, int]
     types: Sequence[TensorType]
     result: TensorType
     attrs: Attributes
+    name: str
 
     @property
     def operand(self) -> int:

@@ -1,82 +1,221 @@
-"""Conv 22 with constant weights, one and two dimensions, grouped, float and integer: a conv2d kernel."""
+"""Convolutions: Conv 22, ConvInteger 10, ConvTranspose 22, Col2Im 18.
 
-from dataclasses import replace
+With constant weights and one dimension or two they are conv2d kernels, otherwise loops: an element is a reduction over
+its window. A ConvTranspose is a convolution whose every phase of the stride is a set of output channels: output o gets
+x[i] * w[k] wherever i * stride + k - pad = o. With o + pad = q * stride + r only the taps k = r + stride * t meet it,
+at i = q - t: a convolution over q, with stride * stride times the channels, whose results are then interleaved
+(sub-pixel convolution: Shi et al., 2016, arXiv:1609.05158).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Node
+from mtool.compiler.ir import DType, Expr, Node
+from mtool.compiler.ir.expr import Reduction, axis, call, compare, const, integer, load, number
+from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.weighted_sum import WeightedSum
-from mtool.compiler.operators import sliding_window
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
-from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
-from mtool.compiler.operators.folding import CONVOLUTION
-from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
-from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.epilogue import (
+    append_conv2d,
+    constant_value,
+    epilogue_of,
+    float_bias,
+    integer_conv,
+    integer_weights,
+    is_constant,
+    operands_of,
+)
+from mtool.compiler.operators.folding import CONVOLUTION, SLOW, WINDOWS
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, accumulator
+from mtool.compiler.operators.onnx_node import OnnxNode, QLinear
 from mtool.compiler.operators.operator import Case, Draw, Operator, integers, product
-from mtool.compiler.operators.problems import MICROSOFT
-from mtool.compiler.operators.qlinear import QLinear
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.window import (
     CONV,
     Convolution,
+    Pair,
+    Window,
     check_windows_fit,
     convolution_form,
-    four_pads,
+    guarded,
     has_kernel,
     pair,
+    position,
+    within,
 )
 
 
-def _lower(ctx: Lowering, node: Node) -> None:
+def conv_by_loops(
+    ctx: Lowering, node: Node, x: str, w: str, bias: str, output: str, zero_points: Sequence[str] = ()
+) -> None:
+    """Convolution with operands that may all be computed at run time; `zero_points` are those of x and w."""
+    kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[output]
+    spatial, rank = Convolution.of(node).rank, len(kind.shape)
+    total_type = accumulator(kind.dtype)
+    group, channels = Convolution.of(node).group, weights.shape[1]
+    extra = rank
+    c, taps = axis(extra), [axis(extra + 1 + i) for i in range(spatial)]
+    sizes = ((extra, channels), *((extra + 1 + i, size) for i, size in enumerate(Convolution.of(node).kernel)))
+    positions = [position(axis(2 + i), taps[i], node, i) for i in range(spatial)]
+    conditions = [
+        test for i in range(spatial) for test in within(positions[i], node, i, kind.shape[2 + i], result.shape[2 + i])
+    ]
+    channel = c if group == 1 else axis(1) // (weights.shape[0] // group) * channels + c
+    element = call("cast", load(0, kind.dtype, (axis(0), channel, *positions)), dtype=total_type)
+    weight = call("cast", load(1, weights.dtype, (axis(1), c, *taps)), dtype=total_type)
+    inputs = [x, w]
+    if zero_points:
+        element, weight = _centred(ctx, zero_points, element, weight, inputs)
+    body = guarded(conditions, call("mul", element, weight), const(0, total_type))
+    total = Expr("reduce", total_type, (body,), Reduction("add", sizes))
+    if bias:
+        inputs.append(bias)
+        offset = load(len(inputs) - 1, ctx.types[bias].dtype, (axis(1),))
+        total = call("add", total, call("cast", offset, dtype=total_type))
+    ctx.loop(node, call("cast", total, dtype=result.dtype), inputs, output)
+
+
+def _centred(ctx: Lowering, zero_points: Sequence[str], x: Expr, w: Expr, inputs: list[str]) -> tuple[Expr, Expr]:
+    """Take the zero points off: x's a scalar, w's a scalar or one an output channel."""
+    made = []
+    for value, point in zip((x, w), zero_points, strict=True):
+        if not point:
+            made.append(value)
+            continue
+        inputs.append(point)
+        kind = ctx.types[point]
+        index = tuple(number(0) if kind.count == 1 else axis(1) for _ in kind.shape)
+        zero = call("cast", load(len(inputs) - 1, kind.dtype, index), dtype=DType.INT32)
+        made.append(call("sub", value, zero, value="index"))
+    return made[0], made[1]
+
+
+def _conv_integer(ctx: Lowering, node: Node) -> None:
+    if integer_conv(ctx, node):
+        return
+    x, w, *points = [*node.inputs, "", ""][:4]
+    conv_by_loops(ctx, node, x, w, "", node.outputs[0], points)
+
+
+def _reached(node: Node, i: int, tap: Expr, count: int) -> tuple[Expr, list[Expr]]:
+    """Return which of `count` windows reaches an output with a tap along dimension i, and whether one does."""
+    attrs = Window.of(node)
+    reached = axis(2 + i) + attrs.pads[i] - tap * attrs.dilations[i]
+    position = reached // attrs.strides[i]
+    on_step = [compare("equal", reached % attrs.strides[i], 0)] * (attrs.strides[i] > 1)
+    return position, [compare("greater_equal", reached, 0), *on_step, compare("less", position, count)]
+
+
+def transposed_by_loops(ctx: Lowering, node: Node) -> None:
+    """ConvTranspose: output o gets x[i] * w[k] wherever i * stride + k * dilation - pad = o."""
+    x, w, bias = [*node.inputs, ""][:3]
+    kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]]
+    attrs, group = Convolution.of(node), Convolution.of(node).group
+    spatial, rank = attrs.rank, len(kind.shape)
+    total_type = accumulator(kind.dtype)
+    inner, outer = weights.shape[0] // group, weights.shape[1]
+    c, taps = axis(rank), [axis(rank + 1 + i) for i in range(spatial)]
+    sizes = ((rank, inner), *((rank + 1 + i, size) for i, size in enumerate(attrs.kernel)))
+    conditions, positions = [], []
+    for i, tap in enumerate(taps):
+        at, tests = _reached(node, i, tap, kind.shape[2 + i])
+        positions.append(at)
+        conditions += tests
+    channel = c if group == 1 else axis(1) // outer * inner + c
+    out_channel = axis(1) if group == 1 else axis(1) % outer
+    element = call("cast", load(0, kind.dtype, (axis(0), channel, *positions)), dtype=total_type)
+    weight = call("cast", load(1, weights.dtype, (channel, out_channel, *taps)), dtype=total_type)
+    body = guarded(conditions, call("mul", element, weight), const(0, total_type))
+    total = Expr("reduce", total_type, (body,), Reduction("add", sizes))
+    inputs = [x, w]
+    if bias:
+        inputs.append(bias)
+        total = call("add", total, call("cast", load(2, ctx.types[bias].dtype, (axis(1),)), dtype=total_type))
+    ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
+
+
+def crop(ctx: Lowering, node: Node, value: str, first: Sequence[int], output: str) -> str:
+    """Copy the part of a value that begins at `first` and has the output's shape."""
+    index = tuple(axis(dim) + start for dim, start in enumerate(first))
+    return ctx.loop(node, load(0, ctx.types[value].dtype, index), [value], output)
+
+
+def _col2im(ctx: Lowering, node: Node) -> None:
+    """Col2Im: the sum of the columns' entries that an image element was copied to."""
+    attrs, result = Window.of(node), ctx.types[node.outputs[0]]
+    kind = ctx.types[node.inputs[0]]
+    spatial = attrs.rank
+    taps = [axis(2 + spatial + i) for i in range(spatial)]
+    sizes = tuple((2 + spatial + i, size) for i, size in enumerate(attrs.kernel))
+    conditions: list[Expr] = []
+    block: Expr = number(0)
+    tap: Expr = axis(1)
+    for i in range(spatial):
+        span = (attrs.kernel[i] - 1) * attrs.dilations[i] + 1
+        padded = result.shape[2 + i] + attrs.pads[i] + attrs.pads[spatial + i]
+        blocks = (padded - span) // attrs.strides[i] + 1
+        position, tests = _reached(node, i, taps[i], blocks)
+        conditions += tests
+        block = block * blocks + position
+        tap = tap * attrs.kernel[i] + taps[i]
+    element = load(0, kind.dtype, (axis(0), integer(tap), block))
+    body = guarded(conditions, element, const(0, kind.dtype))
+    ctx.loop(node, Expr("reduce", kind.dtype, (body,), Reduction("add", sizes)), node.inputs[:1])
+
+
+def _fits_integers(node: OnnxNode) -> bool:
+    w = node.ins[1]
+    return has_kernel(w, node.attrs) and node.is_absent_or(2, (), (1,)) and node.is_absent_or(3, (), (1,), w[:1])
+
+
+def _col2im_form(node: OnnxNode) -> None:
+    kernel = tuple(int(size) for size in node.state.value_of(node.inputs[2], "block_shape"))
+    rank, attrs = len(kernel), node.attrs
+    window = Window(
+        kernel=kernel, strides=attrs.get("strides") or (1,) * rank, dilations=attrs.get("dilations") or (1,) * rank,
+        pads=attrs.get("pads") or (0,) * 2 * rank,
+    )  # fmt: skip
+    image = node.result.shape[2:]
+    padded = [image[i] + window.pads[i] + window.pads[rank + i] for i in range(rank)]
+    spans = [(kernel[i] - 1) * window.dilations[i] + 1 for i in range(rank)]
+    blocks = math.prod((padded[i] - spans[i]) // window.strides[i] + 1 for i in range(rank))
+    if node.shape[2] != blocks:
+        raise Unsupported(f"its input is {node.kind(0)}; expected {blocks} blocks")
+    node.emit(window, inputs=node.inputs[:1])
+
+
+def _integer_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(np.uint8, 4)
+    weights = draw.constant(draw.numbers().integers(-64, 64, (draw.rng.randint(1, 4), value.shape[1], 2, 1)), np.int8)
+    if not value.size:
+        raise ValueError("no weights")
+    return Case([value.name, weights, draw.constant(draw.rng.randint(0, 255), np.uint8)], {"pads": [1, 0, 0, 1]})
+
+
+def _column_cases(draw: Draw, op: Operator) -> Case:
+    return Case([draw.input(np.float32, (2, 3 * 4, 12)).name, draw.whole([4, 5]), draw.whole([2, 2])])
+
+
+def _conv(ctx: Lowering, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
     b = node.inputs[2] if len(node.inputs) > 2 else ""
     constant = all(not value or is_constant(ctx, value) for value in (w, b))
     is_float = ctx.types[x].dtype is DType.FLOAT32
     if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
-        sliding_window.conv(ctx, node, x, w, b, node.outputs[0])
+        conv_by_loops(ctx, node, x, w, b, node.outputs[0])
         return
-    result = ctx.types[node.outputs[0]]
-    integer = ctx.integers(x, wide=True)
-    weights = integer_weights(ctx, w, 0)
-    bias = float_bias(ctx, b, result.shape[1])
-    if integer is not None and weights is not None and bias is not None:
-        data, w_scale = weights
-        source = integer.value
-    elif not ctx.float_weights and weights is not None and weights[0].dtype == np.int8 and bias is not None:
-        (data, w_scale), integer, source = weights, None, x
-    else:
-        found, integer = constant_value(ctx, w), None
-        assert found is not None and bias is not None
-        data, w_scale = found, None
-        source = x
+    found = operands_of(ctx, x, w, b, ctx.types[w].shape[0], 0)
+    data = found.data
+    assert data is not None and found.bias is not None
     if data.ndim == 3:  # one spatial dimension: a height of 1
         data = data[:, :, None, :]
-    shape = ctx.types[source].shape
-    if len(shape) == 3:
-        source = ctx.view(node, source, (shape[0], shape[1], 1, shape[2]))
-    nhwc = ctx.transpose(node, source, NHWC_OF_NCHW)
-    four = (result.shape[0], *result.shape[1:]) if len(result.shape) == 4 else (*result.shape[:2], 1, result.shape[2])
-    out_shape = (four[0], four[2], four[3], four[1])
     filters = np.ascontiguousarray(data.transpose(0, 2, 3, 1))
-    sums, inputs = epilogue_of(ctx, node, filters, bias, integer, w_scale, axis_number=3)
-    output = ctx.value(f"{node.outputs[0]}.nhwc", DType.FLOAT32, out_shape)
-    attrs = _in_two_dimensions(node, sums)
-    ctx.node("conv2d", [nhwc, *inputs], [output], attrs, like=node)
-    if len(result.shape) == 4:
-        ctx.transpose(node, output, NCHW_OF_NHWC, node.outputs[0])
-    else:
-        ctx.view(node, ctx.transpose(node, output, NCHW_OF_NHWC), result.shape, node.outputs[0])
-
-
-def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
-    """Return what a kernel says of a convolution; one of one dimension has a height of 1."""
-    attrs = Convolution.of(node)
-    return Conv2d(
-        kernel=pair(attrs.kernel, 1), strides=pair(attrs.strides, 1), dilations=pair(attrs.dilations, 1),
-        pads=four_pads(attrs.pads), group=attrs.group,
-        expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias,
-    )  # fmt: skip
+    sums, inputs = epilogue_of(ctx, node, filters, found.bias, found.integer, found.w_scale, axis_number=3)
+    append_conv2d(ctx, node, [found.source, *inputs], DType.FLOAT32, sums)
 
 
 def _fits_filters(node: OnnxNode) -> bool:
@@ -111,14 +250,14 @@ def _nhwc(write: OnnxNode) -> None:
     _finish_fused(write, write("Transpose", write(CONV, *operands, **_attrs(write)), perm=last))
 
 
-def _qlinear(parts: QLinear) -> None:
+def _qlinear_conv(parts: QLinear) -> None:
     inputs = [parts.dequantize(0), parts.dequantize(3, axis=0)]
     if parts.input(8):
         inputs.append(parts.bias(8, parts.inputs[1], parts.inputs[4]))
     parts.quantize(parts(CONV, *inputs, **parts.attrs), 6)
 
 
-def _cases(draw: Draw, op: Operator) -> Case:
+def conv_cases(draw: Draw, op: Operator) -> Case:
     """One to three spatial dimensions: groups, dilations, strides, asymmetric padding."""
     rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 4, 5)))
     spatial, channels = value.rank - 2, value.shape[1]
@@ -143,19 +282,175 @@ def _cases(draw: Draw, op: Operator) -> Case:
     return Case([value.name, weights, *bias], attrs)
 
 
-def _fused_cases(draw: Draw, op: Operator) -> Case:
-    drawn = _cases(draw, op)
+def _fused_conv_cases(draw: Draw, op: Operator) -> Case:
+    drawn = conv_cases(draw, op)
     return replace(drawn, attrs={**drawn.attrs, "activation": draw.rng.choice(("Relu", "Tanh", "Sigmoid"))})
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """One node in two dimensions: a single one has a height of 1."""
+
+    kernel: Pair
+    stride: Pair
+    pad: Pair
+    size: Pair
+    out_size: Pair
+
+    @classmethod
+    def of(cls, node: Node, shape: tuple[int, ...], result: tuple[int, ...]) -> "Phases":
+        """Read the attributes (pads: those before the input come first)."""
+        attrs, spatial = Convolution.of(node), len(shape) - 2
+        pads = attrs.pads[:spatial]
+        return cls(
+            pair(attrs.kernel, 1), pair(attrs.strides, 1), pair(pads, 0), pair(shape[2:], 1), pair(result[2:], 1)
+        )  # fmt: skip
+
+    @property
+    def taps(self) -> Pair:
+        """Taps of a phase along each dimension."""
+        return -(-self.kernel[0] // self.stride[0]), -(-self.kernel[1] // self.stride[1])
+
+    @property
+    def whole(self) -> bool:
+        """Whether each phase has all of its taps."""
+        return all(size % stride == 0 for size, stride in zip(self.kernel, self.stride, strict=True))
+
+    @property
+    def quotients(self) -> Pair:
+        """How many q there are along each dimension."""
+        (out_h, out_w), (pad_h, pad_w), (stride_h, stride_w) = self.out_size, self.pad, self.stride
+        return -(-(out_h + pad_h) // stride_h), -(-(out_w + pad_w) // stride_w)
+
+    @property
+    def pads(self) -> tuple[int, int, int, int]:
+        """Padding of the convolution: before, then behind; negative where the last inputs belong to no output."""
+        (before_h, before_w), (quotients_h, quotients_w) = ((tap - 1) for tap in self.taps), self.quotients
+        return before_h, before_w, quotients_h - self.size[0], quotients_w - self.size[1]
+
+    def filters(self, weights: Array) -> Array:
+        """Return [phases * O, taps, taps, C] of weights [C, O, KH, KW]; taps that are not there are 0."""
+        channels, outputs = weights.shape[:2]
+        (taps_h, taps_w), (stride_h, stride_w) = self.taps, self.stride
+        filled = np.zeros((channels, outputs, taps_h * stride_h, taps_w * stride_w), weights.dtype)
+        filled[:, :, : self.kernel[0], : self.kernel[1]] = weights
+        split = filled.reshape(channels, outputs, taps_h, stride_h, taps_w, stride_w)[:, :, ::-1, :, ::-1]
+        made = split.transpose(3, 5, 1, 2, 4, 0).reshape(-1, taps_h, taps_w, channels)
+        return np.ascontiguousarray(made)
+
+
+def _conv_transpose(ctx: Lowering, node: Node) -> None:
+    x, w, b = [*node.inputs, ""][:3]
+    kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], Convolution.of(node)
+    constant = all(not value or is_constant(ctx, value) for value in (w, b))
+    flat = attrs.rank <= 2 and attrs.group == 1 and all(step == 1 for step in attrs.dilations)
+    if not constant or not flat or kind.dtype is not DType.FLOAT32:
+        transposed_by_loops(ctx, node)
+        return
+    phases = Phases.of(node, kind.shape, result.shape)
+    integer, weights = ctx.integers(x, wide=True), integer_weights(ctx, w, 1)
+    is_integer = integer is not None and weights is not None
+    # In float a tap that is not there is no multiplication by 0: infinity times 0 is not a number.
+    if min(phases.pads) < 0 or not (is_integer or phases.whole):
+        transposed_by_loops(ctx, node)
+        return
+    bias = float_bias(ctx, b, result.shape[1])
+    found = weights[0] if is_integer and weights else constant_value(ctx, w)
+    assert found is not None and bias is not None
+    filters = phases.filters(found.reshape(*found.shape[:2], *phases.kernel))
+    count = math.prod(phases.stride)
+    sums, inputs = epilogue_of(
+        ctx, node, filters, np.tile(bias, count), integer if is_integer else None,
+        np.tile(weights[1], count) if is_integer and weights else None, axis_number=3,
+    )  # fmt: skip
+    source = integer.value if is_integer and integer else x
+    four = ctx.view(node, source, (*kind.shape[:2], *phases.size)) if len(kind.shape) == 3 else source
+    nhwc = ctx.transpose(node, four, NHWC_OF_NCHW)
+    made = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.quotients, filters.shape[0]))
+    macs = math.prod((*kind.shape, result.shape[1], *phases.kernel))
+    told = Conv2d(kernel=phases.taps, pads=phases.pads, **vars(replace(sums, macs=macs)))
+    ctx.node("conv2d", [nhwc, *inputs], [made], told, like=node)
+    _interleave(ctx, node, phases, made)
+
+
+def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
+    """Turn [N, QH, QW, SH * SW * O] into the output [N, O, OH, OW], without what lies in its padding."""
+    output, result = node.outputs[0], ctx.types[node.outputs[0]].shape
+    (quotients_h, quotients_w), (stride_h, stride_w) = phases.quotients, phases.stride
+    apart = ctx.view(node, made, (result[0], quotients_h, quotients_w, stride_h, stride_w, result[1]))
+    turned = ctx.transpose(node, apart, (0, 1, 3, 2, 4, 5))
+    image = ctx.view(node, turned, (result[0], quotients_h * stride_h, quotients_w * stride_w, result[1]))
+    image = ctx.transpose(node, image, NCHW_OF_NHWC)
+    whole = (quotients_h * stride_h, quotients_w * stride_w)
+    if len(result) == 3:
+        image = ctx.view(node, image, (*result[:2], whole[1]), output if whole == phases.out_size else "")
+    elif whole == phases.out_size:
+        ctx.view(node, image, (), output)
+    if whole != phases.out_size:
+        crop(ctx, node, image, (0, 0, *Convolution.of(node).pads[: len(result) - 2]), output)
+
+
+def _transposed_form(node: OnnxNode) -> None:
+    """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
+    spatial, result, kernel, attrs = node.shape[2:], node.result.shape[2:], node.kind(1).shape[2:], node.attrs
+    rank = len(kernel)
+    strides, dilations = attrs.get("strides") or (1,) * rank, attrs.get("dilations") or (1,) * rank
+    extra, mode = attrs.get("output_padding") or (0,) * rank, attrs.get("auto_pad", "NOTSET")
+    before = list((attrs.get("pads") or (0,) * 2 * rank)[:rank])
+    if mode in ("SAME_UPPER", "SAME_LOWER") or "output_shape" in attrs:
+        for i in range(rank):
+            span = (kernel[i] - 1) * dilations[i] + 1
+            total = max(strides[i] * (spatial[i] - 1) + extra[i] + span - result[i], 0)
+            before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    made = Convolution(
+        kernel=kernel, strides=tuple(strides), dilations=tuple(dilations), pads=tuple(before),
+        group=attrs.get("group", 1),
+    )  # fmt: skip
+    node.emit(made)
+
+
+def _fits_transposed(node: OnnxNode) -> bool:
+    x, w, group = node.ins[0], node.ins[1], node.attrs.get("group", 1)
+    fits = has_kernel(w, node.attrs) and x[1] == w[0] and group > 0 and x[1] % group == 0
+    return fits and node.is_absent_or(2, (w[1] * group,))
+
+
+def _transposed_cases(draw: Draw, op: Operator) -> Case:
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4)))
+    channels = value.shape[1]
+    group = rng.choice([g for g in (1, 1, 2, channels) if g and channels % g == 0])
+    kernel = [rng.choice((1, 2, 3)) for _ in value.shape[2:]]
+    strides = [rng.choice((1, 2)) for _ in kernel]
+    pads = [rng.choice((0, 0, 1)) if kernel[n % len(kernel)] > 1 else 0 for n in range(2 * len(kernel))]
+    attrs = {
+        "group": group, "strides": strides, "pads": pads, "output_padding": [rng.randrange(s) for s in strides],
+        "dilations": [rng.choice((1, 1, 2)) for _ in kernel],
+    }  # fmt: skip
+    return Case([value.name, draw.normal((channels, rng.randint(1, 3), *kernel))], attrs)
 
 
 OPERATORS = (
     Operator(
-        CONV, cases=_cases, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
-        check_shapes=_fits_filters, folding=CONVOLUTION, lower=_lower,
+        "ConvInteger", cases=_integer_cases, attributes=Convolution, canonical=convolution_form,
+        check=check_windows_fit, check_shapes=_fits_integers, zero_point={0: 2}.get, folding=CONVOLUTION,
+        lower=_conv_integer,
     ),
-    Operator("FusedConv", domain=MICROSOFT, cases=_fused_cases, expand=_fused),
+    Operator(
+        "Col2Im", cases=_column_cases, attributes=Window, canonical=_col2im_form, sizes=(1, 2), folding=SLOW.growing(),
+        lower=_col2im,
+    ),
+    Operator(
+        CONV, cases=conv_cases, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
+        check_shapes=_fits_filters, folding=CONVOLUTION, lower=_conv,
+    ),
+    Operator("FusedConv", domain=MICROSOFT, cases=_fused_conv_cases, expand=_fused),
     *(Operator(op, domain=MICROSOFT, cases=None, expand=_nhwc) for op in ("NhwcConv", "NhwcFusedConv")),
     Operator(
-        "QLinearConv", cases=integers(_cases, "01yb", product), expand=QLinear.form(_qlinear), zero_point={0: 2}.get,
+        "QLinearConv", cases=integers(conv_cases, "01yb", product), expand=QLinear.form(_qlinear_conv),
+        zero_point={0: 2}.get,
+    ),
+    Operator(
+        "ConvTranspose", cases=_transposed_cases, attributes=Convolution, canonical=_transposed_form,
+        check_shapes=_fits_transposed, folding=replace(WINDOWS, of_nothing=False), lower=_conv_transpose,
     ),
 )  # fmt: skip

@@ -1,19 +1,22 @@
-"""Tensors made from little: ConstantOfShape 25, Range 11, EyeLike 22, OneHot 11, Trilu 14."""
+"""Tensors made from little: ConstantOfShape 25, Range 11, EyeLike 22, OneHot 11, Trilu 14, ImageDecoder 20."""
 
+import io
 import math
+import struct
 from collections.abc import Sequence
 
+import numpy as np
 from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import axis, call, choose, compare, const, load, minus, plus
+from mtool.compiler.ir.expr import axis, call, choose, compare, const, load
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
 from mtool.compiler.operators.operator import Case, Draw, Operator, TfliteBuiltin, case, constant
-from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
+from mtool.compiler.operators.problems import MICROSOFT, OWN, NotComputed, Unsupported
 
 
 class Fill(Attributes):
@@ -50,7 +53,7 @@ def _range(ctx: Lowering, node: Node) -> None:
 
 def _eye_like(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.outputs[0]]
-    diagonal = compare("equal", axis(1), plus(axis(0), EyeLike.of(node).k))
+    diagonal = compare("equal", axis(1), axis(0) + EyeLike.of(node).k)
     ctx.loop(node, choose(diagonal, const(1, kind.dtype), const(0, kind.dtype)), [])
 
 
@@ -81,7 +84,7 @@ def _trilu(ctx: Lowering, node: Node) -> None:
         (fill,) = ctx.operands(inputs[1:], ())
         fill = load(1, fill.dtype, ()) if fill.op == "load" else fill
         k = call("cast", fill, dtype=DType.INT32) if fill.op == "load" else int(fill.value)
-    ahead = minus(axis(rank - 1), axis(rank - 2))
+    ahead = axis(rank - 1) - axis(rank - 2)
     kept = compare("greater_equal" if Trilu.of(node).upper else "less_equal", ahead, k)
     element = load(0, kind.dtype, tuple(axis(n) for n in range(rank)))
     ctx.loop(node, choose(kept, element, const(0, kind.dtype)), inputs)
@@ -114,10 +117,9 @@ def _eye_like_form(node: OnnxNode) -> None:
 
 
 def _carry_one_hot(bounded: Bounded) -> int | None:
-    assert isinstance(bounded.attrs, AlongAxis)
     if not bounded.single or bounded.operand:
         return None
-    return bounded.axis if bounded.axis < bounded.attrs.axis else bounded.axis + 1
+    return bounded.axis if bounded.axis < AlongAxis.of(bounded).axis else bounded.axis + 1
 
 
 def _range_cases(draw: Draw, op: Operator) -> Case:
@@ -128,6 +130,31 @@ def _mel_cases(draw: Draw, op: Operator) -> Case:
     return Case(
         [*(draw.constant(n, "int64") for n in (8, 16, 8192)), *(draw.constant(f, "float32") for f in (0, 4096))]
     )
+
+
+# ImageDecoder: an image that the model has is decoded by Pillow when it is compiled.
+
+
+FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")  # those of the operator, as Pillow calls them
+
+
+def _elements_of(encoded: Array) -> int:
+    """Return how many elements an image has when it is decoded, by its header."""
+    try:
+        import PIL.Image
+    except ImportError:
+        raise NotComputed("images are decoded by Pillow, which is not installed: pip install pillow") from None
+    try:
+        with PIL.Image.open(io.BytesIO(np.asarray(encoded, np.uint8).tobytes()), formats=FORMATS) as image:
+            return int(image.width * image.height * max(len(image.getbands()), 3))
+    except Exception as failed:  # whatever a damaged header makes of Pillow
+        raise NotComputed(f"its input is no image that can be decoded: {type(failed).__name__}") from None
+
+
+def _cases(draw: Draw, op: Operator) -> Case:
+    """A bitmap of 2 x 2 pixels."""
+    header = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 70, 0, 0, 54, 40, 2, 2, 1, 24, 0, 16, 0, 0, 0, 0)
+    return Case([draw.constant([*header, *draw.rng.randbytes(16)], np.uint8)], {"pixel_format": "RGB"})
 
 
 OPERATORS = (
@@ -161,5 +188,9 @@ OPERATORS = (
     Operator(
         "MelWeightMatrix", cases=_mel_cases, sizes=(0, 1, 2, 3, 4), folding=SLOW.growing(),
         canonical=computed("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"),
+    ),
+    Operator(
+        "ImageDecoder", cases=_cases, canonical=computed("encoded_stream"), sizes=(0,), most_sizes=2**31,
+        folding=Folding(lambda node: 8 * (node.values[0].size + _elements_of(node.values[0]))),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""NonMaxSuppression 11 and Det 22.
+"""NonMaxSuppression 11, Det 22, and the decoders of detectors and poses.
 
 As many boxes are selected as the output's shape has rows; rows that are not needed are -1.
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar import literal
-from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.ordering import Counting, counted
@@ -41,14 +41,14 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
 def _det(ctx: Lowering, node: Node) -> None:
     """Det, by elimination with row exchanges in a copy."""
     shape = ctx.types[node.inputs[0]].shape
-    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
-    size, dtype = shape[-1], ctx.types[source].dtype
+    size, dtype = shape[-1], ctx.types[node.inputs[0]].dtype
+    dtype = DType.FLOAT32 if dtype.is_half else dtype
     fabs = "fabs" if dtype is DType.FLOAT64 else "fabsf"
     values = {"size": size, "count": math.prod(shape[:-2]), "fabs": fabs}
-    scratch = size * size * dtype.size
-    inputs, outputs = {"input": source}, {"output": made}
-    template_node(ctx, node, "det", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True)
-    narrowed(ctx, node, [(made, node.outputs[0])])
+    template_node(
+        ctx, node, "det", {"input": node.inputs[0]}, {"output": node.outputs[0]}, values,
+        scratch=size * size * dtype.size, scratch_type=dtype.c, math=True, wide=("input", "output"),
+    )  # fmt: skip
 
 
 def _fits_scores(node: OnnxNode) -> bool:
@@ -68,8 +68,6 @@ def _most_selected(node: OnnxNode, most: int | None) -> list[tuple[TensorType, i
 #
 # Boxes are decoded one by one, as their turn comes, so that none but the selected ones are in memory. Where TFLite
 # leaves an output as it finds it, behind the last detection, there is 0. Source: TFLite's detection_postprocess.cc.
-
-
 class DetectionPostProcess(Attributes):
     """The options of the operator.
 
@@ -137,6 +135,75 @@ def _suppressed(draw: Draw, op: Operator) -> Case:
     return Case([draw.constant(boxes, np.float32), value.name, *limits], {"center_point_box": draw.rng.randint(0, 1)})
 
 
+# PosenetDecoder: people and their keypoints, of the maps that a network makes of an image.
+#
+# A keypoint whose score is the greatest near it begins a pose, the best first. From there the others are found along
+# the edges of a skeleton, which is a tree, by the offsets that the maps hold. Source: libcoral's posenet_decoder.cc
+# (Apache-2.0), after Papandreou et al., PersonLab, 2018. Keypoints of equal scores have the order of GCC's
+# std::priority_queue, as maps of 8 bits have many. Behind the last pose there is 0, where libcoral leaves what was
+# there.
+
+KEYPOINTS = 17
+MASK = 33
+"""Height and width of the masks of people, and of the map that they are made of."""
+EDGES = (
+    (0, 1), (1, 3), (0, 2), (2, 4), (0, 5), (5, 7), (7, 9), (5, 11), (11, 13), (13, 15), (0, 6), (6, 8), (8, 10),
+    (6, 12), (12, 14), (14, 16),
+)  # fmt: skip
+"""The skeleton from the nose outwards: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles, left first."""
+
+
+class PosenetDecoder(Attributes):
+    """The options of the operator.
+
+    stride: pixels from one place of a map to the next.
+    threshold, least: of scores, as a probability and as the logarithm of its odds.
+    squared_radius: within which two keypoints are the same, in places of a map.
+    grids: scale and zero point of each input, one after the other; those of a float have no zero point.
+    """
+
+    max_detections: int
+    stride: int
+    threshold: float
+    least: float
+    squared_radius: float
+    grids: tuple[float, ...]
+
+
+def _lower(ctx: Lowering, node: Node) -> None:
+    attrs = PosenetDecoder.of(node)
+    kinds = [ctx.types[value] for value in node.inputs]
+    _, height, width, _ = kinds[0].shape
+    candidates = height * width * KEYPOINTS
+    index = DType.UINT16 if candidates <= 2**16 else DType.INT32
+    grids = tuple(
+        (_number(attrs.grids[2 * n]), "" if kind.dtype.is_float else _number(attrs.grids[2 * n + 1]))
+        for n, kind in enumerate(kinds)
+    )
+    values = {
+        "height": height, "width": width, "most": attrs.max_detections, "keypoints": KEYPOINTS,
+        "parents": tuple(parent for parent, _ in EDGES), "children": tuple(child for _, child in EDGES),
+        "stride": attrs.stride, "index": index.c, "grids": grids, "threshold": _number(attrs.threshold),
+        "least": _number(attrs.least), "radius": _number(attrs.squared_radius),
+        "mask": MASK if len(kinds) == 4 else 0,
+    }  # fmt: skip
+    inputs = ("heatmaps", "short_offsets", "mid_offsets", "long_offsets")[: len(kinds)]
+    outputs = ("pose_keypoints", "keypoint_scores", "pose_scores", "poses", "masks")[: len(node.outputs)]
+    found = attrs.max_detections * (3 * KEYPOINTS + 3) * 4
+    template_node(
+        ctx, node, "posenet_decoder", dict(zip(inputs, node.inputs, strict=True)),
+        dict(zip(outputs, node.outputs, strict=True)), values,
+        scratch=found + -(-candidates * index.size // 4) * 4, scratch_type="float", math=True,
+    )  # fmt: skip
+
+
+def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, PosenetDecoder)
+    most = attrs.max_detections
+    shapes = ((1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK))
+    return [TensorType(DType.FLOAT32, shape) for shape in shapes[: len(inputs) + 1]]
+
+
 OPERATORS = (
     Operator(
         "NonMaxSuppression", cases=_suppressed, attributes=NonMaxSuppression, check_shapes=_fits_scores, sizes=(2,),
@@ -147,4 +214,5 @@ OPERATORS = (
         "DetectionPostProcess", domain=OWN, attributes=DetectionPostProcess, infer=_postprocess_outputs,
         lower=_postprocess,
     ),
+    Operator("PosenetDecoder", domain=OWN, attributes=PosenetDecoder, infer=_outputs, lower=_lower),
 )  # fmt: skip

@@ -1,7 +1,9 @@
 """Einsum 12 of any number of operands, as one reduction over the letters that the output lacks."""
 
+import functools
 import math
 import re
+from collections.abc import Sequence
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, Expr, Node
@@ -17,9 +19,10 @@ MOST = 32  # operands
 
 
 class Einsum(Attributes):
-    """The letters of the operands' dimensions and of the result's: "ij,jk->ik"."""
+    """The letters of each operand's dimensions and of the result's; an ellipsis is "0", "1", … from the end."""
 
-    equation: str
+    terms: tuple[tuple[str, ...], ...]
+    result: tuple[str, ...]
 
 
 def _einsum(ctx: Lowering, node: Node) -> None:
@@ -28,50 +31,39 @@ def _einsum(ctx: Lowering, node: Node) -> None:
             f"Einsum {node.name!r} has {len(node.inputs)} operands: mtool computes up to {MOST}",
             hint="write it as several",
         )
-    terms, result = _letters(Einsum.of(node).equation.replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs])
-    dtype = ctx.types[node.outputs[0]].dtype
+    attrs, dtype = Einsum.of(node), ctx.types[node.outputs[0]].dtype
     sizes: dict[str, int] = {}
-    for term, value in zip(terms, node.inputs, strict=True):
+    for term, value in zip(attrs.terms, node.inputs, strict=True):
         for letter, size in zip(term, ctx.types[value].shape, strict=True):
-            if 1 != size != sizes.get(letter, size) != 1:
-                raise ModelError(
-                    f"Einsum {node.name!r} has operands that differ in {letter!r}",
-                    details=[Einsum.of(node).equation],
-                )
             sizes[letter] = max(sizes.get(letter, 1), size)
-    if len({*result}) < len(result):
-        raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[Einsum.of(node).equation])
-    summed = [letter for letter in sizes if letter not in result]
-    dims = {letter: dim for dim, letter in enumerate([*result, *summed])}
-    product: Expr | None = None
-    for number, (term, value) in enumerate(zip(terms, node.inputs, strict=True)):
-        index = tuple(
-            const(0, DType.INT32) if size == 1 else axis(dims[letter])
-            for letter, size in zip(term, ctx.types[value].shape, strict=True)
-        )
-        element = load(number, dtype, index)
-        product = element if product is None else call("mul", product, element)
-    assert product is not None
+    summed = [letter for letter in sizes if letter not in attrs.result]
+    dims = {letter: dim for dim, letter in enumerate([*attrs.result, *summed])}
+    factors = []
+    for number, (term, value) in enumerate(zip(attrs.terms, node.inputs, strict=True)):
+        shape = ctx.types[value].shape
+        index = (const(0, DType.INT32) if n == 1 else axis(dims[letter]) for letter, n in zip(term, shape, strict=True))
+        factors.append(load(number, dtype, tuple(index)))
+    product = functools.reduce(lambda a, b: call("mul", a, b), factors)
     if summed:
         axes = tuple((dims[letter], sizes[letter]) for letter in summed)
         product = Expr("reduce", dtype, (product,), Reduction("add", axes))
     ctx.loop(node, product, node.inputs)
 
 
-def _letters(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
-    """Return the letters of each operand and of the output; those of an ellipsis are "0", "1", …, the last is "0"."""
-    left, arrow, right = equation.partition("->")
+def _letters(equation: str, ranks: Sequence[int]) -> Einsum:
+    left, arrow, right = equation.replace(" ", "").partition("->")
     terms = []
     for term, rank in zip(left.split(","), ranks, strict=True):
         spread = [str(number) for number in reversed(range(rank - len(term.replace("...", ""))))]
         before, dots, after = term.partition("...")
-        terms.append([*before, *(spread if dots else []), *after])
+        terms.append((*before, *(spread if dots else []), *after))
     every = [letter for term in terms for letter in term]
     spread_all = sorted({letter for letter in every if letter.isdigit()}, key=int, reverse=True)
-    if arrow:
-        before, mark, after = right.partition("...")
-        return terms, [*before, *(spread_all if mark else []), *after]
-    return terms, [*spread_all, *sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})]
+    if not arrow:
+        once = sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})
+        return Einsum(terms=tuple(terms), result=(*spread_all, *once))
+    before, mark, after = right.partition("...")
+    return Einsum(terms=tuple(terms), result=(*before, *(spread_all if mark else []), *after))
 
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
@@ -83,23 +75,24 @@ def _check_equation(node: OnnxNode) -> None:
     terms = left.split(",")
     if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
         raise Unsupported(f"its equation {equation!r} is not one of {len(shapes)} inputs")
-    sizes: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
-        letters = term.replace("...", "")
-        if len(letters) != len(shape) and not ("..." in term and len(letters) < len(shape)):
+        count = len(term.replace("...", ""))
+        if count != len(shape) and not ("..." in term and count < len(shape)):
             raise Unsupported(f"its equation {equation!r} has {term!r} for an input of {len(shape)} dimensions")
-        before = len(term.partition("...")[0])
-        axes = [*range(before), *range(before - len(letters), 0)]
-        for letter, dim in zip(letters, axes, strict=True):
-            known = sizes.setdefault(letter, shape[dim])
-            if 1 not in (known, shape[dim]) and known != shape[dim]:
-                raise Unsupported(
-                    f"its equation {equation!r} has {letter!r} for dimensions of {known} and {shape[dim]}"
-                )
-            sizes[letter] = max(known, shape[dim])
+    sizes: dict[str, int] = {}
+    for letters, shape in zip(_letters(equation, [*map(len, shapes)]).terms, shapes, strict=True):
+        for letter, size in zip(letters, shape, strict=True):
+            known = sizes.setdefault(letter, size)
+            if 1 not in (known, size) and known != size:
+                raise Unsupported(f"its equation {equation!r} has {letter!r} for dimensions of {known} and {size}")
+            sizes[letter] = max(known, size)
     made = right.replace("...", "")
     if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
         raise Unsupported(f"its equation {equation!r} makes {right!r}")
+
+
+def _form(node: OnnxNode) -> None:
+    node.emit(_letters(node.attrs["equation"], [*map(len, node.shapes)]))
 
 
 def _cost(node: Folded) -> int:
@@ -122,5 +115,13 @@ def _cases(draw: Draw, op: Operator) -> Case:
 
 
 OPERATORS = (
-    Operator("Einsum", cases=_cases, attributes=Einsum, check=_check_equation, folding=Folding(_cost), lower=_einsum),
+    Operator(
+        "Einsum",
+        cases=_cases,
+        attributes=Einsum,
+        canonical=_form,
+        check=_check_equation,
+        folding=Folding(_cost),
+        lower=_einsum,
+    ),
 )

@@ -2,21 +2,25 @@
 
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
-from mtool.compiler.ir.expr import call, const
+from mtool.compiler.ir.expr import call, choose, const
 from mtool.compiler.operators.bounds import carry_elements
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, VECTORIZED
 from mtool.compiler.operators.lowering import Lower, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import (
     Canonical,
     OnnxNode,
+    QLinear,
     attributes_of,
     first_input,
+    qlinear_binary,
+    qlinear_unary,
     scalars_behind_first,
     spreads,
 )
@@ -33,10 +37,8 @@ from mtool.compiler.operators.operator import (
     product,
 )
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
-from mtool.compiler.operators.qlinear import QLinear, qlinear_binary, qlinear_unary
 
 Build = Callable[..., Expr]
-A = TypeVar("A", bound=Attributes)
 MOST = 32  # operands of one expression
 
 
@@ -80,13 +82,13 @@ def number_like(value: float, like: Expr) -> Expr:
 def leaky(x: Expr, attrs: LeakyRelu) -> Expr:
     """Return LeakyRelu of x."""
     negative = call("less", x, number_like(0, x), dtype=DType.BOOL)
-    return call("where", negative, call("mul", x, number_like(attrs.alpha, x)), x, dtype=x.dtype)
+    return choose(negative, call("mul", x, number_like(attrs.alpha, x)), x)
 
 
 def prelu(x: Expr, slope: Expr) -> Expr:
     """Return PRelu of x."""
     negative = call("less", x, number_like(0, x), dtype=DType.BOOL)
-    return call("where", negative, call("mul", x, slope), x, dtype=x.dtype)
+    return choose(negative, call("mul", x, slope), x)
 
 
 def hard_sigmoid(x: Expr, attrs: HardSigmoid) -> Expr:
@@ -98,7 +100,7 @@ def hard_sigmoid(x: Expr, attrs: HardSigmoid) -> Expr:
 def elu(x: Expr, attrs: Elu) -> Expr:
     """Return Elu of x."""
     curve = call("mul", call("sub", call("exp", x), number_like(1, x)), number_like(attrs.alpha, x))
-    return call("where", call("less", x, number_like(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+    return choose(call("less", x, number_like(0, x), dtype=DType.BOOL), curve, x)
 
 
 def gelu(x: Expr, attrs: Gelu) -> Expr:
@@ -118,7 +120,7 @@ def celu(x: Expr, attrs: Elu) -> Expr:
     """
     curve = call("sub", call("exp", call("div", x, number_like(attrs.alpha, x))), number_like(1, x))
     curve = call("mul", curve, number_like(attrs.alpha, x))
-    return call("where", call("less", x, number_like(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+    return choose(call("less", x, number_like(0, x), dtype=DType.BOOL), curve, x)
 
 
 def selu(x: Expr, attrs: Selu) -> Expr:
@@ -151,14 +153,6 @@ class Cast(Attributes):
     saturate: int = 1
 
 
-def _compare(op: str) -> Build:
-    return lambda a, b: call(op, a, b, dtype=DType.BOOL)
-
-
-def _function(name: str) -> Build:
-    return lambda x: call(name, x)
-
-
 def _is_infinite(x: Expr, attrs: IsInf) -> Expr:
     signs = []
     if attrs.detect_positive:
@@ -186,74 +180,56 @@ def _shift(a: Expr, b: Expr, attrs: BitShift) -> Expr:
     return call("shl" if attrs.direction == "LEFT" else "shr", a, b)
 
 
+def _named(*ops: str, dtype: DType | None = None) -> dict[str, Build]:
+    """Return the operators that are one function, called like it: "LessOrEqual" is less_equal."""
+
+    def build(op: str) -> Build:
+        name = re.sub("(?<=[a-z])(?=[A-Z])", "_", op.replace("Or", "")).lower()
+        return lambda *args: call(name, *args, dtype=dtype)
+
+    return {op: build(op) for op in ops}
+
+
+def _called(name: str) -> Build:
+    return lambda *args: call(name, *args)
+
+
 UNARY: dict[str, Build] = {
+    **_named("Sigmoid", "Tanh", "Softplus", "Mish", "Exp", "Log", "Sqrt", "Neg", "Abs", "Floor", "Ceil", "Erf", "Not"),
+    **_named("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sign"),
     "Relu": lambda x: call("maximum", x, number_like(0, x)),
-    "Sigmoid": lambda x: call("sigmoid", x),
-    "Tanh": lambda x: call("tanh", x),
     "HardSwish": lambda x: call("mul", x, hard_sigmoid(x, HardSigmoid(alpha=1 / 6))),
-    "Softplus": _function("softplus"),
-    "Mish": _function("mish"),
     "Softsign": lambda x: call("div", x, call("add", call("abs", x), number_like(1, x))),
-    "Exp": lambda x: call("exp", x),
-    "Log": lambda x: call("log", x),
-    "Sqrt": lambda x: call("sqrt", x),
     "Reciprocal": lambda x: call("div", number_like(1, x), x),
-    "Neg": lambda x: call("neg", x),
-    "Abs": lambda x: call("abs", x),
-    "Floor": lambda x: call("floor", x),
-    "Ceil": lambda x: call("ceil", x),
-    "Round": lambda x: call("rint", x),
-    "Erf": lambda x: call("erf", x),
-    **{
-        op: _function(op.lower())
-        for op in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sign")
-    },
-    "Not": lambda x: call("not", x),
+    "Round": _called("rint"),
     "IsNaN": lambda x: call("isnan", x, dtype=DType.BOOL),
-    "BitwiseNot": lambda x: call("bit_not", x),
+    "BitwiseNot": _called("bit_not"),
 }
 
 BINARY: dict[str, Build] = {
-    "Add": lambda a, b: call("add", a, b),
-    "Sub": lambda a, b: call("sub", a, b),
-    "Mul": lambda a, b: call("mul", a, b),
-    "Div": lambda a, b: call("div", a, b),
+    **_named("Add", "Sub", "Mul", "Div", "And", "Xor"),
+    "Or": _called("or"),
+    **_named("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", dtype=DType.BOOL),
     "Pow": _power,
-    "BitwiseAnd": lambda a, b: call("bit_and", a, b),
-    "BitwiseOr": lambda a, b: call("bit_or", a, b),
-    "BitwiseXor": lambda a, b: call("bit_xor", a, b),
-    "Or": lambda a, b: call("or", a, b),
-    "Xor": lambda a, b: call("xor", a, b),
+    "BitwiseAnd": _called("bit_and"),
+    "BitwiseOr": _called("bit_or"),
+    "BitwiseXor": _called("bit_xor"),
     "PRelu": prelu,
-    "And": lambda a, b: call("and", a, b),
-    "Less": _compare("less"),
-    "LessOrEqual": _compare("less_equal"),
-    "Greater": _compare("greater"),
-    "GreaterOrEqual": _compare("greater_equal"),
-    "Equal": _compare("equal"),
 }
 
 VARIADIC: dict[str, Build] = {
-    "Max": lambda a, b: call("maximum", a, b),
-    "Min": lambda a, b: call("minimum", a, b),
-    "Sum": lambda a, b: call("add", a, b),
+    "Max": _called("maximum"),
+    "Min": _called("minimum"),
+    "Sum": _called("add"),
 }
 
 
-def _elementwise(build: Build) -> Lower:
-    def lower(ctx: Lowering, node: Node) -> None:
-        shape = ctx.types[node.outputs[0]].shape
-        ctx.loop(node, build(*ctx.operands(node.inputs, shape)), node.inputs)
-
-    return lower
-
-
-def _with_attributes(attributes: type[A], build: Callable[..., Expr]) -> Lower:
-    """Return the lowering of an operator whose expression depends on its attributes, the last argument."""
+def _elementwise(build: Callable[..., Expr], attributes: type[Attributes] | None = None) -> Lower:
+    """Return the lowering of an operator that is an expression of its operands, and of its attributes at the end."""
 
     def lower(ctx: Lowering, node: Node) -> None:
         operands = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
-        ctx.loop(node, build(*operands, attributes.of(node)), node.inputs)
+        ctx.loop(node, build(*operands, *([attributes.of(node)] if attributes else [])), node.inputs)
 
     return lower
 
@@ -277,14 +253,11 @@ def _variadic(build: Build) -> Lower:
 
 def _clip(ctx: Lowering, node: Node) -> None:
     """Clip 13: an absent bound does not bound."""
-    value, low, high = node.inputs
-    operands = [name for name in (value, low, high) if name]
-    loads = dict(zip(operands, ctx.operands(operands, ctx.types[node.outputs[0]].shape), strict=True))
-    result = loads[value]
-    if low:
-        result = call("maximum", result, loads[low])
-    if high:
-        result = call("minimum", result, loads[high])
+    bounds = [(how, name) for how, name in zip(("maximum", "minimum"), node.inputs[1:], strict=True) if name]
+    operands = [node.inputs[0], *(name for _, name in bounds)]
+    result, *limits = ctx.operands(operands, ctx.types[node.outputs[0]].shape)
+    for (how, _), limit in zip(bounds, limits, strict=True):
+        result = call(how, result, limit)
     ctx.loop(node, result, operands)
 
 
@@ -316,11 +289,6 @@ def _bitcast(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.outputs[0]]
     (element,) = ctx.operands(node.inputs, kind.shape)
     ctx.loop(node, call("bitcast", element, dtype=kind.dtype), node.inputs)
-
-
-def _where(ctx: Lowering, node: Node) -> None:
-    kind = ctx.types[node.outputs[0]]
-    ctx.loop(node, call("where", *ctx.operands(node.inputs, kind.shape), dtype=kind.dtype), node.inputs)
 
 
 def _expand(ctx: Lowering, node: Node) -> None:
@@ -478,19 +446,19 @@ OPERATORS = (
     ),
     *(_operator(op, _variadic(build)) for op, build in VARIADIC.items()),
     _operator("Mean", _mean),
-    _operator("LeakyRelu", _with_attributes(LeakyRelu, leaky), LeakyRelu),
-    _operator("HardSigmoid", _with_attributes(HardSigmoid, hard_sigmoid), HardSigmoid),
-    _operator("Elu", _with_attributes(Elu, elu), Elu),
-    _operator("Celu", _with_attributes(Elu, celu), Elu, canonical=_celu_form),
-    _operator("Selu", _with_attributes(Selu, selu), Selu),
-    _operator("Gelu", _with_attributes(Gelu, gelu), Gelu, words={"approximate": ("none", "tanh")}, folding=BY_ELEMENT),
-    _operator("IsInf", _with_attributes(IsInf, _is_infinite), IsInf),
+    _operator("LeakyRelu", _elementwise(leaky, LeakyRelu), LeakyRelu),
+    _operator("HardSigmoid", _elementwise(hard_sigmoid, HardSigmoid), HardSigmoid),
+    _operator("Elu", _elementwise(elu, Elu), Elu),
+    _operator("Celu", _elementwise(celu, Elu), Elu, canonical=_celu_form),
+    _operator("Selu", _elementwise(selu, Selu), Selu),
+    _operator("Gelu", _elementwise(gelu, Gelu), Gelu, words={"approximate": ("none", "tanh")}, folding=BY_ELEMENT),
+    _operator("IsInf", _elementwise(_is_infinite, IsInf), IsInf),
     _operator(
-        "Mod", _with_attributes(Mod, _modulo), Mod,
+        "Mod", _elementwise(_modulo, Mod), Mod,
         cases=case(lambda draw, x: draw.like(x, draw.spread(x)), dtype=np.int32, fmod=(0, 1)), canonical=_aligned(Mod),
     ),
     _operator(
-        "BitShift", _with_attributes(BitShift, _shift), BitShift,
+        "BitShift", _elementwise(_shift, BitShift), BitShift,
         cases=case(lambda draw, x: draw.like(x, draw.spread(x), 7), dtype=np.uint8, direction=("LEFT", "RIGHT")),
         canonical=_aligned(BitShift), words={"direction": ("LEFT", "RIGHT")},
     ),
@@ -498,7 +466,7 @@ OPERATORS = (
     _operator("Cast", _cast, Cast, cases=case(to=(1, 6, 7, 9, 10, 11))),
     _operator("CastLike", _cast, Cast, cases=case(constant(0, np.int32)), canonical=_cast_like),
     _operator("BitCast", _bitcast, cases=case(to=(6, 12)), folding=SLOW),
-    _operator("Where", _where),
+    _operator("Where", _elementwise(choose)),
     _operator(
         "Expand", moves_integers(_expand), cases=_expand_cases, canonical=first_input, sizes=(1,), keeps_empty=True,
         moves=True, check_shapes=lambda node: spreads(node.ins[0], node.outs[0]), folding=VECTORIZED.growing(),

@@ -1,13 +1,24 @@
-"""Sums of products: constant weights and biases, and the epilogue, which turns an accumulator into a real number."""
+"""Sums of products: constant weights and biases, and the epilogue, which turns an accumulator into a real number.
+
+Products of 8-bit integers as such (MatMulInteger, ConvInteger) give sums. Their activations less their zero point,
+which only the run may know, are int16, so that padding is 0.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.compiler.ir import DType, Expr, Node
-from mtool.compiler.ir.expr import acc, axis, call, const, load
+from mtool.compiler.ir.expr import acc, axis, broadcast_index, call, const, identity, load
 from mtool.compiler.ir.types import Array, RowSums, row_blocks, row_sums
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.scaling import are_whole, each_is_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
-from mtool.compiler.operators.lowering import Dequantised, Lowering
+from mtool.compiler.operators.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering
+from mtool.compiler.operators.window import Convolution, four_pads, pair
 
 INTEGER = 1e-5  # steps: what float64 leaves of an int32 times its scale, divided by it
 
@@ -216,3 +227,138 @@ def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
         return None
     integers = ctx.constants[found.value].astype(np.float64).reshape(-1)
     return (integers - found.zero_point) * found.scale.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What a kernel of weighted sums reads: its input, weights and bias.
+
+    source: the float input, or the integers behind it, which `integer` describes.
+    data: the weights; None: they are not constant. w_scale: theirs, if they are integers.
+    bias: float64; None: it is not constant.
+    """
+
+    source: str
+    data: Array | None
+    integer: Dequantised | None
+    w_scale: Array | None
+    bias: Array | None
+
+
+def operands_of(ctx: Lowering, x: str, w: str, b: str, channels: int, channel_axis: int) -> Operands:
+    """Return the operands of a product with weights, as integers where they can be."""
+    integer, weights, bias = (
+        ctx.integers(x, wide=True),
+        integer_weights(ctx, w, channel_axis),
+        float_bias(ctx, b, channels),
+    )
+    if bias is not None and bias.size != channels:
+        bias = np.broadcast_to(bias, (channels,)) if bias.size == 1 else None
+    if weights is not None and bias is not None:
+        if integer is not None:
+            return Operands(integer.value, weights[0], integer, weights[1], bias)
+        if not ctx.float_weights and weights[0].dtype == np.int8:
+            return Operands(x, weights[0], None, weights[1], bias)
+    return Operands(x, constant_value(ctx, w), None, None, bias)
+
+
+def append_conv2d(ctx: Lowering, node: Node, inputs: Sequence[str], dtype: DType, sums: WeightedSum) -> None:
+    """Append a convolution kernel between transpositions; one spatial dimension has a height of 1."""
+    attrs, (source, *constants), result = Convolution.of(node), inputs, ctx.types[node.outputs[0]].shape
+    if attrs.rank == 1:
+        batch, channels, width = ctx.types[source].shape
+        source = ctx.view(node, source, (batch, channels, 1, width))
+    nhwc = ctx.transpose(node, source, NHWC_OF_NCHW)
+    made = ctx.value(f"{node.outputs[0]}.nhwc", dtype, (result[0], *pair(result[2:], 1), result[1]))
+    told = Conv2d(
+        kernel=pair(attrs.kernel, 1), strides=pair(attrs.strides, 1), dilations=pair(attrs.dilations, 1),
+        pads=four_pads(attrs.pads), group=attrs.group, **vars(sums),
+    )  # fmt: skip
+    ctx.node("conv2d", [nhwc, *constants], [made], told, like=node)
+    back = ctx.transpose(node, made, NCHW_OF_NHWC, node.outputs[0] if attrs.rank == 2 else "")
+    if attrs.rank == 1:
+        ctx.view(node, back, result, node.outputs[0])
+
+
+FARTHEST = 255  # of 8 bits from their zero point
+
+
+def integer_dense(ctx: Lowering, node: Node) -> bool:
+    """Append a dense kernel for MatMulInteger, if its second operand is a constant matrix."""
+    a = node.inputs[0]
+    shape = ctx.types[a].shape
+    weights = _weights(ctx, node, 1)
+    if weights is None or weights.ndim != 2 or not shape or not _is_scalar(ctx, node, 2):
+        return False
+    rows, depth = math.prod(shape[:-1]), shape[-1]
+    inputs = _operands(ctx, node, weights.T)
+    if inputs is None or not rows or not depth:
+        return False
+    source = ctx.view(node, centred(ctx, node, 0, DType.INT16), (rows, depth))
+    made = ctx.value(f"{node.outputs[0]}.rows", DType.INT32, (rows, weights.shape[1]))
+    bound = FARTHEST * int(row_sums(ctx.constants[inputs[0]]).magnitude.max(initial=0))
+    ctx.node("dense", [source, *inputs], [made], Dense(expr=acc(DType.INT32), acc_bound=bound), like=node)
+    ctx.view(node, made, ctx.types[node.outputs[0]].shape, node.outputs[0])
+    return True
+
+
+def integer_conv(ctx: Lowering, node: Node) -> bool:
+    """Append a conv2d kernel for ConvInteger, if its weights are constant and it has one dimension or two."""
+    weights, given = _weights(ctx, node, 0), Convolution.of(node)
+    if weights is None or given.rank > 2 or not _is_scalar(ctx, node, 2) or not ctx.types[node.inputs[0]].count:
+        return False
+    data = weights[:, :, None, :] if weights.ndim == 3 else weights
+    inputs = _operands(ctx, node, np.ascontiguousarray(data.transpose(0, 2, 3, 1)))
+    if inputs is None:
+        return False
+    source = centred(ctx, node, 0, DType.INT16)
+    bound = FARTHEST * int(row_sums(ctx.constants[inputs[0]]).magnitude.max(initial=0))
+    append_conv2d(ctx, node, [source, *inputs], DType.INT32, WeightedSum(expr=acc(DType.INT32), acc_bound=bound))
+    return True
+
+
+def _is_scalar(ctx: Lowering, node: Node, place: int) -> bool:
+    """Whether a zero point is one number, or not given."""
+    return len(node.inputs) <= place or not node.inputs[place] or ctx.types[node.inputs[place]].count == 1
+
+
+def _weights(ctx: Lowering, node: Node, channels: int) -> Array | None:
+    """Return constant 8-bit weights less their zero point, which may be one number or one along `channels`."""
+    data, given = ctx.constants.get(node.inputs[1]), node.inputs[3] if len(node.inputs) > 3 else ""
+    if data is None or data.dtype.itemsize != 1 or not data.size or ctx.types[node.inputs[0]].dtype not in EIGHT_BITS:
+        return None
+    point = ctx.constants.get(given, np.zeros(1, np.int32) if not given else None)
+    if point is None or point.size not in (1, data.shape[channels]) or data.ndim <= channels:
+        return None
+    view = [-1 if place == channels and point.size > 1 else 1 for place in range(data.ndim)]
+    made: Array = data.astype(np.int16) - point.astype(np.int16).reshape(view)
+    return made.astype(np.int8) if made.min() >= -128 and made.max() <= 127 else made
+
+
+def _operands(ctx: Lowering, node: Node, filters: Array) -> list[str] | None:
+    """Return the constants of a kernel, the weights with their output channels first; None: sums may leave int32."""
+    if FARTHEST * int(row_sums(filters).magnitude.max(initial=0)) >= 2**31:
+        return None
+    weights = ctx.constant(f"{node.name}/weights", np.ascontiguousarray(filters))
+    return [weights, ctx.constant(f"{node.name}/bias", np.zeros(len(filters), np.int32))]
+
+
+def centred(ctx: Lowering, node: Node, operand: int, dtype: DType) -> str:
+    """Return an operand with its zero point taken off, as a type."""
+    value, kind = node.inputs[operand], ctx.types[node.inputs[operand]]
+    rank = len(kind.shape)
+    inputs = [value]
+    element = call("cast", load(0, kind.dtype, identity(rank)), dtype=DType.INT32)
+    if len(node.inputs) > 2 + operand and node.inputs[2 + operand]:
+        inputs.append(node.inputs[2 + operand])
+        point = ctx.types[inputs[1]]
+        if point.count == 1:
+            index = tuple(const(0, DType.INT32) for _ in point.shape)
+        elif len(point.shape) == 1:
+            index = (axis(rank - 2 if operand == 0 else rank - 1),)
+        else:
+            index = broadcast_index(point.shape, kind.shape)
+        zero = call("cast", load(1, point.dtype, index), dtype=DType.INT32)
+        element = call("sub", element, zero, value="index")
+    made = ctx.value(f"{value}.centred", dtype, kind.shape)
+    return ctx.loop(node, call("cast", element, dtype=dtype), inputs, made)

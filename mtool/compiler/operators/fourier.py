@@ -3,14 +3,13 @@
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Expr, Node, TensorType
-from mtool.compiler.ir.expr import Reduction, axis, call, const, load, modulo, plus, times
+from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.types import DType
 from mtool.compiler.operators.folding import SLOW
-from mtool.compiler.operators.lowering import AlongAxis, Lowering
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, accumulator
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
-from mtool.compiler.operators.sliding_window import accumulator
 
 
 class DFT(AlongAxis):
@@ -49,7 +48,7 @@ def _transform(ctx: Lowering, node: Node) -> None:
     terms = min(kind.shape[dim], length)
     real_again = attrs.inverse and attrs.onesided
     tables = _circle(ctx, node, length, dtype, 1.0 if attrs.inverse else -1.0, 1 / length if attrs.inverse else 1)
-    turn = modulo(times(axis(dim), n), length)
+    turn = axis(dim) * n % length
     inputs = [node.inputs[0], *tables]
 
     def part(number: int) -> Expr:
@@ -77,11 +76,11 @@ def _short_time(ctx: Lowering, node: Node) -> None:
     kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], STFT.of(node)
     length, dtype = attrs.length, accumulator(kind.dtype)
     n = axis(4)
-    turn = modulo(times(axis(2), n), length)
+    turn = axis(2) * n % length
     inputs = [signal, *_circle(ctx, node, length, dtype, -1.0, 1), *([window] if window else [])]
 
     def part(number: int) -> Expr:
-        index = (axis(0), plus(times(axis(1), attrs.step), n), const(number, DType.INT32))
+        index = (axis(0), axis(1) * attrs.step + n, const(number, DType.INT32))
         sample = load(0, kind.dtype, index[: len(kind.shape)])
         return call("mul", sample, load(1 + number, dtype, (axis(3), turn)))
 

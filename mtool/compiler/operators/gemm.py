@@ -12,16 +12,14 @@ from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
-from mtool.compiler.operators import integer_products
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
-from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights
+from mtool.compiler.operators.epilogue import centred, epilogue_of, integer_dense, is_constant, operands_of
 from mtool.compiler.operators.folding import PRODUCT
 from mtool.compiler.operators.lowering import Lowering
-from mtool.compiler.operators.onnx_node import OnnxNode, spreads
+from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, spreads
 from mtool.compiler.operators.operator import Case, Draw, Operator, Part, Value, case, integers, normal, product
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
-from mtool.compiler.operators.qlinear import QLinear
 
 MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
 
@@ -37,24 +35,13 @@ class Gemm(Attributes):
 
 def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
     """Append a dense kernel if the weights are constant; `w` is [K,N], or [N,K] if `transposed`."""
-    integer = ctx.integers(x, wide=True)
-    weights = integer_weights(ctx, w, 0 if transposed else 1)
     channels = ctx.types[w].shape[0 if transposed else 1]
-    offsets = float_bias(ctx, bias, channels)
-    if offsets is not None and offsets.size != channels:
-        offsets = np.broadcast_to(offsets, (channels,)) if offsets.size == 1 else None
-    data: Array | None
-    if integer is not None and weights is not None and offsets is not None:
-        data, w_scale = weights
-        source = integer.value
-    elif not ctx.float_weights and weights is not None and weights[0].dtype == np.int8 and offsets is not None:
-        (data, w_scale), integer, source = weights, None, x
-    else:
-        data, w_scale, integer, source = constant_value(ctx, w), None, None, x
-    if data is None or offsets is None:
+    found = operands_of(ctx, x, w, bias, channels, 0 if transposed else 1)
+    data, source, integer = found.data, found.source, found.integer
+    if data is None or found.bias is None:
         return False
     rows = np.ascontiguousarray(data if transposed else data.T)
-    sums, inputs = epilogue_of(ctx, node, rows, offsets, integer, w_scale, axis_number=1)
+    sums, inputs = epilogue_of(ctx, node, rows, found.bias, integer, found.w_scale, axis_number=1)
     depth = rows.shape[1]
     shape = ctx.types[source].shape
     flat = (math.prod(shape) // depth, depth)
@@ -64,7 +51,7 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
         _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), sums)
         return True
     source = source if shape == flat else ctx.view(node, source, flat)
-    attrs = Dense(expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias)
+    attrs = Dense(**vars(sums))
     if kind.shape == (flat[0], channels):
         ctx.node("dense", [source, *inputs], [output], attrs, like=node)
     else:
@@ -93,9 +80,7 @@ def _rows_as_pixels(
     moved = sums.epilogue.with_axes({0: axis(1), 1: axis(3)})
     image = ctx.view(node, source, (1, rows, 1, depth))
     made = ctx.value(f"{output}.pixels", DType.FLOAT32, (1, rows, 1, channels))
-    attrs = Conv2d(
-        kernel=(1, 1), expr=moved, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias
-    )
+    attrs = Conv2d(kernel=(1, 1), **vars(replace(sums, expr=moved)))
     ctx.node("conv2d", [image, *inputs], [made], attrs, like=node)
     ctx.view(node, made, (), output)
 
@@ -104,9 +89,11 @@ def _matmul(ctx: Lowering, node: Node) -> None:
     """MatMul 13: constant two-dimensional weights become a dense kernel."""
     a, b = node.inputs
     output = node.outputs[0]
-    known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
     dense = (
-        known and len(ctx.types[b].shape) == 2 and len(ctx.types[a].shape) >= 1 and ctx.types[a].dtype is DType.FLOAT32
+        is_constant(ctx, b)
+        and len(ctx.types[b].shape) == 2
+        and len(ctx.types[a].shape) >= 1
+        and ctx.types[a].dtype is DType.FLOAT32
     )
     if dense and ctx.types[a].count and _dense(ctx, node, a, b, False, "", output):
         return
@@ -140,8 +127,7 @@ def _gemm(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[output]
     plain = alpha == 1.0 and beta == 1.0 and not attrs.transA and kind.dtype is DType.FLOAT32
     row_bias = not c or ctx.types[c].count == 1 or ctx.types[c].count == ctx.types[c].shape[-1] == kind.shape[1]
-    known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
-    if plain and row_bias and known and _dense(ctx, node, a, b, bool(attrs.transB), c, output):
+    if plain and row_bias and is_constant(ctx, b) and _dense(ctx, node, a, b, bool(attrs.transB), c, output):
         return
     if attrs.transA:
         a = ctx.transpose(node, a, (1, 0))
@@ -160,30 +146,10 @@ def _gemm(ctx: Lowering, node: Node) -> None:
 
 def _matmul_integer(ctx: Lowering, node: Node) -> None:
     """MatMulInteger 10: zero points are scalars, one a row of A, or one a column of B."""
-    if integer_products.dense(ctx, node):
+    if integer_dense(ctx, node):
         return
-    a, b = (_centred(ctx, node, operand) for operand in (0, 1))
+    a, b = (centred(ctx, node, operand, DType.INT32) for operand in (0, 1))
     _product(ctx, node, a, b, node.outputs[0])
-
-
-def _centred(ctx: Lowering, node: Node, operand: int) -> str:
-    """Return an operand as int32 with its zero point taken off."""
-    value, kind = node.inputs[operand], ctx.types[node.inputs[operand]]
-    rank = len(kind.shape)
-    inputs = [value]
-    element = call("cast", load(0, kind.dtype, tuple(axis(n) for n in range(rank))), dtype=DType.INT32)
-    if len(node.inputs) > 2 + operand and node.inputs[2 + operand]:
-        inputs.append(node.inputs[2 + operand])
-        point = ctx.types[inputs[1]]
-        if point.count == 1:
-            index = tuple(const(0, DType.INT32) for _ in point.shape)
-        elif len(point.shape) == 1:
-            index = (axis(rank - 2 if operand == 0 else rank - 1),)
-        else:
-            index = broadcast_index(point.shape, kind.shape)
-        zero = call("cast", load(1, point.dtype, index), dtype=DType.INT32)
-        element = call("sub", element, zero, value="index")
-    return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
 
 
 def _fits_points(node: OnnxNode) -> bool:
@@ -202,8 +168,7 @@ def _carry_matmul(bounded: Bounded) -> int | None:
 
 
 def _carry_gemm(bounded: Bounded) -> int | None:
-    attrs, operand = bounded.attrs, bounded.operand
-    assert isinstance(attrs, Gemm)
+    attrs, operand = Gemm.of(bounded), bounded.operand
     if not bounded.single or operand > 1:
         return None
     row = (1 if attrs.transA else 0) if operand == 0 else (0 if attrs.transB else 1)

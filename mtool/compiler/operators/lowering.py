@@ -4,6 +4,7 @@ A lowering turns one canonical ONNX node into internal nodes: `loop` (an express
 `view`, `transpose`, `concat`, and the kernels (`conv2d`, `dense`, `pool2d`, `softmax`).
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,6 +131,16 @@ def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str],
     return [inputs[number] for number in used], reduced.with_operands({old: new for new, old in enumerate(used)})
 
 
+def accumulator(dtype: DType) -> DType:
+    """Return the type that sums of products of a type are made in."""
+    return DType.FLOAT32 if dtype.is_half else dtype if dtype.is_float else DType.INT32
+
+
+def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how far apart, in elements, neighbours along each dimension are."""
+    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
+
+
 Lower = Callable[[Lowering, Node], None]
 
 
@@ -196,6 +207,7 @@ def template_node(
     macs: int = 0,
     headers: tuple[str, ...] = (),
     overwrites: Mapping[str, str] | None = None,
+    wide: Sequence[str] = (),
 ) -> None:
     """Append a kernel.
 
@@ -213,7 +225,10 @@ def template_node(
         headers: of the runtime, that it needs besides mt_math.h.
         overwrites: outputs that may lie where an input lies, as each element of the input is read last before the
             same element of the output is written: C name of the output to that of the input.
+        wide: C names of inputs and outputs that are float32 in C if they are 16-bit floats.
     """
+    inputs = {name: widened(ctx, node, value) if name in wide else value for name, value in inputs.items()}
+    made = {name: wide_output(ctx, value) if name in wide else value for name, value in outputs.items()}
     ins, outs = [*inputs], [*outputs]
     over = tuple((ins.index(old), outs.index(new)) for new, old in (overwrites or {}).items())
     label = node.op.rpartition(".")[2].lower()  # without the domain
@@ -221,7 +236,22 @@ def template_node(
         template=template, values=values, names=(*inputs, *outputs), label=label, scratch=scratch,
         scratch_type=scratch_type, math=math, macs=macs, headers=headers, overwrites=over,
     )  # fmt: skip
-    ctx.node("template", list(inputs.values()), list(outputs.values()), attrs, like=node)
+    ctx.node("template", list(inputs.values()), list(made.values()), attrs, like=node)
+    narrowed(ctx, node, [(made[name], value) for name, value in outputs.items()])
+
+
+def by_template(
+    template: str, inputs: str, outputs: str, values: Callable[[Lowering, Node], Mapping[str, Any]], **options: Any
+) -> Lower:
+    """Return the lowering of an operator that is one kernel; `inputs` and `outputs` are their C names, in order."""
+
+    def lower(ctx: Lowering, node: Node) -> None:
+        ins, outs = (
+            dict(zip(c.split(), own, strict=False)) for c, own in ((inputs, node.inputs), (outputs, node.outputs))
+        )
+        template_node(ctx, node, template, ins, outs, values(ctx, node), **options)
+
+    return lower
 
 
 def widened(ctx: Lowering, node: Node, value: str, dtype: DType | None = None) -> str:

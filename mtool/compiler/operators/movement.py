@@ -14,12 +14,10 @@ from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrap
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.index_ranges import index_along
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
-from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, with_axis
+from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, as_in_onnx, index_along, with_axis
 from mtool.compiler.operators.operator import BEHIND, Case, Draw, Operator, TfliteBuiltin, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
-from mtool.compiler.operators.qlinear import QLinear
 
 MOST = 64  # inputs of one concatenation
 
@@ -204,8 +202,7 @@ def _slice_form(node: OnnxNode) -> None:
 
 
 def _carry_slice(bounded: Bounded) -> int | None:
-    attrs, axis = bounded.attrs, bounded.axis
-    assert isinstance(attrs, Slice)
+    attrs, axis = Slice.of(bounded), bounded.axis
     same = bounded.result.shape[axis] == bounded.types[0].shape[axis]
     return axis if attrs.first[axis] == 0 and attrs.stride[axis] == 1 and same else None
 
@@ -252,8 +249,7 @@ def _transpose_form(node: OnnxNode) -> None:
 
 
 def _carry_transpose(bounded: Bounded) -> int | None:
-    assert isinstance(bounded.attrs, Permutation)
-    return bounded.attrs.perm.index(bounded.axis)
+    return Permutation.of(bounded).perm.index(bounded.axis)
 
 
 def _concat_form(node: OnnxNode) -> None:
@@ -263,15 +259,13 @@ def _concat_form(node: OnnxNode) -> None:
 
 
 def _carry_concat(bounded: Bounded) -> int | None:
-    assert isinstance(bounded.attrs, AlongAxis)
     axis = bounded.axis
     same = len(bounded.axes) == len(bounded.types) and set(bounded.axes.values()) == {axis}
-    return axis if same and axis != bounded.attrs.axis else None
+    return axis if same and axis != AlongAxis.of(bounded).axis else None
 
 
 def _carry_gather(bounded: Bounded) -> int | None:
-    assert isinstance(bounded.attrs, AlongAxis)
-    axis, along = bounded.axis, bounded.attrs.axis
+    axis, along = bounded.axis, AlongAxis.of(bounded).axis
     if not bounded.single or (bounded.operand == 0 and axis == along):
         return None
     if bounded.operand == 1:

@@ -26,22 +26,16 @@ from mtool.compiler.ir.expr import (
     inside,
     integer,
     load,
-    minus,
     number,
-    over,
-    plus,
-    times,
 )
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.bounds import Bounded, carry_elements
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering
-from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, spreads, with_axis
+from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering, accumulator
+from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, qlinear_unary, spreads, with_axis
 from mtool.compiler.operators.operator import BEHIND, CHANNELS, LAST, LIKE, Case, Draw, Operator, Value, case, integers
 from mtool.compiler.operators.operator import axis as drawn_axis
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
-from mtool.compiler.operators.qlinear import qlinear_unary
-from mtool.compiler.operators.sliding_window import accumulator
 
 
 def _wide(number_: int, kind_dtype: DType, index: tuple[Expr, ...]) -> Expr:
@@ -70,12 +64,62 @@ class Softmax(AlongAxis):
     log: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The elements that have one mean and one variance.
+
+    shape: one number a group.
+    axes: what runs over a group's elements: axes behind those of `shape`, with their sizes.
+    elements: the index of an element of the input, in axes of `shape` and `axes`.
+    own: the index of the group of an element of the input, in the input's axes.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[tuple[int, int], ...]
+    elements: tuple[Expr, ...]
+    own: tuple[Expr, ...]
+
+    @classmethod
+    def along(cls, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Groups":
+        """Return the groups of all elements along some axes of a tensor."""
+        rank = len(shape)
+        extra = {dim: rank + n for n, dim in enumerate(axes)}
+        return cls(
+            tuple(1 if dim in extra else size for dim, size in enumerate(shape)),
+            tuple((extra[dim], shape[dim]) for dim in axes),
+            tuple(axis(extra.get(dim, dim)) for dim in range(rank)),
+            tuple(number(0) if dim in extra else axis(dim) for dim in range(rank)),
+        )
+
+    @classmethod
+    def of_channels(cls, shape: tuple[int, ...], groups: int) -> "Groups":
+        """Return the groups of neighbouring channels, axis 1, with all that lies behind them."""
+        members, behind = shape[1] // groups, shape[2:]
+        channel = axis(1) * members + axis(2)
+        inner = tuple((3 + n, size) for n, size in enumerate(behind))
+        return cls(
+            (shape[0], groups),
+            ((2, members), *inner),
+            (axis(0), channel, *(axis(dim) for dim, _ in inner)),
+            (axis(0), axis(1) // members),
+        )
+
+    def reduced(self, how: str, body: Expr) -> Expr:
+        """Return what a group's elements are together."""
+        return Expr("reduce", body.dtype, (body,), Reduction(how, self.axes))
+
+    @property
+    def count(self) -> int:
+        """The elements of a group."""
+        return math.prod(size for _, size in self.axes)
+
+
 def _lrn(ctx: Lowering, node: Node) -> None:
     """LRN: x / (bias + alpha / size * sum of squares of the channels around) ** beta."""
     kind, attrs = ctx.types[node.inputs[0]], LRN.of(node)
     rank, size = len(kind.shape), attrs.size
     own = identity(rank)
-    channel = minus(plus(axis(1), axis(rank)), attrs.before)
+    channel = axis(1) + axis(rank) - attrs.before
     near = _wide(0, kind.dtype, (own[0], channel, *own[2:]))
     dtype = near.dtype
     condition = every(inside(channel, kind.shape[1]))
@@ -87,28 +131,17 @@ def _lrn(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
 
 
-def _along(shape: tuple[int, ...], dim: int) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...]]:
-    """Return the index of an element of the reduction along one axis, and that axis."""
-    rank = len(shape)
-    index = tuple(axis(rank) if n == dim else axis(n) for n in range(rank))
-    return index, ((rank, shape[dim]),)
-
-
 def _lp_normalization(ctx: Lowering, node: Node) -> None:
     """LpNormalization: x / norm, and 0 where the norm is 0."""
-    kind, dim = ctx.types[node.inputs[0]], LpNormalization.of(node).axis
-    index, axes = _along(kind.shape, dim)
-    element = _wide(0, kind.dtype, index)
+    kind, attrs = ctx.types[node.inputs[0]], LpNormalization.of(node)
+    groups = Groups.along(kind.shape, (attrs.axis,))
+    element = _wide(0, kind.dtype, groups.elements)
     dtype = element.dtype
-    one = LpNormalization.of(node).p == 1
-    body = call("abs", element) if one else call("mul", element, element)
-    total = Expr("reduce", dtype, (body,), Reduction("add", axes))
-    norm = ctx.value(f"{node.outputs[0]}.norm", dtype, [1 if n == dim else s for n, s in enumerate(kind.shape)])
-    ctx.loop(node, total if one else call("sqrt", total), node.inputs, norm)
-    own = identity(len(kind.shape))
-    size = load(1, dtype, tuple(number(0) if n == dim else a for n, a in enumerate(own)))
-    zero = const(0, dtype)
-    quotient = call("div", _wide(0, kind.dtype, own), size)
+    total = groups.reduced("add", call("abs", element) if attrs.p == 1 else call("mul", element, element))
+    norm = ctx.value(f"{node.outputs[0]}.norm", dtype, groups.shape)
+    ctx.loop(node, total if attrs.p == 1 else call("sqrt", total), node.inputs, norm)
+    size, zero = load(1, dtype, groups.own), const(0, dtype)
+    quotient = call("div", _wide(0, kind.dtype, identity(len(kind.shape))), size)
     result = choose(call("equal", size, zero, dtype=DType.BOOL), zero, quotient)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], norm])
 
@@ -116,46 +149,35 @@ def _lp_normalization(ctx: Lowering, node: Node) -> None:
 def _hardmax(ctx: Lowering, node: Node) -> None:
     """Hardmax: 1 at the first maximum along the axis, 0 elsewhere."""
     kind, dim = ctx.types[node.inputs[0]], AlongAxis.of(node).axis
-    shape = tuple(1 if n == dim else size for n, size in enumerate(kind.shape))
-    index, axes = _along(kind.shape, dim)
-    own = identity(len(kind.shape))
-    once = tuple(number(0) if n == dim else a for n, a in enumerate(own))
-    top = ctx.value(f"{node.outputs[0]}.max", kind.dtype, shape)
-    highest = Expr("reduce", kind.dtype, (load(0, kind.dtype, index),), Reduction("maximum", axes))
-    ctx.loop(node, highest, node.inputs, top)
-    first = ctx.value(f"{node.outputs[0]}.first", DType.INT32, shape)
-    lower = call("less", load(0, kind.dtype, index), load(1, kind.dtype, once), dtype=DType.BOOL)
+    groups = Groups.along(kind.shape, (dim,))
+    element = load(0, kind.dtype, groups.elements)
+    top = ctx.value(f"{node.outputs[0]}.max", kind.dtype, groups.shape)
+    ctx.loop(node, groups.reduced("maximum", element), node.inputs, top)
+    first = ctx.value(f"{node.outputs[0]}.first", DType.INT32, groups.shape)
+    lower = call("less", element, load(1, kind.dtype, groups.own), dtype=DType.BOOL)
     candidate = choose(lower, number(kind.shape[dim]), axis(len(kind.shape)))
-    lowest = Expr("reduce", DType.INT32, (candidate,), Reduction("minimum", axes))
-    ctx.loop(node, lowest, [node.inputs[0], top], first)
-    hit = call("equal", integer(load(0, DType.INT32, once)), own[dim], dtype=DType.BOOL)
+    ctx.loop(node, groups.reduced("minimum", candidate), [node.inputs[0], top], first)
+    hit = call("equal", integer(load(0, DType.INT32, groups.own)), axis(dim), dtype=DType.BOOL)
     ctx.loop(node, choose(hit, const(1, kind.dtype), const(0, kind.dtype)), [first])
 
 
 def _softmax_by_loops(ctx: Lowering, node: Node) -> None:
     """Softmax and LogSoftmax along one axis, of element types and shapes that the kernel is not for."""
-    kind, dim = ctx.types[node.inputs[0]], Softmax.of(node).axis
-    shape = tuple(1 if n == dim else size for n, size in enumerate(kind.shape))
-    index, axes = _along(kind.shape, dim)
-    own = identity(len(kind.shape))
-    once = tuple(number(0) if n == dim else a for n, a in enumerate(own))
-    dtype = accumulator(kind.dtype)
-    top, sums = (ctx.value(f"{node.outputs[0]}.{what}", dtype, shape) for what in ("max", "sum"))
-    highest = Expr("reduce", dtype, (_wide(0, kind.dtype, index),), Reduction("maximum", axes))
-    ctx.loop(node, highest, node.inputs, top)
-    power = call("exp", call("sub", _wide(0, kind.dtype, index), load(1, dtype, once)))
-    ctx.loop(node, Expr("reduce", dtype, (power,), Reduction("add", axes)), [node.inputs[0], top], sums)
-    centred = call("sub", _wide(0, kind.dtype, own), load(1, dtype, once))
-    total = load(2, dtype, once)
-    log = Softmax.of(node).log
-    result = call("sub", centred, call("log", total)) if log else call("div", call("exp", centred), total)
+    kind, attrs = ctx.types[node.inputs[0]], Softmax.of(node)
+    groups, dtype = Groups.along(kind.shape, (attrs.axis,)), accumulator(kind.dtype)
+    element, own = _wide(0, kind.dtype, groups.elements), _wide(0, kind.dtype, identity(len(kind.shape)))
+    top, sums = (ctx.value(f"{node.outputs[0]}.{what}", dtype, groups.shape) for what in ("max", "sum"))
+    ctx.loop(node, groups.reduced("maximum", element), node.inputs, top)
+    power = call("exp", call("sub", element, load(1, dtype, groups.own)))
+    ctx.loop(node, groups.reduced("add", power), [node.inputs[0], top], sums)
+    centred, total = call("sub", own, load(1, dtype, groups.own)), load(2, dtype, groups.own)
+    result = call("sub", centred, call("log", total)) if attrs.log else call("div", call("exp", centred), total)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], top, sums])
 
 
 def carry_beside_axis(bounded: Bounded) -> int | None:
     """Of operators that work along one axis, and leave the shape as it is."""
-    assert isinstance(bounded.attrs, AlongAxis)
-    return bounded.axis if bounded.axis != bounded.attrs.axis else None
+    return bounded.axis if bounded.axis != AlongAxis.of(bounded).axis else None
 
 
 def emit_flattened(node: OnnxNode, op: str, axis: int, attrs: AlongAxis) -> None:
@@ -265,55 +287,8 @@ def _softmax_form(node: OnnxNode) -> None:
     emit_flattened(node, "Softmax", axis + rank if axis < 0 else axis, Softmax(axis=1, log=log))
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """The elements that have one mean and one variance.
-
-    shape: one number a group.
-    axes: what runs over a group's elements: axes behind those of `shape`, with their sizes.
-    elements: the index of an element of the input, in axes of `shape` and `axes`.
-    own: the index of the group of an element of the input, in the input's axes.
-    """
-
-    shape: tuple[int, ...]
-    axes: tuple[tuple[int, int], ...]
-    elements: tuple[Expr, ...]
-    own: tuple[Expr, ...]
-
-    @classmethod
-    def along(cls, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Groups":
-        """Return the groups of all elements along some axes of a tensor."""
-        rank = len(shape)
-        extra = {dim: rank + n for n, dim in enumerate(axes)}
-        return cls(
-            tuple(1 if dim in extra else size for dim, size in enumerate(shape)),
-            tuple((extra[dim], shape[dim]) for dim in axes),
-            tuple(axis(extra.get(dim, dim)) for dim in range(rank)),
-            tuple(number(0) if dim in extra else axis(dim) for dim in range(rank)),
-        )
-
-    @classmethod
-    def of_channels(cls, shape: tuple[int, ...], groups: int) -> "Groups":
-        """Return the groups of neighbouring channels, axis 1, with all that lies behind them."""
-        members, behind = shape[1] // groups, shape[2:]
-        channel = plus(times(axis(1), members), axis(2))
-        inner = tuple((3 + n, size) for n, size in enumerate(behind))
-        return cls(
-            (shape[0], groups),
-            ((2, members), *inner),
-            (axis(0), channel, *(axis(dim) for dim, _ in inner)),
-            (axis(0), over(axis(1), members)),
-        )
-
-    @property
-    def count(self) -> int:
-        """The elements of a group."""
-        return math.prod(size for _, size in self.axes)
-
-
 def _mean_of(body: Expr, groups: Groups) -> Expr:
-    total = Expr("reduce", body.dtype, (body,), Reduction("add", groups.axes))
-    return call("div", total, const(groups.count, body.dtype))
+    return call("div", groups.reduced("add", body), const(groups.count, body.dtype))
 
 
 def _moments(ctx: Lowering, node: Node, groups: Groups, epsilon: float) -> tuple[str, str]:

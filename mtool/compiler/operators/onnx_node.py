@@ -5,7 +5,7 @@ attributes, never negative; views of all kinds as `Reshape` of one input.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +20,6 @@ from mtool.compiler.operators.problems import Unsupported
 
 OPSET = {"": 23}
 """The opset of the nodes that operators are written as."""
-
 Attrs = Mapping[str, Any]
 A = TypeVar("A", bound=Attributes)
 
@@ -183,6 +182,11 @@ class OnnxNode:
         kept = {key: value for key, value in attrs.items() if value is not None}
         self.state.run(helper.make_node(op, inputs, outputs, name=self.origin, **kept), OPSET)
 
+    def canonical(self, op: str, inputs: Sequence[str], output: str, attrs: Attributes | None = None) -> str:
+        """Append a canonical node with one output, a new value, and return that."""
+        self.emit(attrs, op=op, inputs=inputs, outputs=[output])
+        return output
+
     def constant(self, data: Any, dtype: Any = np.float32) -> str:
         """Add a constant and return its name."""
         return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
@@ -243,3 +247,94 @@ def as_in_onnx(node: OnnxNode) -> None:
     """The form of an operator of another domain that ONNX has too."""
     for index, output in enumerate(node.several(node.op, len(node.outputs), *node.inputs, **node.attrs)):
         node.give(output, index)
+
+
+# The ranges that constant indices and lengths among a node's inputs have to lie in.
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """The range of values that an input of a node may have; `low` and `high` are broadcast to it.
+
+    size: of the dimensions that it is of, for messages.
+    """
+
+    index: int
+    low: Array
+    high: Array
+    size: Array
+
+
+IndexRanges = Callable[[OnnxNode], IndexRange]
+"""IndexError or ValueError: it can't be told."""
+
+
+def index_of(index: int, size: Any, *, from_end: bool = True) -> IndexRange:
+    """Return the range of an index into dimensions of a size; `from_end`: it may be negative."""
+    sizes = np.asarray(size, np.int64)
+    return IndexRange(index, -sizes if from_end else np.zeros_like(sizes), sizes - 1, sizes)
+
+
+def length_of(index: int, size: int) -> IndexRange:
+    """Return the range of a length along a dimension."""
+    return IndexRange(index, np.array(0), np.array(size), np.array(size))
+
+
+def index_along(node: OnnxNode) -> IndexRange:
+    """Return the range of the second input as indices along `axis` of the first."""
+    return index_of(1, node.shapes[0][node.attrs.get("axis", 0)])
+
+
+# QOperator models: each QLinear operator is written as dequantize, the float operator, quantize.
+#
+# Sources: ONNX QLinearConv, QLinearMatMul (ai.onnx 10), and onnxruntime's contrib operators (com.microsoft) that its
+# quantizer writes. Each stands in the file of its float operator.
+
+
+class QLinear(OnnxNode):
+    """A node whose operands are integers, with a scale and a zero point behind each."""
+
+    @classmethod
+    def form(cls, write: Callable[["QLinear"], None]) -> Canonical:
+        """Return the form of an operator that a function writes."""
+        return lambda node: write(cls(node.state, node.proto, node.origin, node.attrs, node.version))
+
+    def dequantize(self, start: int, axis: int | None = None) -> str:
+        """Dequantize input `start` by the scale and zero point behind it."""
+        return self.dequantize_by(self.inputs[start], self.input(start + 1), self.input(start + 2), axis=axis)
+
+    def dequantize_by(self, value: str, scale: str, zero_point: str = "", *, axis: int | None = None) -> str:
+        """Dequantize a value; `axis`: along which there may be several scales."""
+        per_axis = len(self.kind(scale).shape) == 1 and self.kind(scale).count > 1
+        inputs = [value, scale, zero_point] if zero_point else [value, scale]
+        return self("DequantizeLinear", *inputs, axis=axis if per_axis else None)
+
+    def bias(self, index: int, x_scale: str, w_scale: str) -> str:
+        """Dequantize a bias, whose scale is the product of the operands'."""
+        constants = self.state.constants
+        if x_scale in constants and w_scale in constants:
+            scale = (constants[x_scale] * constants[w_scale]).astype("float32")
+            product = self.state.constant(f"{self.origin}/bias_scale", scale)
+        else:
+            product = self("Mul", x_scale, w_scale)
+        return self.dequantize_by(self.inputs[index], product, axis=0)
+
+    def quantize(self, value: str, start: int) -> None:
+        """Quantize into the operator's own output by inputs `start` and `start + 1`."""
+        parameters = [name for name in self.inputs[start : start + 2] if name]
+        self.write("QuantizeLinear", [value, *parameters], self.outputs[:1])
+
+
+def qlinear_unary(op: str, *without: str) -> Canonical:
+    """Return the form of an operator of one operand; `without`: attributes that the float operator does not have."""
+
+    def write(parts: QLinear) -> None:
+        attrs: dict[str, Any] = {key: value for key, value in parts.attrs.items() if key not in without}
+        parts.quantize(parts(op, parts.dequantize(0), **attrs), 3)
+
+    return QLinear.form(write)
+
+
+def qlinear_binary(op: str) -> Canonical:
+    """Return the form of an operator of two operands."""
+    return QLinear.form(lambda parts: parts.quantize(parts(op, parts.dequantize(0), parts.dequantize(3)), 6))

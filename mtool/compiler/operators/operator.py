@@ -18,9 +18,8 @@ from mtool.compiler.ir import Attributes, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Carry
 from mtool.compiler.operators.folding import SLOW, Folding
-from mtool.compiler.operators.index_ranges import IndexRanges
 from mtool.compiler.operators.lowering import Lower
-from mtool.compiler.operators.onnx_node import Canonical, OnnxNode
+from mtool.compiler.operators.onnx_node import Canonical, IndexRanges, OnnxNode
 
 Infer = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
 """The types of the outputs, from the attributes and the types of the inputs that are given."""

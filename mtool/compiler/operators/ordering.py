@@ -12,7 +12,7 @@ from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, template_node
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
 from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.problems import Unsupported
@@ -53,6 +53,9 @@ class Unique(Compress):
     sorted: bool
 
 
+_WIDE = ("input", "output")
+
+
 def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
     """Return the elements before, along and behind an axis; None: of the tensor as if it were flat."""
     if dim is None:
@@ -69,56 +72,48 @@ def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
 
 def _running(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
-    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     attrs = Running.of(node)
     outer, count, inner = _split(shape, attrs.axis)
     values = {
         "outer": outer, "count": count, "inner": inner, "product": node.op == "CumProd", "exclusive": attrs.exclusive,
         "reverse": attrs.reverse,
     }  # fmt: skip
-    template_node(ctx, node, "running", {"input": source}, {"output": made}, values)
-    narrowed(ctx, node, [(made, node.outputs[0])])
+    template_node(ctx, node, "running", {"input": node.inputs[0]}, {"output": node.outputs[0]}, values, wide=_WIDE)
 
 
 def _top_k(ctx: Lowering, node: Node) -> None:
     """TopK: sorted, equal values by index; K is the output's size."""
     kind, result, dim = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], TopK.of(node).axis
-    source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     made, found = counted(node)
     indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
     outer, count, inner = _split(kind.shape, dim)
     better = ">" if TopK.of(node).largest else "<"
-    inputs = {"input": source} | ({"wanted": node.inputs[1]} if found else {})
-    outputs = {"values": values, "indices": indices, **found}
+    inputs = {"input": node.inputs[0]} | ({"wanted": node.inputs[1]} if found else {})
+    outputs = {"values": node.outputs[0], "indices": indices, **found}
     told = {"outer": outer, "count": count, "inner": inner, "k": result.shape[dim], "better": better}
-    template_node(ctx, node, "top_k", inputs, outputs, told)
-    narrowed(ctx, node, [(values, node.outputs[0])])
+    template_node(ctx, node, "top_k", inputs, outputs, told, wide=("input", "values"))
 
 
 def _unique(ctx: Lowering, node: Node) -> None:
     kind, dim = ctx.types[node.inputs[0]], Unique.of(node).axis
     outer, size, inner = _split(kind.shape, dim)
     found = ctx.types[node.outputs[0]].shape[dim or 0]
-    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     named, count = counted(node)
-    outputs = {"output": made}
+    outputs = {"output": node.outputs[0]}
     for number, (name, length) in enumerate((("indices", found), ("inverse", size), ("counts", found)), 1):
         asked = [*named, "", "", ""][number]
         outputs[name] = asked or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
     values = {"outer": outer, "count": size, "inner": inner, "found": found, "sorted": Unique.of(node).sorted}
-    inputs = {"input": source}
-    template_node(ctx, node, "unique", inputs, outputs, values, scratch=4 * size, scratch_type="int32_t")
-    narrowed(ctx, node, [(made, node.outputs[0])])
+    inputs = {"input": node.inputs[0]}
+    template_node(ctx, node, "unique", inputs, outputs, values, scratch=4 * size, scratch_type="int32_t", wide=_WIDE)
 
 
 def _non_zero(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    source = widened(ctx, node, node.inputs[0])
     (output,), count = counted(node)
-    outputs = {"output": output, **count}
     values = {"shape": kind.shape, "most": result.shape[1]}
-    template_node(ctx, node, "non_zero", {"input": source}, outputs, values)
+    template_node(ctx, node, "non_zero", {"input": node.inputs[0]}, {"output": output, **count}, values, wide=_WIDE)
 
 
 def _compress(ctx: Lowering, node: Node) -> None:

@@ -14,9 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
-from mtool.compiler.ir.expr import acc, axis, call, const, load
+from mtool.compiler.ir.expr import Reduction, acc, axis, call, choose, const, every, load
 from mtool.compiler.kernels.pool2d.node import Pool2d
-from mtool.compiler.operators import sliding_window
 from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
     EIGHT_BITS,
@@ -24,17 +23,24 @@ from mtool.compiler.operators.lowering import (
     NHWC_OF_NCHW,
     SIXTEEN_BITS,
     Lowering,
+    accumulator,
+    by_template,
     moves_integers,
+    strides_of,
     template_node,
 )
 from mtool.compiler.operators.movement import Slice
-from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
+from mtool.compiler.operators.onnx_node import Attrs, OnnxNode, QLinear, qlinear_unary
 from mtool.compiler.operators.operator import Case, Draw, Operator, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
-from mtool.compiler.operators.qlinear import QLinear, qlinear_unary
-from mtool.compiler.operators.scatter import MaxPoolIndices
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import check_window, four_pads, pair
+from mtool.compiler.operators.window import Pool, check_window, four_pads, guarded, pair, position, within
+
+
+class MaxPoolIndices(Pool):
+    """column_major: indices count down the columns."""
+
+    column_major: bool
+
 
 KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 
@@ -101,7 +107,7 @@ def _max(ctx: Lowering, node: Node) -> None:
 def _either(ctx: Lowering, node: Node) -> None:
     dtype = ctx.types[node.inputs[0]].dtype
     if Pool.of(node).kind == "lp" or Pool.of(node).rank > 2 or dtype not in KERNEL_TYPES:
-        sliding_window.pool(ctx, node, node.inputs[0], node.outputs[0])
+        _by_loops(ctx, node, node.inputs[0], node.outputs[0])
     elif Pool.of(node).kind == "max":
         moves_integers(_max)(ctx, node)
     else:
@@ -176,10 +182,7 @@ def _form(node: OnnxNode) -> None:
         limits=tuple(s + max(each.behind, 0) * count_pads for s, each in zip(size, along, strict=True)),
     )  # fmt: skip
     if len(outputs) > 1:
-        whole = MaxPoolIndices(
-            kernel=kernel, strides=strides, dilations=dilations, pads=told.pads, kind=told.kind, count_pads=count_pads,
-            p=told.p, limits=told.limits, column_major=bool(attrs.get("storage_order")),
-        )  # fmt: skip
+        whole = MaxPoolIndices(column_major=bool(attrs.get("storage_order")), **vars(told))
         node.emit(whole, op="MaxPoolIndices", inputs=[source])
         return
     node.emit(told, op="Pool", inputs=[source], outputs=node.outputs[:1])
@@ -233,14 +236,8 @@ def _argmax_values(ctx: Lowering, node: Node) -> dict[str, object]:
     return {"shape": shape, "made": attrs.made, "window": attrs.window, "strides": attrs.strides, "pads": attrs.pads}
 
 
-def _argmax(ctx: Lowering, node: Node) -> None:
-    outputs = dict(zip(("best", "places"), node.outputs, strict=True))
-    template_node(ctx, node, "max_pool_argmax", {"x": node.inputs[0]}, outputs, _argmax_values(ctx, node), math=True)
-
-
-def _unpool_at(ctx: Lowering, node: Node) -> None:
-    inputs = dict(zip(("x", "places"), node.inputs, strict=True))
-    template_node(ctx, node, "max_unpool_window", inputs, {"y": node.outputs[0]}, _argmax_values(ctx, node), math=True)
+_ARGMAX = by_template("max_pool_argmax", "x", "best places", _argmax_values, math=True)
+_UNPOOL_AT = by_template("max_unpool_window", "x places", "y", _argmax_values, math=True)
 
 
 def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
@@ -267,6 +264,69 @@ def _cases(draw: Draw, op: Operator) -> Case:
     return Case([value.name], attrs)
 
 
+def _by_loops(ctx: Lowering, node: Node, x: str, output: str) -> None:
+    """Maximum, average and Lp pools of any rank."""
+    kind, result, attrs = ctx.types[x], ctx.types[output], Pool.of(node)
+    spatial, rank = attrs.rank, len(kind.shape)
+    taps = [axis(rank + i) for i in range(spatial)]
+    sizes = tuple((rank + i, size) for i, size in enumerate(attrs.kernel))
+    positions = [position(axis(2 + i), taps[i], node, i) for i in range(spatial)]
+
+    def tests(limits: Sequence[int]) -> list[Expr]:
+        return [test for i in range(spatial) for test in within(positions[i], node, i, limits[i], result.shape[2 + i])]
+
+    element = load(0, kind.dtype, (axis(0), axis(1), *positions))
+    if attrs.kind == "max":
+        low = float("-inf") if kind.dtype.is_float else kind.dtype.limits[0]
+        body = guarded(tests(kind.shape[2:]), element, const(low, kind.dtype))
+        ctx.loop(node, Expr("reduce", kind.dtype, (body,), Reduction("maximum", sizes)), [x], output)
+        return
+    total_type = accumulator(kind.dtype)
+    element = call("cast", element, dtype=total_type)
+    if attrs.kind == "lp":
+        power = const(attrs.p, total_type)
+        size = call("abs", element)
+        raised = call("mul", element, element) if attrs.p == 2 else size if attrs.p == 1 else None
+        element = raised or call("pow", size, power)
+    total = Expr(
+        "reduce", total_type, (guarded(tests(kind.shape[2:]), element, const(0, total_type)),), Reduction("add", sizes)
+    )
+    if attrs.kind == "lp":
+        p = attrs.p
+        final = total if p == 1 else call("sqrt", total) if p == 2 else call("pow", total, const(1 / p, total_type))
+    else:
+        counted = every(_counted(node, tests(attrs.limits)))
+        if counted is None:
+            count = const(math.prod(attrs.kernel), total_type)
+        else:
+            one = choose(counted, const(1, total_type), const(0, total_type))
+            count = Expr("reduce", total_type, (one,), Reduction("add", sizes))
+        final = call("div", total, count)
+    ctx.loop(node, call("cast", final, dtype=result.dtype), [x], output)
+
+
+def _counted(node: Node, tests: list[Expr]) -> list[Expr]:
+    """Return the tests for what an average counts: with count_pads, padding before the input too."""
+    if not Pool.of(node).count_pads:
+        return tests
+    return [test for test in tests if test.op == "less"]
+
+
+def _max_pool_indices(ctx: Lowering, node: Node) -> None:
+    x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    size = x.shape[2:]
+    strides = strides_of(size)
+    attrs = MaxPoolIndices.of(node)
+    if attrs.column_major:
+        strides = tuple(math.prod(size[:dim]) for dim in range(len(size)))
+    values = {
+        "kernel": attrs.kernel, "strides": attrs.strides, "dilations": attrs.dilations, "pads": attrs.pads,
+        "planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides,
+    }  # fmt: skip
+    outputs = {"output": node.outputs[0], "indices": node.outputs[1]}
+    template_node(ctx, node, "max_pool_indices", {"input": node.inputs[0]}, outputs, values, wide=("input", "output"))
+
+
 OPERATORS = (
     *(
         Operator(op, cases=_cases, canonical=_form, check_shapes=_is_spatial, folding=WINDOWS)
@@ -281,6 +341,7 @@ OPERATORS = (
         "GlobalMaxPool", cases=_GLOBAL_CASES, canonical=_form, check_shapes=_is_spatial,
         folding=replace(_GLOBAL, is_right=False),
     ),
+    Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_max_pool_indices),
     Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
     Operator(
         "QLinearAveragePool", domain=MICROSOFT,
@@ -291,6 +352,6 @@ OPERATORS = (
         "QLinearGlobalAveragePool", domain=MICROSOFT, cases=integers(case(rank=4), "0y"),
         expand=QLinear.form(_qlinear_global), zero_point={0: 2}.get,
     ),
-    Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(2), lower=_argmax),
-    Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(1), lower=_unpool_at),
+    Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(2), lower=_ARGMAX),
+    Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(1), lower=_UNPOOL_AT),
 )  # fmt: skip

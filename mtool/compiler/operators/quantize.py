@@ -9,7 +9,7 @@ import numpy as np
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
-from mtool.compiler.ir.expr import axis, call, const, identity, load, number, over
+from mtool.compiler.ir.expr import axis, call, const, identity, load, number
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED
@@ -147,7 +147,7 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:
         index = (axis(along),)
         if len(kind.shape) > 1:
             size = Quantisation.of(node).block_size or -(-shape[along] // kind.shape[along])
-            index = tuple(over(axis(n), size) if n == along else axis(n) for n in range(len(shape)))
+            index = tuple(axis(n) // size if n == along else axis(n) for n in range(len(shape)))
     return call("cast", load(operand, kind.dtype, index), dtype=dtype)
 
 

@@ -13,9 +13,8 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.folding import SLOW
-from mtool.compiler.operators.index_ranges import IndexRange, length_of
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
-from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.onnx_node import IndexRange, OnnxNode, length_of
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 

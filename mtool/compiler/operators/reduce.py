@@ -10,10 +10,9 @@ from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import VECTORIZED, Folding
 from mtool.compiler.operators.lowering import Lowering
-from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.onnx_node import OnnxNode, QLinear
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT
-from mtool.compiler.operators.qlinear import QLinear
 
 Element = Callable[[Expr], Expr]
 
@@ -140,8 +139,7 @@ def _arg_form(node: OnnxNode) -> None:
 
 
 def _carry_kept(bounded: Bounded) -> int | None:
-    attrs, axis = bounded.attrs, bounded.axis
-    assert isinstance(attrs, Axes)
+    attrs, axis = Axes.of(bounded), bounded.axis
     before = 0 if attrs.keepdims else sum(dim < axis for dim in attrs.axes)
     return axis - before if axis not in attrs.axes else None
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import call, const, identity, load
 from mtool.compiler.ir.scalar import Rescale, RescaleLong
-from mtool.compiler.operators.lowering import Lowering, template_node
+from mtool.compiler.operators.lowering import Lowering, by_template
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN
 
@@ -27,16 +27,21 @@ class Limits(Attributes):
     high: int
 
 
-class Rescaling(Limits):
-    """Rescale.
+class Steps(Limits):
+    """RoundedSteps. zero_point: of the result."""
 
-    axis: that of the channels, which have a multiplier each if there are several.
-    zero_point: of the result.
-    twice: rounded to 31 bits first (1), or once (0).
-    """
+    zero_point: int
+
+
+class LongRescaling(Steps):
+    """RescaleLong, RescaleReal. axis: that of the channels, which have a multiplier each if there are several."""
 
     axis: int = 0
-    zero_point: int
+
+
+class Rescaling(LongRescaling):
+    """Rescale. twice: rounded to 31 bits first (1), or once (0)."""
+
     twice: int
 
 
@@ -46,75 +51,52 @@ class FixedPoint(Attributes):
     whole: int
 
 
-class LongRescaling(Limits):
-    """RescaleLong, RescaleReal.
-
-    axis: that of the channels, which have a multiplier each if there are several.
-    zero_point: of the result.
-    """
-
-    axis: int = 0
-    zero_point: int
-
-
-class Steps(Limits):
-    """RoundedSteps.
-
-    zero_point: of the result.
-    """
-
-    zero_point: int
+def _sums(ctx: Lowering, node: Node, dtype: DType) -> Expr:
+    """Return the element of the first input, as a type."""
+    kind = ctx.types[node.inputs[0]]
+    return call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=dtype)
 
 
 def _rescale(ctx: Lowering, node: Node) -> None:
+    """Rescale; RescaleLong: int64 sums, or float32 ones that stand for such."""
     value, multiplier, shift = node.inputs
-    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
-    inputs, attrs = [value], Rescaling.of(node)
-    shifts = ctx.constants[shift]
+    result, attrs, inputs, shifts = ctx.types[node.outputs[0]], node.attrs, [value], ctx.constants[shift]
+    assert isinstance(attrs, LongRescaling)
     axis = attrs.axis if shifts.size > 1 else None
-    total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
-    twice = bool(attrs.twice)
-    wide = bool((shifts < (0 if twice else 1)).any())
-    how = Rescale(attrs.zero_point, attrs.low, attrs.high, wide, twice)
     by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
     by_bits = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
-    ctx.loop(node, call("rescale", total, by, by_bits, dtype=result.dtype, value=how), inputs)
+    how: Rescale | RescaleLong = RescaleLong(attrs.zero_point, attrs.low, attrs.high)
+    op, total = "rescale_long", _sums(ctx, node, DType.INT64)
+    if isinstance(attrs, Rescaling):
+        twice = bool(attrs.twice)
+        wide = bool((shifts < (0 if twice else 1)).any())
+        how = Rescale(attrs.zero_point, attrs.low, attrs.high, wide, twice)
+        op, total = "rescale", _sums(ctx, node, DType.INT32)
+    ctx.loop(node, call(op, total, by, by_bits, dtype=result.dtype, value=how), inputs)
 
 
-def _rescale_long(ctx: Lowering, node: Node) -> None:
-    """RescaleLong: int64 sums, or float32 ones that stand for such."""
-    value, multiplier, shift = node.inputs
-    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
-    inputs, attrs = [value], LongRescaling.of(node)
-    axis = attrs.axis if ctx.constants[shift].size > 1 else None
-    element = load(0, kind.dtype, identity(len(kind.shape)))
-    total = element if kind.dtype is DType.INT64 else call("cast", element, dtype=DType.INT64)
-    by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
-    by_shift = ctx.parameter(ctx.constants[shift], axis, DType.INT8, inputs, node)
-    how = RescaleLong(attrs.zero_point, attrs.low, attrs.high)
-    ctx.loop(node, call("rescale_long", total, by, by_shift, dtype=result.dtype, value=how), inputs)
+def _rounded(ctx: Lowering, node: Node, steps: Expr, attrs: Steps, inputs: Sequence[str]) -> None:
+    """Append a loop that rounds a float, ties away from zero, and adds the zero point."""
+    whole = call("cast", steps, dtype=DType.INT32)
+    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
+    ctx.loop(node, call("cast", moved, dtype=ctx.types[node.outputs[0]].dtype), inputs)
 
 
 def _rescale_real(ctx: Lowering, node: Node) -> None:
     """RescaleReal: int64 sums, or float32 ones that stand for such, times a float64, ties away from zero."""
     value, scale = node.inputs
-    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
     inputs, attrs = [value], LongRescaling.of(node)
     factor = ctx.parameter(ctx.constants[scale], attrs.axis, DType.FLOAT64, inputs, node)
-    total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT64)
-    steps = call("round", call("mul", call("cast", total, dtype=DType.FLOAT64), factor))
+    steps = call("round", call("mul", call("cast", _sums(ctx, node, DType.INT64), dtype=DType.FLOAT64), factor))
     for how, bound in (("maximum", attrs.low), ("minimum", attrs.high)):
         steps = call(how, steps, const(float(bound - attrs.zero_point), DType.FLOAT64))
-    whole = call("cast", steps, dtype=DType.INT32)
-    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
-    ctx.loop(node, call("cast", moved, dtype=result.dtype), inputs)
+    _rounded(ctx, node, steps, attrs, inputs)
 
 
 def _mean(ctx: Lowering, node: Node) -> None:
-    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    result = ctx.types[node.outputs[0]]
     _, count = ctx.operands(node.inputs, result.shape)
-    total = load(0, kind.dtype, identity(len(kind.shape)))
-    steps = call("mean", call("cast", total, dtype=DType.INT32), count)
+    steps = call("mean", _sums(ctx, node, DType.INT32), count)
     limits = Limits.of(node)
     for how, bound, end in zip(("maximum", "minimum"), (limits.low, limits.high), DType.INT32.limits, strict=True):
         steps = steps if bound == end else call(how, steps, const(bound, DType.INT32))
@@ -123,28 +105,22 @@ def _mean(ctx: Lowering, node: Node) -> None:
 
 def _steps(ctx: Lowering, node: Node) -> None:
     """RoundedSteps: float32 to the nearest integers, ties away from zero, plus the zero point."""
-    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    attrs = Steps.of(node)
+    kind, attrs = ctx.types[node.inputs[0]], Steps.of(node)
     value = load(0, kind.dtype, identity(len(kind.shape)))
     limits = [const(float(bound - attrs.zero_point), DType.FLOAT32) for bound in (attrs.low, attrs.high)]
     inside = call("minimum", call("maximum", value, limits[0]), limits[1])
-    whole = call("cast", call("round", inside), dtype=DType.INT32)
-    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
-    ctx.loop(node, call("cast", moved, dtype=result.dtype), node.inputs)
+    _rounded(ctx, node, call("round", inside), attrs, node.inputs)
 
 
 def _table(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
-    index = call("add", element, const(-kind.dtype.limits[0], DType.INT32), value="index")
+    index = call("add", _sums(ctx, node, DType.INT32), const(-kind.dtype.limits[0], DType.INT32), value="index")
     ctx.loop(node, load(1, result.dtype, (index,)), node.inputs)
 
 
 def _fixed(function: str) -> Callable[[Lowering, Node], None]:
     def lower(ctx: Lowering, node: Node) -> None:
-        kind = ctx.types[node.inputs[0]]
-        element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
-        whole = FixedPoint.of(node).whole
+        element, whole = _sums(ctx, node, DType.INT32), FixedPoint.of(node).whole
         ctx.loop(node, call(function, element, dtype=DType.INT16, value=whole), node.inputs)
 
     return lower
@@ -200,37 +176,22 @@ def _strides(shape: Sequence[int], result: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(padded[axis + 1 :]) if size > 1 else 0 for axis, size in enumerate(padded))
 
 
-def _quotient(ctx: Lowering, node: Node) -> None:
-    a, b = node.inputs
+def _quotient(ctx: Lowering, node: Node) -> dict[str, object]:
     shape = ctx.types[node.outputs[0]].shape
-    values = {
-        "sizes": shape, "a": _strides(ctx.types[a].shape, shape), "b": _strides(ctx.types[b].shape, shape),
-        "attrs": FixedQuotient.of(node),
-    }  # fmt: skip
-    template_node(ctx, node, "fixed_quotient", {"a": a, "b": b}, {"y": node.outputs[0]}, values, headers=_HEADERS)
+    steps = {name: _strides(ctx.types[value].shape, shape) for name, value in zip("ab", node.inputs, strict=True)}
+    return {"sizes": shape, "attrs": node.attrs, **steps}
 
 
-def _row_values(ctx: Lowering, node: Node, attrs: FixedL2Norm | FixedLogSoftmax | FixedProduct) -> dict[str, object]:
+def _row_values(ctx: Lowering, node: Node) -> dict[str, object]:
     *rows, count = ctx.types[node.inputs[0]].shape
     low, high = ctx.types[node.outputs[0]].dtype.limits
-    return {"rows": math.prod(rows), "count": count, "attrs": attrs, "low": int(low), "high": int(high)}
+    return {"rows": math.prod(rows), "count": count, "attrs": node.attrs, "low": int(low), "high": int(high)}
 
 
-def _l2_norm(ctx: Lowering, node: Node) -> None:
-    values = _row_values(ctx, node, FixedL2Norm.of(node))
-    template_node(ctx, node, "fixed_l2_norm", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values, headers=_HEADERS)
-
-
-def _log_softmax(ctx: Lowering, node: Node) -> None:
-    x, powers = node.inputs
-    values = _row_values(ctx, node, FixedLogSoftmax.of(node))
-    inputs = {"x": x, "exponential": powers}
-    template_node(ctx, node, "fixed_log_softmax", inputs, {"y": node.outputs[0]}, values, headers=_HEADERS)
-
-
-def _product(ctx: Lowering, node: Node) -> None:
-    values = _row_values(ctx, node, FixedProduct.of(node))
-    template_node(ctx, node, "fixed_product", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)
+_QUOTIENT = by_template("fixed_quotient", "a b", "y", _quotient, headers=_HEADERS)
+_L2_NORM = by_template("fixed_l2_norm", "x", "y", _row_values, headers=_HEADERS)
+_LOG_SOFTMAX = by_template("fixed_log_softmax", "x exponential", "y", _row_values, headers=_HEADERS)
+_PRODUCT = by_template("fixed_product", "x", "y", _row_values)
 
 
 def _broadcast(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
@@ -247,15 +208,15 @@ def _first(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorTy
 
 OPERATORS = (
     Operator("Rescale", domain=OWN, attributes=Rescaling, lower=_rescale),
-    Operator("RescaleLong", domain=OWN, attributes=LongRescaling, lower=_rescale_long),
+    Operator("RescaleLong", domain=OWN, attributes=LongRescaling, lower=_rescale),
     Operator("RescaleReal", domain=OWN, attributes=LongRescaling, lower=_rescale_real),
     Operator("RoundedMean", domain=OWN, attributes=Limits, lower=_mean),
     Operator("RoundedSteps", domain=OWN, attributes=Steps, lower=_steps),
     Operator("Table", domain=OWN, lower=_table),
     Operator("FixedLogistic", domain=OWN, attributes=FixedPoint, lower=_fixed("logistic16")),
     Operator("FixedTanh", domain=OWN, attributes=FixedPoint, lower=_fixed("tanh16")),
-    Operator("FixedQuotient", domain=OWN, attributes=FixedQuotient, infer=_broadcast, lower=_quotient),
-    Operator("FixedL2Norm", domain=OWN, attributes=FixedL2Norm, infer=_same, lower=_l2_norm),
-    Operator("FixedLogSoftmax", domain=OWN, attributes=FixedLogSoftmax, infer=_same, lower=_log_softmax),
-    Operator("FixedProduct", domain=OWN, attributes=FixedProduct, infer=_first, lower=_product),
+    Operator("FixedQuotient", domain=OWN, attributes=FixedQuotient, infer=_broadcast, lower=_QUOTIENT),
+    Operator("FixedL2Norm", domain=OWN, attributes=FixedL2Norm, infer=_same, lower=_L2_NORM),
+    Operator("FixedLogSoftmax", domain=OWN, attributes=FixedLogSoftmax, infer=_same, lower=_LOG_SOFTMAX),
+    Operator("FixedProduct", domain=OWN, attributes=FixedProduct, infer=_first, lower=_PRODUCT),
 )  # fmt: skip

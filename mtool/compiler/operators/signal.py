@@ -10,7 +10,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.lowering import Lower, Lowering, template_node
+from mtool.compiler.operators.lowering import Lowering, by_template, template_node
 from mtool.compiler.operators.operator import Infer, Operator
 from mtool.compiler.operators.problems import OWN
 
@@ -55,30 +55,12 @@ class OverlapAdd(Attributes):
     step: int
 
 
-def _window(ctx: Lowering, node: Node) -> None:
-    """window.cc: x * window >> shift, saturated; a window after the other."""
-    x, window = node.inputs
-    values = {"count": ctx.types[x].count, "length": ctx.types[window].shape[0], "shift": Shift.of(node).shift}
-    template_node(
-        ctx, node, "signal_window", {"x": x, "window": window}, {"y": node.outputs[0]}, values,
-        overwrites={"y": "x"},
-    )  # fmt: skip
+def _shifted(ctx: Lowering, node: Node) -> dict[str, object]:
+    return {"count": ctx.types[node.inputs[0]].count, "shift": Shift.of(node).shift}
 
 
-def _auto_scale(ctx: Lowering, node: Node) -> None:
-    """fft_auto_scale.cc: x to the left by as many bits as are free."""
-    y, scale_bits = node.outputs
-    values = {"count": ctx.types[node.inputs[0]].count, "shift": 0}
-    template_node(
-        ctx, node, "signal_auto_scale", {"x": node.inputs[0]}, {"y": y, "scale_bits": scale_bits}, values,
-        headers=_SIGNAL,
-    )  # fmt: skip
-
-
-def _energy(ctx: Lowering, node: Node) -> None:
-    """energy.cc: the squares of both parts of a complex number, added up."""
-    values = {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)}
-    template_node(ctx, node, "signal_energy", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)
+def _unshifted(ctx: Lowering, node: Node) -> dict[str, object]:
+    return {"count": ctx.types[node.inputs[0]].count, "shift": 0}
 
 
 def _filter_bank(ctx: Lowering, node: Node) -> None:
@@ -95,36 +77,6 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "signal_filter_bank", inputs, {"y": node.outputs[0]}, values)
 
 
-def _square_root(ctx: Lowering, node: Node) -> None:
-    """filter_bank_square_root.cc: rounded roots, shifted back by what the transform's input was shifted by."""
-    x, scale_bits = node.inputs
-    values = {"count": ctx.types[x].count, "shift": 0}
-    template_node(
-        ctx, node, "signal_square_root", {"x": x, "scale_bits": scale_bits}, {"y": node.outputs[0]}, values,
-        headers=_SIGNAL,
-    )  # fmt: skip
-
-
-def _spectral_subtraction(ctx: Lowering, node: Node) -> None:
-    """filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is kept."""
-    x, noise = node.inputs
-    values = {"count": ctx.types[x].count, "options": SpectralSubtraction.of(node)}
-    template_node(
-        ctx, node, "signal_spectral_subtraction", {"x": x, "noise": noise},
-        {"y": node.outputs[0], "next": node.outputs[1]}, values, overwrites={"next": "noise"},
-    )  # fmt: skip
-
-
-def _pcan(ctx: Lowering, node: Node) -> None:
-    """pcan_argc_fixed.cc: a gain by the noise, and a root of what is large."""
-    x, noise, gains = node.inputs
-    values = {"count": ctx.types[x].count, "shift": Shift.of(node).shift}
-    template_node(
-        ctx, node, "signal_pcan", {"x": x, "noise": noise, "gains": gains}, {"y": node.outputs[0]}, values,
-        headers=_SIGNAL, overwrites={"y": "x"},
-    )  # fmt: skip
-
-
 def _log(ctx: Lowering, node: Node) -> None:
     """filter_bank_log.cc: scaled natural logarithms; the table has what log2(1 + f) is above f, for each 128th."""
     attrs = Log.of(node)
@@ -138,14 +90,10 @@ def _log(ctx: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-def _overlap_add(ctx: Lowering, node: Node) -> None:
-    """overlap_add.cc: frames added up where they overlap; what reaches into the next call is kept."""
-    x, rest = node.inputs
-    *outer, frames, size = ctx.types[x].shape
+def _overlap(ctx: Lowering, node: Node) -> dict[str, object]:
+    *outer, frames, size = ctx.types[node.inputs[0]].shape
     step = OverlapAdd.of(node).step
-    values = {"rows": math.prod(outer), "frames": frames, "size": size, "step": step, "keep": size - step}
-    outputs = {"y": node.outputs[0], "next": node.outputs[1]}
-    template_node(ctx, node, "signal_overlap_add", {"x": x, "rest": rest}, outputs, values, overwrites={"next": "rest"})
+    return {"rows": math.prod(outer), "frames": frames, "size": size, "step": step, "keep": size - step}
 
 
 def _as(*dtypes: DType) -> Infer:
@@ -160,8 +108,30 @@ def _joined(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorT
     return TensorType(kind.dtype, (*outer, frames * attrs.step)), rest
 
 
-def _operator(name: str, lower: Lower, infer: Infer, attributes: type[Attributes] = Attributes) -> Operator:
-    return Operator(name, domain=OWN, attributes=attributes, infer=infer, lower=lower)
+# window.cc: x * window >> shift, saturated; a window after the other.
+_WINDOW = by_template(
+    "signal_window", "x window", "y",
+    lambda ctx, node: {**_shifted(ctx, node), "length": ctx.types[node.inputs[1]].shape[0]}, overwrites={"y": "x"},
+)  # fmt: skip
+# fft_auto_scale.cc: x to the left by as many bits as are free.
+_AUTO_SCALE = by_template("signal_auto_scale", "x", "y scale_bits", _unshifted, headers=_SIGNAL)
+# energy.cc: the squares of both parts of a complex number, added up.
+_ENERGY = by_template(
+    "signal_energy", "x", "y",
+    lambda ctx, node: {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)},
+)  # fmt: skip
+# filter_bank_square_root.cc: rounded roots, shifted back by what the transform's input was shifted by.
+_SQUARE_ROOT = by_template("signal_square_root", "x scale_bits", "y", _unshifted, headers=_SIGNAL)
+# filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is kept.
+_SUBTRACTION = by_template(
+    "signal_spectral_subtraction", "x noise", "y next",
+    lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "options": SpectralSubtraction.of(node)},
+    overwrites={"next": "noise"},
+)  # fmt: skip
+# pcan_argc_fixed.cc: a gain by the noise, and a root of what is large.
+_PCAN = by_template("signal_pcan", "x noise gains", "y", _shifted, headers=_SIGNAL, overwrites={"y": "x"})
+# overlap_add.cc: frames added up where they overlap; what reaches into the next call is kept.
+_OVERLAP_ADD = by_template("signal_overlap_add", "x rest", "y next", _overlap, overwrites={"next": "rest"})
 
 
 # SignalRfft, SignalIrfft: the fast Fourier transforms of real numbers of TensorFlow Lite Micro's Signal library.
@@ -240,19 +210,19 @@ def _transform_outputs(more: int) -> Callable[[Attributes, Sequence[TensorType]]
     return outputs
 
 
-OPERATORS = (
-    _operator("SignalWindow", _window, _as(DType.INT16), Shift),
-    _operator("SignalFftAutoScale", _auto_scale, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())]),
-    _operator("SignalEnergy", _energy, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
-    _operator("SignalFilterBank", _filter_bank, lambda attrs, kinds: [TensorType(DType.UINT64, (kinds[3].count - 1,))]),
-    _operator("SignalFilterBankSquareRoot", _square_root, _as(DType.UINT32)),
-    _operator(
-        "SignalFilterBankSpectralSubtraction", _spectral_subtraction, _as(DType.UINT32, DType.UINT32),
-        SpectralSubtraction,
-    ),
-    _operator("SignalPCAN", _pcan, _as(DType.UINT32), Shift),
-    _operator("SignalFilterBankLog", _log, _as(DType.INT16), Log),
-    _operator("SignalOverlapAdd", _overlap_add, _joined, OverlapAdd),
-    Operator("SignalRfft", domain=OWN, attributes=Transform, infer=_transform_outputs(2), lower=_transform(False)),
-    Operator("SignalIrfft", domain=OWN, attributes=Transform, infer=_transform_outputs(0), lower=_transform(True)),
-)  # fmt: skip
+OPERATORS = tuple(
+    Operator(f"Signal{name}", domain=OWN, attributes=attributes, infer=infer, lower=lower)
+    for name, lower, infer, attributes in (
+        ("Window", _WINDOW, _as(DType.INT16), Shift),
+        ("FftAutoScale", _AUTO_SCALE, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())], Attributes),
+        ("Energy", _ENERGY, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
+        ("FilterBank", _filter_bank, lambda attrs, k: [TensorType(DType.UINT64, (k[3].count - 1,))], Attributes),
+        ("FilterBankSquareRoot", _SQUARE_ROOT, _as(DType.UINT32), Attributes),
+        ("FilterBankSpectralSubtraction", _SUBTRACTION, _as(DType.UINT32, DType.UINT32), SpectralSubtraction),
+        ("PCAN", _PCAN, _as(DType.UINT32), Shift),
+        ("FilterBankLog", _log, _as(DType.INT16), Log),
+        ("OverlapAdd", _OVERLAP_ADD, _joined, OverlapAdd),
+        ("Rfft", _transform(False), _transform_outputs(2), Transform),
+        ("Irfft", _transform(True), _transform_outputs(0), Transform),
+    )
+)

@@ -1,10 +1,12 @@
 """Windows that slide over space, in one or more dimensions: what convolutions and pools of all kinds are told."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from mtool.compiler.ir import Attributes
+from mtool.compiler.ir import Attributes, Expr, Node
+from mtool.compiler.ir.expr import choose, every, inside
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
 from mtool.compiler.operators.problems import Unsupported
@@ -51,6 +53,20 @@ class Convolution(Window):
     """Conv, ConvInteger, ConvTranspose: a window whose channels are in `group` parts."""
 
     group: int = 1
+
+
+class Pool(Window):
+    """MaxPool, AveragePool, LpPool and their global forms.
+
+    count_pads: the average counts padding as zeros, up to `limits`.
+    limits: for each dimension, from where on nothing is counted.
+    p: of a norm, at least 1.
+    """
+
+    kind: Literal["max", "average", "lp"]
+    count_pads: bool
+    limits: tuple[int, ...]
+    p: int
 
 
 def pair(values: tuple[int, ...], single: int) -> Pair:
@@ -136,12 +152,30 @@ def convolution_form(node: OnnxNode) -> None:
     if group < 1 or x[1] != w[1] * group or w[0] % group:
         raise Unsupported(f"{x[1]} input channels do not fit {w[0]}x{w[1]} filters in {group} groups")
     window = window_of(node, w[2:])
-    attrs = Convolution(
-        kernel=window.kernel, strides=window.strides, dilations=window.dilations, pads=window.pads, group=group
-    )
-    node.emit(attrs)
+    node.emit(Convolution(group=group, **vars(window)))
 
 
 def has_kernel(filters: tuple[int, ...], attrs: Attrs) -> bool:
     """Whether the attribute kernel_shape is the filters' shape."""
     return tuple(attrs.get("kernel_shape", filters[2:])) == filters[2:]
+
+
+def position(output: Expr, tap: Expr, node: Node, i: int) -> Expr:
+    """Return where tap `tap` of an output lies along spatial dimension i."""
+    attrs = Window.of(node)
+    moved = output * attrs.strides[i] + tap * attrs.dilations[i]
+    return moved - attrs.pads[i]
+
+
+def within(position: Expr, node: Node, i: int, size: int, result: int) -> list[Expr]:
+    """Return the conditions that have to be tested for a position to lie in the input."""
+    attrs = Window.of(node)
+    last = (result - 1) * attrs.strides[i] + (attrs.kernel[i] - 1) * attrs.dilations[i] - attrs.pads[i]
+    tests = inside(position, size)
+    return [tests[0]] * (attrs.pads[i] > 0) + [tests[1]] * (last >= size)
+
+
+def guarded(conditions: list[Expr], value: Expr, otherwise: Expr) -> Expr:
+    """Return a value where all conditions hold."""
+    condition = every(conditions)
+    return value if condition is None else choose(condition, value, otherwise)

@@ -15,8 +15,7 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.movement import Pad, Permutation
 from mtool.compiler.operators.quantize import Quantisation
 from mtool.compiler.operators.rescale import Limits
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import CONV, Window
+from mtool.compiler.operators.window import CONV, Pool, Window
 
 MOST = 64  # nodes that are looked at behind a Pad, and in front of one
 Sides = tuple[int, ...]

@@ -11,22 +11,7 @@ from graphs import Array, lowered, model, reference
 from onnx import ModelProto, helper
 
 from mtool.compiler.ir import DType, Expr
-from mtool.compiler.ir.expr import (
-    axis,
-    choose,
-    compare,
-    const,
-    integer,
-    least,
-    load,
-    minus,
-    modulo,
-    most,
-    over,
-    plus,
-    times,
-    wrapped,
-)
+from mtool.compiler.ir.expr import axis, choose, compare, const, integer, least, load, most, number, wrapped
 from mtool.compiler.ir.ranges import Ranges, ranges_implied_by
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.plugins.onnx_backend.batch import Batch, CModel, build, to_c
@@ -167,20 +152,20 @@ J = integer(load(0, DType.INT64, (axis(0),)))
     ("expr", "wanted"),
     [
         (axis(0), (0, 6)),
-        (plus(times(axis(0), 3), axis(1)), (0, 24)),
+        (axis(0) * 3 + axis(1), (0, 24)),
         (integer(K), (-128, 127)),
-        (plus(integer(K), 128), (0, 255)),
-        (minus(3, integer(K)), (-124, 131)),
-        (over(integer(K), 10), (-12, 12)),
-        (modulo(integer(K), 10), (-9, 9)),
-        (modulo(plus(integer(K), 128), 1000), (0, 255)),
-        (over(plus(integer(K), 128), 10), (0, 25)),
+        (integer(K) + 128, (0, 255)),
+        (number(3) - integer(K), (-124, 131)),
+        (integer(K) // 10, (-12, 12)),
+        (integer(K) % 10, (-9, 9)),
+        ((integer(K) + 128) % 1000, (0, 255)),
+        ((integer(K) + 128) // 10, (0, 25)),
         (least(most(J, 0), 9), (0, 9)),
-        (plus(J, 1), DType.INT32.limits),
+        (J + 1, DType.INT32.limits),
         (wrapped(least(most(J, -10), 9), 10), (0, 9)),
         (wrapped(J, 10), (-(2**31) + 10, 2**31 - 1)),
         (choose(compare("less", axis(0), 7), axis(0), const(99, DType.INT32)), (0, 6)),
-        (times(integer(K), integer(K)), (-16256, 16384)),
+        (integer(K) * integer(K), (-16256, 16384)),
     ],
 )
 def test_ranges(expr: Expr, wanted: tuple[int, int]) -> None:
@@ -195,7 +180,7 @@ def test_ranges_hold_for_every_number() -> None:
         cut = [max(n, low) for n in numbers]
         quotients = [abs(n) // bound * (1 if n >= 0 else -1) for n in cut]
         rests = [n - q * bound for n, q in zip(cut, quotients, strict=True)]
-        for expr, values in ((over(part, bound), quotients), (modulo(part, bound), rests)):
+        for expr, values in ((part // bound, quotients), (part % bound, rests)):
             found = Ranges(expr, (), [None]).of(expr)
             assert found is not None and found[0] <= min(values) and max(values) <= found[1]
 

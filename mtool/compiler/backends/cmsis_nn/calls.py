@@ -23,8 +23,7 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.interpolation import exponentials, reciprocals
 from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.operators.recurrent import IntegerLstm, IntegerSvdf
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import CONV, Convolution, four_pads, pair
+from mtool.compiler.operators.window import CONV, Convolution, Pool, four_pads, pair
 
 Dims = tuple[int, int, int, int]
 """Batch, height, width, channels."""

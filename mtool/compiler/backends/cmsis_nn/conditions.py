@@ -27,8 +27,7 @@ from mtool.compiler.backends.quantized import (
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import fixed_multiplier
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import CONV
+from mtool.compiler.operators.window import CONV, Pool
 
 _MOST = 1 << 23  # accumulators that are tried one by one
 _PART = 1 << 16  # of them at a time: where there is a difference, it is near

@@ -17,8 +17,7 @@ from mtool.compiler.backends.quantized import (
 )
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.reduce import Axes
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import CONV
+from mtool.compiler.operators.window import CONV, Pool
 
 _BYTES = ("int8", "uint8")
 

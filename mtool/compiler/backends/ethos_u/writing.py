@@ -14,8 +14,7 @@ from mtool.compiler.ir.types import Array, Quant
 from mtool.compiler.operators.lowering import AlongAxis
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.reduce import Axes
-from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import CONV, Convolution, Window
+from mtool.compiler.operators.window import CONV, Convolution, Pool, Window
 
 _VERSION = 3  # of the schema
 _CONSTANT_ALIGNMENT = 16  # of constants

@@ -12,8 +12,8 @@ from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, Translation
 from mtool.compiler.ir import DType
+from mtool.compiler.operators.detection import KEYPOINTS, MASK
 from mtool.compiler.operators.external import kind_number
-from mtool.compiler.operators.pose_decoder import KEYPOINTS, MASK
 from mtool.compiler.operators.problems import Unsupported
 
 _COMPILED = {

@@ -23,7 +23,7 @@ from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translate, Translation
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.threshold_multipliers import Reach
-from mtool.compiler.operators.conv_transpose import Phases
+from mtool.compiler.operators.conv import Phases
 from mtool.compiler.operators.problems import OWN, Unsupported
 
 

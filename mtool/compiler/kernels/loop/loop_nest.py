@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from mtool.compiler.ir import DType, Expr, Graph, Node
-from mtool.compiler.ir.expr import Reduction, axis, first_of, plus
+from mtool.compiler.ir.expr import Reduction, axis, first_of
 from mtool.compiler.ir.scalar import ADD, FUNCTIONS, MUL, Text, literal
 from mtool.compiler.kernels.expressions import (
     Leaves,
@@ -179,7 +179,7 @@ def _float_sum(
             return _for(k, first, last, 1, _loops(behind[:-1], own))
         if not fours or length < 4:
             return _for(k, first, last, 1, lines)
-        parts = [text(body.with_axes({inner: plus(axis(inner), n)})) for n in range(4)]
+        parts = [text(body.with_axes({inner: axis(inner) + n})) for n in range(4)]
         a, b, c, d = (part.at(ADD if n % 2 == 0 else MUL) for n, part in enumerate(parts))
         whole = _plus(first, length // 4 * 4)
         found = _for(k, first, whole, 4, [f"{total} += ({a} + {b}) + ({c} + {d});"])
