@@ -1,4 +1,4 @@
-"""onnxruntime's own operators (com.microsoft) against onnxruntime."""
+"""onnxruntime's own operators (com.microsoft) against onnxruntime: what their records' cases do not draw."""
 
 from pathlib import Path
 from typing import Any
@@ -33,25 +33,14 @@ def check(
 ) -> None:
     """Compare an operator with inputs of these names, "" for one that is not given, with onnxruntime."""
     atol, outputs = rest.pop("atol", 1e-5), rest.pop("outputs", ["y"])
-    domain, steps = rest.pop("domain", "com.microsoft"), rest.pop("steps", 0)
-    node = helper.make_node(op, names, outputs, domain=domain, **rest)
+    node = helper.make_node(op, names, outputs, domain="com.microsoft", **rest)
     proto = model([node], {n: (d.dtype.type, d.shape) for n, d in feeds.items()}, [o for o in outputs if o], constants)
     for mine, theirs in zip(run_c(compiled(proto, HOST), feeds, folder), reference(proto, feeds), strict=True):
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
         if mine.dtype.kind == "f":
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=atol)
         else:
-            assert np.abs(mine.astype(int) - theirs).max() <= steps
-
-
-@pytest.mark.parametrize("op", ["Gelu", "QuickGelu", "FastGelu"])
-def test_gelu(op: str, tmp_path: Path) -> None:
-    check(op, {"x": floats(3, 8)}, ["x"], {}, tmp_path)
-
-
-@pytest.mark.parametrize("op", ["BiasGelu", "FastGelu"])
-def test_gelu_with_a_bias(op: str, tmp_path: Path) -> None:
-    check(op, {"x": floats(3, 8)}, ["x", "b"], {"b": floats(8)}, tmp_path)
+            np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize(
@@ -87,37 +76,12 @@ def test_skip_layer_normalization(names: list[str], tmp_path: Path) -> None:
     check("SkipLayerNormalization", feeds, names, constants, tmp_path, epsilon=1e-6, outputs=["y", "", "", "total"])
 
 
-def test_skip_simplified_layer_normalization(tmp_path: Path) -> None:
-    feeds = {"x": floats(2, 3, 8), "s": floats(2, 3, 8)}
-    check("SkipSimplifiedLayerNormalization", feeds, ["x", "s", "g"], {"g": floats(8)}, tmp_path)
-
-
-def test_simplified_layer_normalization_in_the_domain_of_onnx(tmp_path: Path) -> None:
-    check("SimplifiedLayerNormalization", {"x": floats(2, 8)}, ["x", "g"], {"g": floats(8)}, tmp_path, domain="")
-
-
-@pytest.mark.parametrize("causal", [0, 1])
-def test_attention(causal: int, tmp_path: Path) -> None:
-    constants = {"w": floats(8, 24) / 3, "b": floats(24)}
-    attrs = {"num_heads": 2, "unidirectional": causal}
-    check("Attention", {"x": floats(2, 5, 8)}, ["x", "w", "b"], constants, tmp_path, **attrs)
-
-
 @pytest.mark.parametrize("names", [["q", "k", "v"], ["q", "k", "v", "b"], ["q", "k", "v", "", "", "m"]])
 def test_multi_head_attention(names: list[str], tmp_path: Path) -> None:
     feeds = {"q": floats(1, 3, 8), "k": floats(1, 5, 8), "v": floats(1, 5, 8)}
     if "m" in names:
         feeds["m"] = floats(1, 2, 3, 5)
     check("MultiHeadAttention", feeds, names, {"b": floats(24)} if "b" in names else {}, tmp_path, num_heads=2)
-
-
-def test_quantised_attention(tmp_path: Path) -> None:
-    constants = {
-        "w": codes(np.int8, 8, 24), "b": floats(24), "xs": F(0.02), "ws": F(0.01), "xz": np.uint8(120),
-        "wz": np.int8(0),
-    }  # fmt: skip
-    names = ["x", "w", "b", "xs", "ws", "", "xz", "wz"]
-    check("QAttention", {"x": codes(np.uint8, 1, 5, 8)}, names, constants, tmp_path, num_heads=2)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -163,40 +127,6 @@ def scales(*names: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
-def test_qlinear_binary(op: str, tmp_path: Path) -> None:
-    feeds = {"a": codes(np.uint8, 3, 4), "b": codes(np.uint8, 4)}
-    check(op, feeds, ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], scales("a", "b", "y"), tmp_path)
-
-
-def test_qlinear_where(tmp_path: Path) -> None:
-    feeds = {"c": RNG.random((3, 4)) > 0.5, "a": codes(np.uint8, 3, 4), "b": codes(np.uint8, 4)}
-    check("QLinearWhere", feeds, ["c", "a", "as", "az", "b", "bs", "bz", "ys", "yz"], scales("a", "b", "y"), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("op", "attrs"),
-    [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.1}), ("QLinearSoftmax", {"opset": 13})],
-)
-def test_qlinear_unary(op: str, attrs: dict[str, Any], tmp_path: Path) -> None:
-    names = ["x", "xs", "xz", "ys", "yz"]  # onnxruntime's softmax is made of tables
-    check(op, {"x": codes(np.uint8, 3, 8)}, names, scales("x", "y"), tmp_path, steps=op == "QLinearSoftmax", **attrs)
-
-
-@pytest.mark.parametrize(
-    ("op", "attrs"), [("QLinearAveragePool", {"kernel_shape": [2, 2]}), ("QLinearGlobalAveragePool", {})]
-)
-def test_qlinear_pools(op: str, attrs: dict[str, Any], tmp_path: Path) -> None:
-    names = ["x", "xs", "xz", "ys", "yz"]
-    check(op, {"x": codes(np.uint8, 1, 3, 6, 6)}, names, scales("x", "y"), tmp_path, **attrs)
-
-
-def test_qlinear_concat(tmp_path: Path) -> None:
-    feeds = {"a": codes(np.uint8, 3, 4), "b": codes(np.uint8, 3, 2)}
-    names = ["ys", "yz", "a", "as", "az", "b", "bs", "bz"]
-    check("QLinearConcat", feeds, names, scales("a", "b", "y"), tmp_path, axis=1)
-
-
 def test_qgemm(tmp_path: Path) -> None:
     constants = scales("x", "w", "y") | {"w": codes(np.uint8, 6, 4), "b": codes(np.int8, 4).astype(np.int32) * 20}
     constants["ys"] = F(0.3)
@@ -212,19 +142,6 @@ def test_quantisation_to_16_bits(tmp_path: Path) -> None:
 def test_dequantisation_of_16_bits(tmp_path: Path) -> None:
     constants = {"s": F(0.001), "z": np.uint16(30000)}
     check("DequantizeLinear", {"x": codes(np.uint16, 3, 4)}, ["x", "s", "z"], constants, tmp_path)
-
-
-def test_operators_that_onnx_has_too(tmp_path: Path) -> None:
-    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-        ("ExpandDims", {"x": floats(3, 4)}, {"a": np.array(1, np.int32)}),
-        ("Trilu", {"x": floats(4, 4)}, {"k": np.array(1)}),
-        ("GatherND", {"x": floats(3, 4)}, {"i": np.array([[2, 1], [0, 3]])}),
-        ("Pad", {"x": floats(3, 4)}, {"p": np.array([1, 0, 0, 2]), "v": F(0.5)}),
-    ]
-    for op, feeds, constants in cases:
-        folder = tmp_path / op
-        folder.mkdir()
-        check(op, feeds, [*feeds, *constants], constants, folder)
 
 
 def test_convolution_with_the_channels_last(tmp_path: Path) -> None:
