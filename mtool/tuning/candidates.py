@@ -148,7 +148,9 @@ def space_of(task: Task, target: Target) -> Space:
     found: dict[Hashable, Candidate] = {}
     for schedule in (task.step.schedule, *_settings(task, target)):
         kernel = schedule.emit(node, graph, target)
-        found.setdefault(_likeness(kernel, schedule, node, graph), _candidate(schedule, kernel, node, graph, target))
+        cost = schedule.cost(node, graph, target)
+        one = Candidate(schedule, schedule_text(schedule), cost, _constants(kernel), len(kernel.body))
+        found.setdefault(_likeness(kernel, schedule, node, graph), one)
     default, *others = found.values()
     others.sort(key=lambda one: (one.estimate, one.text))
     portable = next(one for one in task.step.op.schedules if one.supports(node, graph, target))
@@ -176,12 +178,6 @@ def _settings(task: Task, target: Target) -> Iterator[Schedule]:
             turned = replace(schedule, **dict(zip(knobs, values, strict=True))) if knobs else schedule  # type: ignore[type-var]
             if turned.supports(node, graph, target):
                 yield turned
-
-
-def _candidate(schedule: Schedule, kernel: Kernel, node: Node, graph: Graph, target: Target) -> Candidate:
-    return Candidate(
-        schedule, schedule_text(schedule), schedule.cost(node, graph, target), _constants(kernel), len(kernel.body)
-    )
 
 
 def _constants(kernel: Kernel) -> dict[bytes, int]:

@@ -3,6 +3,7 @@
 Each measurement is in the log before the next begins. What the log knows is not measured again.
 """
 
+import itertools
 import logging
 import math
 import time
@@ -200,18 +201,13 @@ def built_otherwise(
         )
         plain = {one.text: one for one in row.space.candidates if not isinstance(one.schedule, Built)}
         fastest = [plain[one.candidate] for one in right if one.candidate in plain][:_FASTEST]
-        yield row, tuple(_in(one, build) for one in fastest for build in builds if _is_able(one, build, ram))
-
-
-def _is_able(candidate: Candidate, build: Build, ram: int) -> bool:
-    """Return whether a build is another: with constants, of which the memory for data can hold as many."""
-    return build.get(WEIGHTS) != RAM or 0 < sum(candidate.constants.values()) <= _MOST_RAM * ram
-
-
-def _in(candidate: Candidate, build: Build) -> Candidate:
-    schedule = built(candidate.schedule, build)
-    code_bytes = int(candidate.code_bytes * _CODE[build.get(LEVEL, "O2")])
-    return replace(candidate, schedule=schedule, text=schedule_text(schedule), code_bytes=code_bytes)
+        found = []
+        for one, build in itertools.product(fastest, builds):
+            if build.get(WEIGHTS) == RAM and not 0 < sum(one.constants.values()) <= _MOST_RAM * ram:
+                continue  # without constants it is the same build; with too many it does not fit
+            schedule, code_bytes = built(one.schedule, build), int(one.code_bytes * _CODE[build.get(LEVEL, "O2")])
+            found.append(replace(one, schedule=schedule, text=schedule_text(schedule), code_bytes=code_bytes))
+        yield row, tuple(found)
 
 
 log = logging.getLogger(__name__)

@@ -217,12 +217,13 @@ def best_whole(
 def _plans(rows: Sequence[Row], default: PlanChoice) -> list[PlanChoice]:
     """Return the plans to try: the best of each task; then, as long as none is faster, those that change less."""
 
+    best = {id(row): row.best for row in rows if row.best is not None}
+
     def gain(row: Row) -> float:
         before = row.default
-        assert row.best is not None
-        return (before.median - row.best.median) * len(row.space.task.nodes) if before is not None else 0.0
+        return (before.median - best[id(row)].median) * len(row.space.task.nodes) if before is not None else 0.0
 
-    changed = [row for row in rows if row.best is not None and row.best.candidate != row.space.default.text]
+    changed = [row for row in rows if id(row) in best and best[id(row)].candidate != row.space.default.text]
     changed = sorted((row for row in changed if gain(row) > 0), key=gain, reverse=True)
     sizes, size = [], len(changed)
     while size:
@@ -230,7 +231,7 @@ def _plans(rows: Sequence[Row], default: PlanChoice) -> list[PlanChoice]:
         size //= 2
     plans = [
         PlanChoice(
-            {**default.choices, **{row.space.task.record.key: _best(row) for row in changed[:size]}},
+            {**default.choices, **{row.space.task.record.key: best[id(row)].candidate for row in changed[:size]}},
             size == len(changed),
             partial=default.partial,
             order=default.order,
@@ -238,11 +239,6 @@ def _plans(rows: Sequence[Row], default: PlanChoice) -> list[PlanChoice]:
         for size in sizes
     ]
     return plans[:_MOST_PLANS]
-
-
-def _best(row: Row) -> str:
-    assert row.best is not None
-    return row.best.candidate
 
 
 class _Trier:
