@@ -12,7 +12,7 @@ CHANGES = {
     "mkstemp", "mkdtemp",
 }  # fmt: skip
 # Of other things than files: strings, dataclasses, lists, sets.
-OTHERS = {"replace", "remove", "copy", "rename"}
+OTHERS = {"replace", "remove", "copy", "rename", "move"}
 
 ALLOWED = {
     "base/files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
