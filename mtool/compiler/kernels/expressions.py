@@ -57,7 +57,7 @@ def _parameter_stem(expr: Expr, load: Expr) -> str:
     return "parameter"
 
 
-def operand_arguments(node: Node, graph: Graph, names: dict[int, str]) -> list[Argument]:
+def operand_arguments(node: Node, graph: Graph, names: Mapping[int, str]) -> list[Argument]:
     """Return the function parameters for the inputs that `names` has."""
     arguments = []
     for number, name in sorted(names.items()):
@@ -81,9 +81,10 @@ def kernel_of(
     own: Mapping[str, Array] | None = None,
     scratch: str = "",
     behind: Collection[str] = (),
+    inputs: Mapping[int, str] | None = None,
     **more: Any,
 ) -> Kernel:
-    """Assemble the function of a kernel with one input and one output.
+    """Assemble the function of a kernel with one output.
 
     Its parameters are the input, the output, the kernel's own constants, what `expr` reads, and scratch.
 
@@ -95,12 +96,14 @@ def kernel_of(
         own: the kernel's own constants, by their names in C.
         scratch: the type of its scratch; "": it has none.
         behind: those of its own constants whose parameters stand behind what the expression reads.
+        inputs: what it reads by names in C, constant or not; None: input 0 from the arena, as `input`.
         more: the other fields of a Kernel.
     """
     names, own = operand_names(node, graph, expr) if expr else {}, own or {}
     constants = {name: Argument(name, DType.of(data.dtype).c, ("constant", name)) for name, data in own.items()}
+    read = [Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0))]
     arguments = [
-        Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
+        *(read if inputs is None else operand_arguments(node, graph, inputs)),
         Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
         *(argument for name, argument in constants.items() if name not in behind),
         *operand_arguments(node, graph, names),
@@ -108,7 +111,8 @@ def kernel_of(
         *([Argument("scratch", scratch, "scratch")] if scratch else []),
     ]
     more.setdefault("needs_math", expr is not None and needs_math(expr))
-    return Kernel(tuple(arguments), body, {**own, **operand_constants(node, graph, names)}, **more)
+    known = {**own, **operand_constants(node, graph, names), **operand_constants(node, graph, inputs or {})}
+    return Kernel(tuple(arguments), body, known, **more)
 
 
 def layout_of(name: str, data: Array) -> str:

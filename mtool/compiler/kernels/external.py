@@ -118,22 +118,13 @@ def _agree(node: Node, graph: Graph) -> None:
 SPECIFICATION = Specification(External, takes_more=True, has_one_output=False, agree=_agree)
 
 
-# The call of a backend's C.
-
-
 # What stands around a backend's body: copies to memories of the board, and the care for the cache.
 #
 # The core's statements and the device's are functions of their own, so that the body may return where it likes.
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A function's body that calls another function with the backend's, and that function."""
-
-    body: str
-    inner: str
 
 
-def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Mapping[str, int]) -> Frame:
-    """Return the function around a backend's body.
+def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Mapping[str, int]) -> tuple[str, str]:
+    """Return the body of the function around a backend's, and the functions that it calls.
 
     Args:
         attrs: the region.
@@ -168,7 +159,8 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
 
     def function(part: str, text: str, kind: str) -> str:
         heads = ", ".join(one.declaration for one in own_arguments)
-        body = _unused(own_arguments, text) + text.rstrip()
+        unused = [one.name for one in own_arguments if not re.search(rf"\b{one.name}\b", text)]
+        body = "".join(f"    (void){own};\n" for own in unused) + text.rstrip()
         return f"static {kind} {attrs.model}_{name}_{part}({heads})\n{{\n{body}\n}}\n"
 
     parts = [("prepare", attrs.prepare, "void"), ("device", attrs.body, result), ("finish", attrs.finish, "void")]
@@ -182,13 +174,7 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
     lines += [f"{attrs.invalidate}({there(key)}, {size[key]});" for key in attrs.invalidated]
     lines += [*([calls["finish"]] if attrs.finish else []), *back, *(["return 0;"] if attrs.can_fail else [])]
     inner = "\n".join(function(*part) for part in parts if part[1])
-    return Frame("\n".join(f"    {line}" for line in lines), inner)
-
-
-def _unused(arguments: Sequence[Argument], text: str) -> str:
-    """Return statements that use the parameters which a text does not name."""
-    unused = [one.name for one in arguments if not re.search(rf"\b{one.name}\b", text)]
-    return "".join(f"    (void){name};\n" for name in unused)
+    return "\n".join(f"    {line}" for line in lines), inner
 
 
 class ExternalCall(Schedule):
@@ -234,8 +220,7 @@ class ExternalCall(Schedule):
         if attrs.has_frame:
             values = [*node.inputs[:first], *node.outputs, *constants.values()]
             sizes = dict(zip((one.name for one in arguments), (types[value].bytes for value in values), strict=False))
-            frame = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch})
-            body, inner = frame.body, frame.inner
+            body, inner = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch})
         return Kernel(
             tuple(arguments),
             body,

@@ -1,34 +1,45 @@
-"""Batched products of int8 for SIMD32: three rows by two columns.
+"""Batched products of two activations.
 
-The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemm_int8.h.
+The inner loops for SIMD32 and the layout of the packed columns: crt/include/mt_dsp_gemm_int8.h.
 """
 
 from dataclasses import dataclass
 
 from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.kernels.dsp import UNROLLS
+from mtool.compiler.kernels.dsp import LIMITS, UNROLLS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue
-from mtool.compiler.kernels.matmul.node import Matmul, Product, kernel
+from mtool.compiler.kernels.expressions import kernel_of
+from mtool.compiler.kernels.matmul.node import Product
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Kernel, Schedule, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
 
-# Batched products in portable C.
+INPUTS = {0: "a", 1: "b"}
 
 
-class Gemm(Schedule):
+class ProductSchedule(SumSchedule[Product, E]):
+    """A schedule that answers for the numbers of a product and its epilogue."""
+
+    def sizes(self, node: Node, graph: Graph) -> Product:
+        """The numbers."""
+        return Product.of(node, graph)
+
+
+class Gemm(ProductSchedule[EpilogueText]):
     """One output at a time."""
 
     name = "c99_product"
+    forms = (EpilogueText,)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, product: Product, epilogue: EpilogueText, target: Target) -> float:
         """7 instructions a multiply-accumulate, 20 an output."""
-        return float(graph.types[node.outputs[0]].count * (7 * Matmul.of(node).depth + 20))
+        return float(product.batches * product.rows * product.columns * (7 * product.depth + 20))
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, product: Product, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        product, epilogue = Product.of(node, graph), EpilogueText(node, graph)
+        node, graph = epilogue.node, epilogue.graph
         body = template(
             "kernels/matmul/c99/gemm.c.j2",
             product=product,
@@ -37,10 +48,7 @@ class Gemm(Schedule):
             epilogue=epilogue,
             indices=product.indices,
         )
-        return kernel(node, graph, body, epilogue.expr)
-
-
-HEADER = "mt_dsp_gemm_int8.h"
+        return kernel_of(node, graph, body, epilogue.expr, inputs=INPUTS)
 
 
 def dot_cost(depth: int, unroll: int) -> int:
@@ -49,20 +57,19 @@ def dot_cost(depth: int, unroll: int) -> int:
 
 
 @dataclass(frozen=True)
-class GemmInt8(Schedule):
+class GemmInt8(ProductSchedule[Int8Epilogue]):
     """Both operands are widened to int16, less their zero points: columns a block at a time, then three rows."""
 
     name = "dsp_product"
+    core = "has_dsp"
+    forms = (Int8Epilogue,)
 
     unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
     block_bytes: int = knob(4096, 1024, 16384, meaning="of the arena for widened columns, if more than two fit")
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, product: Product, epilogue: Int8Epilogue) -> bool:
         """int8 and int8 to int8, with one scale."""
-        epilogue, kinds = Int8Epilogue.of(node, graph), [graph.types[value].dtype for value in node.inputs[:2]]
-        return (
-            target.has_dsp and kinds == [DType.INT8, DType.INT8] and epilogue is not None and epilogue.scale is not None
-        )
+        return epilogue.graph.types[epilogue.node.inputs[1]].dtype is DType.INT8 and epilogue.scale is not None
 
     def _unroll(self, depth: int) -> int:
         return self.unroll or min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll))
@@ -76,37 +83,33 @@ class GemmInt8(Schedule):
         blocks = -(-product.columns // most)
         return round_up(-(-product.columns // blocks), 2)
 
-    def _staged(self, product: Product, epilogue: Int8Epilogue | None) -> int:
+    def _staged(self, product: Product, epilogue: Int8Epilogue) -> int:
         """Results that are not stored directly: all three rows', or those of the unwanted ones."""
-        block = self._block(product)
-        stored_directly = (epilogue is None or epilogue.rest is None) and product.columns % 2 == 0
-        return block * (3 if not stored_directly else 1 if product.rows % 3 else 0)
+        stored_directly = epilogue.rest is None and product.columns % 2 == 0
+        return self._block(product) * (3 if not stored_directly else 1 if product.rows % 3 else 0)
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, product: Product, epilogue: Int8Epilogue) -> int:
         """Three rows, a block of columns with two words more a pair, and staged results."""
-        product = Product.of(node, graph)
         depth, block = self._padded(product), self._block(product)
-        return 6 * depth + block // 2 * (4 * depth + 8) + self._staged(product, Int8Epilogue.of(node, graph))
+        return 6 * depth + block // 2 * (4 * depth + 8) + self._staged(product, epilogue)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None: every row is multiplied with every column."""
         return ()
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, product: Product, epilogue: Int8Epilogue, target: Target) -> float:
         """The dot products, 50 for two columns of three rows, 2 a widened element (4 of a stride)."""
-        product, epilogue = Product.of(node, graph), Int8Epilogue.of(node, graph)
         depth = self._padded(product)
         tiles = -(-product.rows // 3) * (round_up(product.columns, 2) // 2)
         blocks = -(-product.columns // self._block(product))
-        after = 6 * product.rows * product.columns if epilogue is not None and epilogue.rest is not None else 0
+        after = 6 * product.rows * product.columns if epilogue.rest is not None else 0
         each = [2 if step == 1 else 4 for step in (product.a_steps[1], product.b_steps[0])]
         widening = depth * (product.columns * each[1] + blocks * product.rows * each[0])
         return product.batches * (tiles * (dot_cost(product.depth, self._unroll(depth)) + 50) + widening + after)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, product: Product, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function."""
-        product, epilogue = Product.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None and epilogue.scale is not None
+        assert epilogue.scale is not None
         body = template(
             "kernels/matmul/dsp/gemm_int8.c.j2",
             product=product,
@@ -116,10 +119,13 @@ class GemmInt8(Schedule):
             depth=self._padded(product),
             block=self._block(product),
             staged=self._staged(product, epilogue) > 0,
-            full=(epilogue.how.low, epilogue.how.high) == (-128, 127),
+            full=(epilogue.how.low, epilogue.how.high) == LIMITS,
             rest=epilogue.rest_text,
         )
-        return kernel(node, graph, body, epilogue.rest, "int32_t", (HEADER,))
+        headers = ("mt_dsp_gemm_int8.h",)
+        return kernel_of(
+            epilogue.node, epilogue.graph, body, epilogue.rest, scratch="int32_t", inputs=INPUTS, headers=headers
+        )
 
 
 SCHEDULES = (Gemm(), GemmInt8())

@@ -4,10 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.expressions import needs_math, operand_arguments, operand_constants, operand_names
-from mtool.compiler.kernels.schedule import Argument, Kernel
 from mtool.compiler.kernels.specification import Operand, Specification
 
 
@@ -44,7 +42,7 @@ _FACTORS = (DType.INT8, DType.UINT8)
 SPECIFICATION = Specification(Matmul, (Operand("a", dtypes=_FACTORS), Operand("b", dtypes=_FACTORS)), agree=_agree)
 
 
-# The numbers of one batched product, and the parameters of its function.
+# The numbers of one batched product.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +84,3 @@ class Product:
         """The C of the output's axes in the loops of the templates."""
         outer = {dim: f"n{dim}" if size > 1 else "0" for dim, size in enumerate(self.batch)}
         return {**outer, len(self.batch): "m", len(self.batch) + 1: "n"}
-
-
-def kernel(
-    node: Node, graph: Graph, body: str, after: Expr | None, scratch: str = "", headers: tuple[str, ...] = ()
-) -> Kernel:
-    """Assemble the function: both operands, either of which may be a constant, output, what `after` reads."""
-    names, own = operand_names(node, graph, after) if after is not None else {}, {0: "a", 1: "b"}
-    constants = {**operand_constants(node, graph, names), **operand_constants(node, graph, own)}
-    arguments = (
-        *operand_arguments(node, graph, own),
-        Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
-        *operand_arguments(node, graph, names),
-        *([Argument("scratch", scratch, "scratch")] if scratch else []),
-    )
-    return Kernel(arguments, body, constants, after is not None and needs_math(after), headers)
