@@ -9,6 +9,7 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import remembered
 
 # Products of float32: multiply-add or fused multiply-add.
 
@@ -39,17 +40,16 @@ def stored_as(node: Node, graph: Graph) -> Stored | None:
 
     Weights that the model's file has as float16 are stored so, if they still are float16.
     """
-    value = node.inputs[1]
-    known: dict[str, Stored | None] = graph.memo.setdefault("stored weights", {})
-    if value not in known:
-        weights = graph.constants[value]
+    weights = graph.constants[node.inputs[1]]
+
+    def found() -> Stored | None:
         if weights.dtype == np.int8:
-            known[value] = "bytes" if weights.min(initial=0) > -128 else None
-        elif weights.dtype == np.float32:
-            known[value] = "halves" if graph.halves and are_halves(weights) else ""
-        else:
-            known[value] = None
-    return known[value]
+            return "bytes" if weights.min(initial=0) > -128 else None
+        if weights.dtype == np.float32:
+            return "halves" if graph.halves and are_halves(weights) else ""
+        return None
+
+    return remembered(graph, "stored weights", node.inputs[1], found)
 
 
 def are_halves(weights: Array) -> bool:

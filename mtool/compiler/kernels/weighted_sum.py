@@ -1,7 +1,9 @@
 """Weighted sums, the common part of convolutions and dense layers: inputs times constant weights, plus a bias."""
 
 import math
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from mtool.compiler.ir.graph import accumulators
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.specification import Operand
+
+V = TypeVar("V")
 
 
 class WeightedSum(WithEpilogue):
@@ -28,6 +32,14 @@ class WeightedSum(WithEpilogue):
     def macs_of_rows(self, rows: int, of: int) -> int | None:
         """Return the part of `macs` that some of all rows have."""
         return None if self.macs is None else self.macs * rows // of
+
+
+def remembered(graph: Graph, what: str, key: Hashable, make: Callable[[], V]) -> V:
+    """Return what is known of a graph's constants by a key, found once for each."""
+    known: dict[Hashable, V] = graph.memo.setdefault(what, {})
+    if key not in known:
+        known[key] = make()
+    return known[key]
 
 
 def macs_of(node: Node, graph: Graph) -> int:
@@ -98,7 +110,6 @@ def weight_offset(node: Node, graph: Graph) -> int:
 
     Only where the inputs have 8 bits, and no part of such a sum leaves int32.
     """
-    known: dict[str, int] = graph.memo.setdefault("weight offsets", {})
     value = node.inputs[1]
     weights = graph.constants.get(value)
     if weights is None or weights.dtype != np.int16 or not weights.size:
@@ -109,9 +120,7 @@ def weight_offset(node: Node, graph: Graph) -> int:
     depth = weights.size // weights.shape[0]
     if graph.constants[node.inputs[2]].dtype != np.int32 or (attrs.acc_bound or 2**31) + 2**16 * 2 * depth >= 2**31:
         return 0
-    if value not in known:
-        known[value] = _offset(int(weights.min()), int(weights.max()))
-    return known[value]
+    return remembered(graph, "weight offsets", value, lambda: _offset(int(weights.min()), int(weights.max())))
 
 
 def _offset(least: int, most: int) -> int:

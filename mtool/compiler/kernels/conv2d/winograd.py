@@ -27,7 +27,7 @@ from mtool.compiler.kernels.scaling import Scaling
 from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.threshold_multipliers import Reach
-from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
+from mtool.compiler.kernels.weighted_sum import is_stored_as_int8, remembered
 
 G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
 """What is applied to both sides of 3x3 weights: twice the usual matrix."""
@@ -61,22 +61,22 @@ def scaled(epilogue: Int8Epilogue) -> tuple[Scaling, Array]:
 
 def sums_fit(epilogue: Int8Epilogue) -> bool:
     """Whether four times the sums of a layer stay within 32 bits."""
-    known: dict[tuple[str, ...], bool] = epilogue.graph.memo.setdefault("fourfold sums", {})
-    key = tuple(epilogue.node.inputs[1:3])
-    if key not in known:
+
+    def fit() -> bool:
         bias, _ = epilogue.scaling.without_dead_channels(epilogue.weights, epilogue.bias)
-        known[key] = fits(epilogue.weights, bias)
-    return known[key]
+        return fits(epilogue.weights, bias)
+
+    return remembered(epilogue.graph, "fourfold sums", tuple(epilogue.node.inputs[1:3]), fit)
 
 
 def products_fit(node: Node, graph: Graph) -> bool:
     """Whether four times a node's sums stay within 32 bits without their biases, which are added afterwards."""
-    known: dict[str, bool] = graph.memo.setdefault("fourfold products", {})
-    value = node.inputs[1]
-    if value not in known:
-        weights = graph.constants[value]
-        known[value] = int(row_sums(weights).magnitude.max(initial=0)) * 2**8 < LIMIT // FACTOR
-    return known[value]
+    weights = graph.constants[node.inputs[1]]
+
+    def fit() -> bool:
+        return int(row_sums(weights).magnitude.max(initial=0)) * 2**8 < LIMIT // FACTOR
+
+    return remembered(graph, "fourfold products", node.inputs[1], fit)
 
 
 def fits(weights: Array, bias: Array) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
-from mtool.compiler.kernels.weighted_sum import stored_weights
+from mtool.compiler.kernels.weighted_sum import remembered, stored_weights
 
 # The runtime's functions that schedules for SIMD32 share: their names, and the lines that define them.
 
@@ -159,14 +159,14 @@ def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
 
 def best_scaling(node: Node, graph: Graph, together: Together) -> tuple[Scaling, Array]:
     """Return the scaling that is the best for a node, found once for those that have the same constants."""
-    known: dict[tuple[Any, ...], tuple[Scaling, Array]] = graph.memo.setdefault("exact scalings", {})
     constants = tuple(name for name in node.inputs[1:] if name in graph.constants)
-    key = (constants, WithEpilogue.of(node).epilogue, together)
-    if key not in known:
+
+    def best() -> tuple[Scaling, Array]:
         epilogue = Int8Epilogue.of(node, graph)
         assert epilogue is not None
-        known[key] = epilogue.exact_scaling(together)
-    return known[key]
+        return epilogue.exact_scaling(together)
+
+    return remembered(graph, "exact scalings", (constants, WithEpilogue.of(node).epilogue, together), best)
 
 
 # Packed weights of int8 layers for SIMD32, two channels together; see crt/include/mt_dsp.h.
@@ -177,13 +177,13 @@ PAIRED = "a and b: biases of a and of a+256b, weights as halfwords a+256b"
 
 def go_in_pairs(node: Node, graph: Graph, groups: int = 1) -> bool:
     """Whether a node's int8 weights can be paired up in each of so many groups of channels; see are_pairs_exact."""
-    known: dict[tuple[Any, ...], bool] = graph.memo.setdefault("weights in pairs", {})
-    key = (*node.inputs[1:3], groups)
-    if key not in known:
+
+    def all_go() -> bool:
         real, bias = (graph.constants[value] for value in node.inputs[1:3])
         parts = (np.split(data, groups) for data in (stored_weights(node, graph), bias, real))
-        known[key] = all(are_pairs_exact(*part) for part in zip(*parts, strict=True))
-    return known[key]
+        return all(are_pairs_exact(*part) for part in zip(*parts, strict=True))
+
+    return remembered(graph, "weights in pairs", (*node.inputs[1:3], groups), all_go)
 
 
 def are_pairs_exact(weights: Array, bias: Array, real: Array) -> bool:

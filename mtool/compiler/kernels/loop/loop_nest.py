@@ -68,51 +68,32 @@ class LoopNest(Schedule):
         flat = not free and all(
             is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
             or graph.types[node.inputs[load.value]].count == 1
-            or self._is_table(load)
+            # a table's index holds no bare axis: table[input[i] + 128]
+            or not any(part.op == "axis" for arg in load.args for part in arg.walk(indices=False))
             for load in loads
         )
-        lines = self._flat(expr, node, graph, names, out.count) if flat else self._nest(expr, node, graph, names)
-        constants = operand_constants(node, graph, used)
-        body = "\n".join(lines)
-        return Kernel(tuple(arguments), body, constants, needs_math(expr))
-
-    def _is_table(self, load: Expr) -> bool:
-        """A lookup whose index holds no bare axis: table[input[i] + 128]."""
-        return not any(part.op == "axis" for arg in load.args for part in arg.walk(indices=False))
-
-    def _flat(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str], count: int) -> list[str]:
-        value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")
-        return [f"{INDENT}for (int32_t i = 0; i < {count}; ++i) {{", f"{INDENT * 2}output[i] = {value};", f"{INDENT}}}"]
-
-    def _nest(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str]) -> list[str]:
-        out = graph.types[node.outputs[0]]
         lines: list[str] = []
-        depth = 1
-        for number, size in enumerate(out.shape):
-            if size != 1:
-                axis = _axis_name(number)
-                lines.append(f"{INDENT * depth}for (int32_t {axis} = 0; {axis} < {size}; ++{axis}) {{")
-                depth += 1
+        totals: dict[Expr, str] = {}
 
         def axes(number: int) -> Text:
             return Text("0") if number < len(out.shape) and out.shape[number] == 1 else Text(_axis_name(number))
-
-        totals: dict[Expr, str] = {}
-
-        joined = graph.is_sample
 
         def reduce(part: Expr) -> Text:
             if part not in totals:
                 totals[part] = f"total{len(totals)}" if totals else "total"
                 text = Leaves(node, graph, names, axes, reduce=reduce).number
-                lines.extend(INDENT * depth + line for line in _reduction(part, totals[part], text, joined))
+                lines.extend(_reduction(part, totals[part], text, graph.is_sample))
             return Text(totals[part])
 
-        value = element(expr, node, graph, names, axes, reduce=reduce)
-        index = element_offset(out.shape)
-        lines.append(f"{INDENT * depth}output[{index}] = {value};")
-        lines.extend(INDENT * level + "}" for level in range(depth - 1, 0, -1))
-        return lines
+        if flat:
+            value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")
+            lines = _for("i", "0", str(out.count), 1, [f"output[i] = {value};"])
+        else:
+            value = element(expr, node, graph, names, axes, reduce=reduce)
+            lines.append(f"output[{element_offset(out.shape)}] = {value};")
+            lines = _loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
+        body = "\n".join(INDENT + line for line in lines)
+        return Kernel(tuple(arguments), body, operand_constants(node, graph, used), needs_math(expr))
 
 
 def element_offset(shape: tuple[int, ...]) -> str:

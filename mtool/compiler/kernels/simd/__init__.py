@@ -4,7 +4,7 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.weighted_sum import EIGHT_BITS
+from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, remembered
 
 # Weighted sums in vectors of floats: which nodes have them, and whether integers are exact in them.
 
@@ -28,13 +28,13 @@ def has_float_sums(node: Node, graph: Graph) -> bool:
 
 def _is_exact(node: Node, graph: Graph, farthest: int) -> bool:
     """Whether no partial sum of products of integers leaves the integers of float32, in whatever order."""
-    known: dict[str, int] = graph.memo.setdefault("sums of weights", {})
-    value = node.inputs[1]
-    if value not in known:
-        weights = graph.constants[value]
+
+    def greatest() -> int:
+        weights = graph.constants[node.inputs[1]]
         rows = weights.reshape(weights.shape[0], -1)
-        known[value] = max((int(np.abs(row.astype(np.int64)).sum()) for row in rows), default=0)
-    return known[value] * farthest <= _EXACT
+        return max((int(np.abs(row.astype(np.int64)).sum()) for row in rows), default=0)
+
+    return remembered(graph, "sums of weights", node.inputs[1], greatest) * farthest <= _EXACT
 
 
 def packed(weights: Array) -> Array:

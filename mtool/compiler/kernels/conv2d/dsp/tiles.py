@@ -15,7 +15,7 @@ from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.code_price import LEAST, nodes_alike, price_of_code
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
-from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import TileSchedule
 from mtool.compiler.kernels.dsp import (
     LONGEST,
     PACKING_MEANING,

@@ -9,8 +9,7 @@ import numpy as np
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import (
     LAYOUT,

@@ -354,38 +354,19 @@ class Squares(ConvSchedule[Int8Epilogue]):
         assert isinstance(epilogue.scaling, FloatScaling)
         lines, taps = Lines.of(conv), epilogue.weights.reshape(conv.channels, 3, 3)
         packed = pack_squares(taps.swapaxes(1, 2) if lines.axis == 1 else taps, epilogue.bias, epilogue.scaling.scale)
-        across = 1 - lines.axis
-        (out_along, out_across), (in_along, in_across) = (
-            _bytes_of(size, conv.channels, lines.axis) for size in (conv.out_size, conv.size)
-        )
-        stride, strips = conv.stride[0], conv.out_size[across]
-        lanes = LANES if stride == 1 else LANES_OF_ONE
+        along, across = out_bytes = _bytes_of(conv.out_size, conv.channels, lines.axis)
+        places = [a * along + b * across for a, b in (LANES if conv.stride == (1, 1) else LANES_OF_ONE)]
         return epilogue.kernel(
             "kernels/conv2d/mve/depthwise3x3_squares_int8.c.j2",
-            Products(
-                packed, "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each", (SQUARES_HEADER,)
-            ),
+            Products(packed, SQUARES_LAYOUT, (SQUARES_HEADER,)),
             "int8_t",
             conv=conv,
-            by_rows=lines.axis == 1,
-            stride=stride,
+            lines=lines,
             stream=packed.shape[1],
-            steps=lines.steps,
-            positions=lines.positions,
-            before=conv.pad[lines.axis],
-            count=conv.size[lines.axis],
-            size=conv.size[across],
-            along=in_along,
-            across=in_across,
-            places=[a * out_along + b * out_across for a, b in lanes],
-            step=(4 if stride == 1 else 8) * out_along,
-            out_across=out_across,
-            strips=strips,
-            half=stride == 1 and strips % 2 == 1,
-            first=conv.pad[across],
-            lowest=-conv.pad[across],
-            highest=(math.ceil(strips / 2) * 2 if stride == 1 else 2 * strips) - conv.pad[across],
-            masks=[_masks(conv, lines, each) for each in ((2, 1) if stride == 1 else (1,))],
+            in_bytes=_bytes_of(conv.size, conv.channels, lines.axis),
+            out_bytes=out_bytes,
+            places=places,
+            masks=[_masks(conv, lines, each) for each in ((2, 1) if conv.stride == (1, 1) else (1,))],
         )
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, has_narrow_sums, pack_int16
