@@ -235,11 +235,11 @@ class TileEpilogue:
             name: of the template.
             products: packed weights, and what multiplies with them.
             scratch: its type; "": there is none.
-            values: the template's variables beside `epilogue`, `rest`, and the function, what is declared for it, and
-                what it is called with last.
+            values: the template's variables beside `epilogue`, `rest`, `products`, and of those `function`, `declared`
+                and `last`.
         """
         call = {"function": products.function, "declared": products.declared, "last": products.last}
-        body = template(name, epilogue=self, rest=self.rest_text, **call, **values)
+        body = template(name, epilogue=self, rest=self.rest_text, products=products, **call, **values)
         layouts = {"weights": f"packed for {products.headers[0]}, {products.layout}"}
         return kernel_of(
             self.node, self.graph, body, self.rest, {"weights": products.weights}, scratch,

@@ -91,6 +91,11 @@ class Conv:
         )
 
     @property
+    def ring(self) -> "Ring":
+        """The ring of input rows that its outputs read."""
+        return Ring.of(self)
+
+    @property
     def meets_the_image(self) -> bool:
         """Whether every patch has a row and a column of the image."""
         reach = [(self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)]

@@ -52,7 +52,32 @@ class PatchSchedule(PortableSchedule):
         return pointwise_in_place(node, graph)
 
 
-class TileSchedule(ConvSchedule[T]):
+class PackedSchedule(ConvSchedule[T]):
+    """One that calls a function of the runtime with packed weights.
+
+    template: the path of its template.
+    scratch_type: the type of its scratch, in C.
+    """
+
+    template: ClassVar[str]
+    scratch_type: ClassVar[str] = "int8_t"
+
+    def products(self, conv: Conv, epilogue: T, target: Target) -> Products:
+        """Return the packed weights and the function of the runtime."""
+        raise NotImplementedError
+
+    def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
+        """Return what its template reads besides."""
+        return {}
+
+    def kernel(self, conv: Conv, epilogue: T, target: Target) -> Kernel:
+        """Write the function."""
+        products = self.products(conv, epilogue, target)
+        scratch = self.scratch_type if self.scratch(conv, epilogue) else ""
+        return epilogue.kernel(self.template, products, scratch, conv=conv, **self.values(conv, epilogue, target))
+
+
+class TileSchedule(PackedSchedule[T]):
     """The family of register tiles: a schedule states its tile, its products and their packing.
 
     The patches of a tile's pixels are gathered as columns and multiplied with all channels, a tile's at a time. The
@@ -62,9 +87,7 @@ class TileSchedule(ConvSchedule[T]):
     Attributes:
         tiles: the tiles that it has, pixels x channels; the usual one first.
         saving: the part of the cost that another tile has to save.
-        template: the path of the schedule's own part of it.
         element: the type of a column's elements.
-        scratch_type: that of the scratch, in C.
         pointwise: whether it is for 1x1 layers alone, pixel by pixel; the output may take the input's storage then.
         apart: whether the function of the runtime is told where to store each pixel's results.
         holds_rows: whether a row of results can be held back, so that the output may take the input's storage.
@@ -72,9 +95,7 @@ class TileSchedule(ConvSchedule[T]):
 
     tiles: ClassVar[tuple[str, ...]]
     saving: ClassVar[float] = 0.2
-    template: ClassVar[str]
     element: ClassVar[DType]
-    scratch_type: ClassVar[str]
     pointwise: ClassVar[bool] = False
     apart: ClassVar[bool] = False
     holds_rows: ClassVar[bool] = False
@@ -99,14 +120,6 @@ class TileSchedule(ConvSchedule[T]):
     def gathered(self, conv: Conv) -> int:
         """Return the elements of a patch that is put together before it becomes a column; 0: it becomes one at once."""
         return 0
-
-    def products(self, conv: Conv, epilogue: T, target: Target) -> Products:
-        """Return the packed weights and the function of the runtime."""
-        raise NotImplementedError
-
-    def values(self, conv: Conv, epilogue: T) -> dict[str, Any]:
-        """Return what the schedule's template reads besides."""
-        return {}
 
     def fits(self, conv: Conv, epilogue: T) -> bool:
         """Return whether the convolution is of one image: 1x1 without groups, or any that is not depthwise."""
@@ -144,23 +157,16 @@ class TileSchedule(ConvSchedule[T]):
         """If it is computed pixel by pixel or row by row."""
         return self.is_pixelwise(conv) or self.by_rows(conv, epilogue)
 
-    def kernel(self, conv: Conv, epilogue: T, target: Target) -> Kernel:
-        """Write the function."""
-        tile, products = self.shape(conv), self.products(conv, epilogue, target)
+    def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
+        """What conv2d/tiles.c.j2 reads."""
+        tile = self.shape(conv)
         left_over = conv.pixels % tile.pixels
-        return epilogue.kernel(
-            self.template,
-            products,
-            self.scratch_type,
-            conv=conv,
-            tile=tile,
-            depth=self.depth(conv),
-            stream=products.weights.size // conv.group,
-            pixelwise=self.is_pixelwise(conv),
-            backward=conv.out_channels > conv.channels,
-            left_over=left_over,
-            whole=conv.pixels - left_over,
-            by_rows=self.by_rows(conv, epilogue),
-            staged=self.staged(conv, epilogue),
-            **self.values(conv, epilogue),
-        )
+        return {
+            "tile": tile,
+            "depth": self.depth(conv),
+            "pixelwise": self.is_pixelwise(conv),
+            "left_over": left_over,
+            "whole": conv.pixels - left_over,
+            "by_rows": self.by_rows(conv, epilogue),
+            "staged": self.staged(conv, epilogue),
+        }

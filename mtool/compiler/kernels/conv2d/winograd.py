@@ -11,13 +11,14 @@ Brothers, Efficient Winograd Convolution via Integer Arithmetic (arXiv 1901.0196
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array, row_sums
 from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedule
+from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, PortableSchedule
 from mtool.compiler.kernels.dsp import LIMITS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
@@ -50,13 +51,6 @@ def by_columns(weights: Array) -> Array:
     signs = np.array([1, 1, 1, -1], np.int16)
     ordered = weights[:, ELEMENTS][:, :, ELEMENTS] * signs[:, None, None] * signs[:, None]
     return np.ascontiguousarray(ordered.swapaxes(1, 2))
-
-
-def scaled(epilogue: Int8Epilogue) -> tuple[Scaling, Array]:
-    """Return the scaling of a layer's sums that are four times as large, if they fit, and biases, not multiplied."""
-    scaling, bias = epilogue.exact_scaling()
-    bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
-    return scaling.fourfold(), bias
 
 
 def sums_fit(epilogue: Int8Epilogue) -> bool:
@@ -127,11 +121,13 @@ def pack_pairs(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 
 
 @dataclass(frozen=True)
-class DspWinograd(ConvSchedule[Int8Epilogue]):
+class DspWinograd(PackedSchedule[Int8Epilogue]):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
 
     name = "dsp_winograd"
     core = "has_dsp"
+    template = "kernels/conv2d/dsp/winograd_int8.c.j2"
+    scratch_type = "int32_t"
     forms = (Int8Epilogue,)
     unroll: int = knob(0, 32, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
 
@@ -163,10 +159,12 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
         each = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
         return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels)
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function; the runtime's is of any range, as its results are stored apart."""
-        (scaling, bias), depth, unroll = scaled(epilogue), self._depth(conv), self._unroll(conv)
-        whole, shared = depth == unroll, tuple[str, ...]()
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Four channels together; the runtime's function is of any range, as its results are stored apart."""
+        depth, unroll, shared = self._depth(conv), self._unroll(conv), tuple[str, ...]()
+        scaling, bias = epilogue.exact_scaling()
+        bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
+        scaling, whole = scaling.fourfold(), depth == unroll
         stream = packed_by_rows(partial(pack_pairs, depth=depth), FOURS, epilogue.weights, bias, scaling)
         name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
         if isinstance(scaling, ExactScaling):
@@ -174,19 +172,14 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
             name += "_range" if clamped else ""
             by = f"MT_EXACT_{scaling.places}"
             shared = (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",)
-        declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE")
-        return epilogue.kernel(
-            "kernels/conv2d/dsp/winograd_int8.c.j2",
-            Products(stream, f"{DSP_LAYOUT} {scaling.meaning} of each", (DSP_HEADER,), name, declared, shared=shared),
-            "int32_t",
-            conv=conv,
-            blocks=_blocks(conv),
-            x_type="int8_t",
-            depth=depth,
-            turns=depth // unroll,
-            sums=16 * depth,
-            sums_bytes=DSP_SUMS,
-        )
+        declared, layout = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE"), f"{DSP_LAYOUT} {scaling.meaning} of each"
+        return Products(stream, layout, (DSP_HEADER,), name, declared, shared=shared)
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The blocks, and how the products of a column are summed up."""
+        depth = self._depth(conv)
+        own = {"blocks": _blocks(conv), "x_type": "int8_t", "sums_bytes": DSP_SUMS}
+        return own | {"depth": depth, "turns": depth // self._unroll(conv), "sums": 16 * depth}
 
 
 def _blocks(conv: Conv) -> Blocks:

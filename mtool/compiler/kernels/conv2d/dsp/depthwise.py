@@ -12,13 +12,13 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T
+from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, T
 from mtool.compiler.kernels.dsp import any_has_floats, best_scaling
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import stored_weights
 
@@ -75,12 +75,15 @@ class PhasedTraversal(Traversal):
 
 
 @dataclass(frozen=True)
-class Taps(ConvSchedule[T]):
+class Taps(PackedSchedule[T]):
     """The common part of the schedules."""
 
     core = "has_dsp"
     header: ClassVar[str]
     after: ClassVar[int]  # instructions of an output that an epilogue follows
+    sweep: ClassVar[str] = ""
+    template = "kernels/conv2d/dsp/depthwise.c.j2"
+    scratch_type = "int16_t"
     over_operands = False
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
@@ -103,25 +106,23 @@ class Taps(ConvSchedule[T]):
         after = self.after * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
         return conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels) + after
 
-    def rendered(self, conv: Conv, epilogue: T, bias: Array, scaling: Scaling | None = None, **values: Any) -> Kernel:
-        """Write the function, of sums that are scaled or are not."""
-        traversal, taps = self._traversal(conv), epilogue.weights.reshape(conv.out_channels, *conv.kernel)
-        packed = pack(traversal.turned_taps(taps), bias, scaling)
+    def _scaling(self, epilogue: T) -> tuple[Scaling | None, Array]:
+        """Return what scales the sums, if they are scaled, and the biases."""
+        return None, epilogue.bias_of_model
+
+    def products(self, conv: Conv, epilogue: T, target: Target) -> Products:
+        """A channel alone."""
+        scaling, bias = self._scaling(epilogue)
+        taps = self._traversal(conv).turned_taps(epilogue.weights.reshape(conv.out_channels, *conv.kernel))
         words = "" if scaling is None else f" and {scaling.meaning}"
-        return epilogue.kernel(
-            "kernels/conv2d/dsp/depthwise.c.j2",
-            Products(packed, f"a channel a row: bytes of bias{words}, taps in rows that are filled up", (self.header,)),
-            "int16_t",
-            conv=conv,
-            traversal=traversal,
-            multiplier=conv.out_channels // conv.channels,
-            spread="mt_dsp_spread_i8" if taps.dtype == np.int8 else "mt_dsp_spread_i16",
-            stream=packed.shape[1],
-            kind="" if scaling is None else scaling.kind,
-            exact=scaling if isinstance(scaling, ExactScaling) else None,
-            head=4 // packed.itemsize * (1 if scaling is None else 1 + scaling.words.shape[1]),
-            **values,
-        )
+        layout = f"a channel a row: bytes of bias{words}, taps in rows that are filled up"
+        return Products(pack(taps, bias, scaling), layout, (self.header,))
+
+    def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
+        """The traversal, and how sums are scaled."""
+        scaling, _ = self._scaling(epilogue)
+        exact = scaling if isinstance(scaling, ExactScaling) else None
+        return {"traversal": self._traversal(conv), "scaling": scaling, "exact": exact, "sweep": self.sweep}
 
 
 class Depthwise(Taps[Int8Epilogue]):
@@ -135,7 +136,7 @@ class Depthwise(Taps[Int8Epilogue]):
     forms = (Int8Epilogue,)
     header = "mt_dsp_depthwise_int8.h"
     after = 6
-    sweep: ClassVar[str] = "mt_dsp_sweep"
+    sweep = "mt_dsp_sweep"
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
@@ -145,10 +146,8 @@ class Depthwise(Taps[Int8Epilogue]):
         """If each channel has one output that is no larger."""
         return conv.channels == conv.out_channels and conv.shrinks
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
-        scaling, bias = epilogue.exact_scaling()
-        return self.rendered(conv, epilogue, bias, scaling, x=epilogue.kind.c, sweep=self.sweep)
+    def _scaling(self, epilogue: Int8Epilogue) -> tuple[Scaling | None, Array]:
+        return epilogue.exact_scaling()
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
@@ -203,10 +202,6 @@ class DepthwiseSums(Taps[SumEpilogue]):
         """One padded plane of int16, a channel's taps, a row of sums."""
         return super().scratch(conv, epilogue) + 4 * self._traversal(conv).out_size[1]
 
-    def kernel(self, conv: Conv, epilogue: SumEpilogue, target: Target) -> Kernel:
-        """Write the function."""
-        return self.rendered(conv, epilogue, epilogue.bias, x="int16_t")
-
 
 HEADER_3X3 = "mt_dsp_depthwise3x3_int8.h"
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
@@ -245,7 +240,7 @@ class SlidingTraversal(Traversal):
 
 
 @dataclass(frozen=True)
-class Depthwise3x3(ConvSchedule[Int8Epilogue]):
+class Depthwise3x3(PackedSchedule[Int8Epilogue]):
     """Depthwise 3x3: a channel is widened with its padding into a plane of int16, then pairs of taps slide over it.
 
     A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
@@ -253,6 +248,8 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     """
 
     name = "dsp_plane"
+    template = "kernels/conv2d/dsp/depthwise3x3_int8.c.j2"
+    scratch_type = "int16_t"
     core = "has_dsp"
     forms = (Int8Epilogue,)
 
@@ -280,32 +277,27 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         """See SlidingTraversal."""
         return conv.channels * self._traversal(conv).cost()
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function; nodes that are alike have the same if they have the same scaling."""
-        node, graph, traversal = epilogue.node, epilogue.graph, self._traversal(conv)
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """A channel alone."""
+        weights = stored_weights(epilogue.node, epilogue.graph)
+        scaling, bias = best_scaling(epilogue.node, epilogue.graph, ALONE)
+        taps = self._traversal(conv).turned_taps(weights.reshape(conv.channels, 3, 3))
+        layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
+        return Products(pack_3x3(taps, bias, scaling), layout, (HEADER_3X3,))
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The traversal, and how sums are scaled; nodes that are alike have one function if they do it alike."""
+        node, graph = epilogue.node, epilogue.graph
         if "alike depthwise" not in graph.memo:
             known: dict[tuple[object, ...], list[Node]] = {}
             graph.memo["alike depthwise"] = known
             for one in graph.nodes:
                 if one.op == node.op and Conv.of(one, graph).is_depthwise:
                     known.setdefault(_key(one, graph), []).append(one)
-        alike: list[Node] = graph.memo["alike depthwise"][_key(node, graph)]
-        scaling, bias = best_scaling(node, graph, ALONE)
-        taps = traversal.turned_taps(stored_weights(node, graph).reshape(conv.channels, 3, 3))
-        packed = pack_3x3(taps, bias, scaling)
-        layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
-        return epilogue.kernel(
-            "kernels/conv2d/dsp/depthwise3x3_int8.c.j2",
-            Products(packed, layout, (HEADER_3X3,)),
-            "int16_t",
-            conv=conv,
-            traversal=traversal,
-            kind=scaling.kind,
-            exact=scaling if isinstance(scaling, ExactScaling) else None,
-            floats=any_has_floats(alike, graph),
-            stream=packed.shape[1],
-            offset=conv.offset,
-        )
+        floats = any_has_floats(graph.memo["alike depthwise"][_key(node, graph)], graph)
+        scaling, _ = best_scaling(node, graph, ALONE)
+        exact = scaling if isinstance(scaling, ExactScaling) else None
+        return {"traversal": self._traversal(conv), "kind": scaling.kind, "exact": exact, "floats": floats}
 
 
 def _key(node: Node, graph: Graph) -> tuple[object, ...]:

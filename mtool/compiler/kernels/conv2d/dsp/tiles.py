@@ -208,10 +208,11 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         tiles = conv.group * tile.columns(conv) * tile.channel_steps(conv)
         return Layer(Together(2, conv.group), tiles, code)
 
-    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The elements of a column whose sums meet what the weights are stored without."""
         summed = round_up(len(self.order(conv)), 4) if conv.offset else 0
-        return {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "layout": ColumnLayout.of(conv)}
+        own = {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "layout": ColumnLayout.of(conv)}
+        return super().values(conv, epilogue, target) | own
 
 
 class Im2colInt8(Int8Tiles):
@@ -240,10 +241,10 @@ class Im2colInt8(Int8Tiles):
         """As the layout has it."""
         return ColumnLayout.of(conv).gathered(conv)
 
-    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """Where patches are gathered byte by byte."""
         own = {"borders": ColumnLayout.of(conv).borders(conv), "gathers": self.gathered(conv) > 0}
-        return super().values(conv, epilogue) | own
+        return super().values(conv, epilogue, target) | own
 
 
 class PointwiseInt8(Int8Tiles):
@@ -271,9 +272,9 @@ class PointwiseInt8(Int8Tiles):
         reach = (self.shape(conv).pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
         return super().scratch(conv, epilogue) + (reach if conv.channels % 4 else 0)
 
-    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """Whether the last pixels are copied."""
-        return super().values(conv, epilogue) | {"gathers": conv.channels % 4 != 0}
+        return super().values(conv, epilogue, target) | {"gathers": conv.channels % 4 != 0}
 
 
 HEADER_INT16 = "mt_dsp_tile_3x2_int16.h"
@@ -347,10 +348,10 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         layout, last = kind.layout(together, scaled=scaled), "&range" if scaled else ""
         return Products(stream, layout, (HEADER_INT16,), function, declared, last)
 
-    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> dict[str, Any]:
         """Whether sums have 64 bits, and whether taps are gathered one by one."""
         long = epilogue.bias_of_model.dtype == np.int64
-        return {"long": long, "by_taps": goes_by_taps(conv)}
+        return super().values(conv, epilogue, target) | {"long": long, "by_taps": goes_by_taps(conv)}
 
     def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
         """The dot products, 60 for two channels of three pixels, what gathers the pixels."""

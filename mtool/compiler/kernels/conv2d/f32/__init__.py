@@ -9,7 +9,7 @@ import numpy as np
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import (
     LAYOUT,
@@ -22,7 +22,7 @@ from mtool.compiler.kernels.f32 import (
     words_of,
 )
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
 # Convolutions of float32 for a Cortex-M's FPU: four pixels by four channels, or two by eight.
@@ -93,9 +93,9 @@ class Im2col(TileSchedule[FloatEpilogue]):
         weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
         return Products(weights, LAYOUT + words_of(stored), (HEADERS[tile.name],), function)
 
-    def values(self, conv: Conv, epilogue: FloatEpilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
         """Whether what follows reads numbers of the channel."""
-        return {"by_channel": epilogue.weights.dtype == np.int8}
+        return super().values(conv, epilogue, target) | {"by_channel": epilogue.weights.dtype == np.int8}
 
 
 # Depthwise convolutions of float32 for a Cortex-M's FPU: several outputs of a plane at a time.
@@ -120,7 +120,7 @@ def cost(traversal: BlockTraversal) -> float:
 
 
 @dataclass(frozen=True)
-class Depthwise(ConvSchedule[FloatEpilogue]):
+class Depthwise(PackedSchedule[FloatEpilogue]):
     """Depthwise: a channel is copied with its padding into a plane; several outputs at a time slide over it.
 
     Products are added in the order of the portable loops. A channel has been read whole before any of it is written,
@@ -128,6 +128,8 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
     """
 
     name = "f32_plane"
+    template = "kernels/conv2d/f32/depthwise_f32.c.j2"
+    scratch_type = "float"
     core = "has_float_tiles"
     forms = (FloatEpilogue,)
 
@@ -159,26 +161,22 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
         """See above."""
         return conv.channels * min(map(cost, self._traversals(conv)))
 
-    def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
+        """A channel alone."""
         traversal = min(self._traversals(conv), key=cost)
+        taps = traversal.turned_taps(epilogue.weights.reshape(conv.channels, *conv.kernel))
+        return Products(pack(taps, epilogue.bias_of_model), "a channel a row: bias, taps", (PLANE_HEADER,))
+
+    def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
+        """The traversal, and how results are stored."""
 
         def result(acc: str, offset: str) -> str:
             if epilogue.rest is not None:
                 return epilogue.rest_text(acc, offset)
             return f"mt_f32_relu({acc})" if epilogue.relu else acc
 
-        taps = traversal.turned_taps(epilogue.weights.reshape(conv.channels, *conv.kernel))
-        weights = pack(taps, epilogue.bias_of_model)
-        return epilogue.kernel(
-            "kernels/conv2d/f32/depthwise_f32.c.j2",
-            Products(weights, "a channel a row: bias, taps", (PLANE_HEADER,)),
-            "float",
-            conv=conv,
-            traversal=traversal,
-            fused=(self.product or best_product(target)) == "fma",
-            result=result,
-        )
+        traversal, fused = min(self._traversals(conv), key=cost), (self.product or best_product(target)) == "fma"
+        return {"traversal": traversal, "fused": fused, "result": result}
 
 
 def pack(taps: Array, bias: Array) -> Array:

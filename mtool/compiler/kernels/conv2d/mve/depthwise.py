@@ -7,18 +7,18 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, reads_ahead
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.conv2d.geometry import Conv, reads_ahead
+from mtool.compiler.kernels.conv2d.schedule import PackedSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.mve import F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
 # Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
@@ -46,13 +46,14 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([heads, weights, scaling.padded(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
-class Depthwise(ConvSchedule[Int8Epilogue]):
+class Depthwise(PackedSchedule[Int8Epilogue]):
     """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.
     """
 
     name = "mve_taps"
+    template = "kernels/conv2d/mve/depthwise_int8.c.j2"
     core = "has_mve"
     forms = (Int8Epilogue,)
     over_operands = False
@@ -61,17 +62,13 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
         """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
         return conv.is_depthwise and conv.batch == 1 and has_negatives(epilogue) and epilogue.stores_kind
 
-    def _pitch(self, conv: Conv) -> int:
-        """Bytes of a row of the ring."""
-        return INT8_LANES * Ring.of(conv).columns
-
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """The ring, and where taps lie in it."""
-        return Ring.of(conv).rows * self._pitch(conv) + 4 * round_up(conv.depth, 2)
+        return conv.ring.rows * INT8_LANES * conv.ring.columns + 4 * round_up(conv.depth, 2)
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """If rows are read before they are written and channels are their own."""
-        return conv.channels == conv.out_channels and reads_ahead(conv, Ring.of(conv).rows)
+        return conv.channels == conv.out_channels and reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
@@ -80,23 +77,12 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
         each = 26 * math.ceil(conv.depth / 2) + 45
         return vectors * (each * conv.pixels + 5.0 * math.prod(conv.size) + 30 * conv.out_size[0]) + after
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """16 channels together."""
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.out_channels, -1).T)
-        packed = pack(taps, epilogue.bias, epilogue.scaling)
         layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
-        return epilogue.kernel(
-            "kernels/conv2d/mve/depthwise_int8.c.j2",
-            Products(packed, layout, (HEADER,), declared=declared),
-            "int8_t",
-            conv=conv,
-            multiplier=conv.out_channels // conv.channels,
-            copied=Ring.of(conv).copied,
-            pitch=self._pitch(conv),
-            taps=round_up(conv.depth, 2),
-            stream=packed.shape[1],
-        )
+        return Products(pack(taps, epilogue.bias, epilogue.scaling), layout, (HEADER,), declared=declared)
 
 
 def has_negatives(epilogue: Int8Epilogue) -> bool:
@@ -125,13 +111,15 @@ def pack_int16(taps: Array, bias: Array, scale: Array | None) -> Array:
     return np.concatenate([ends[0], weights.reshape(len(weights), -1), *ends[1:]], axis=1)
 
 
-class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
+class DepthwiseInt16(PackedSchedule[Int16Epilogue | SumEpilogue]):
     """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
 
     Rows of the input are copied into a ring of as many as the kernel spans.
     """
 
     name = "mve16_taps"
+    template = "kernels/conv2d/mve/depthwise_int16.c.j2"
+    scratch_type = "int32_t"
     core = "has_mve"
     forms = (Int16Epilogue, SumEpilogue)
     over_operands = False
@@ -148,12 +136,12 @@ class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
 
     def scratch(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> int:
         """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
-        ring = Ring.of(conv).rows * conv.size[1] * conv.channels
+        ring = conv.ring.rows * conv.size[1] * conv.channels
         return 4 * conv.depth + 2 * (conv.channels + self._results(conv, epilogue) + ring)
 
     def over_input(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
         """If rows are copied before they are written."""
-        return reads_ahead(conv, Ring.of(conv).rows)
+        return reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
         """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
@@ -161,21 +149,14 @@ class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
         copying = math.prod(conv.size) * conv.channels / 2
         return float(conv.pixels * (vectors * (8 * conv.depth + 34) + 12 * conv.depth + after)) + copying
 
-    def kernel(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
+        """Eight channels together."""
         taps, scale = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T), None
         layout, declared = "8 channels a row: bytes of biases (even channels first), a vector a tap", ""
         if isinstance(epilogue, Int16Epilogue):
             scale, layout = epilogue.scale, f"{layout}, bytes of scales"
             declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
-        packed = pack_int16(taps, epilogue.bias_of_model, scale)
-        return epilogue.kernel(
-            "kernels/conv2d/mve/depthwise_int16.c.j2",
-            Products(packed, layout, (HEADER_INT16,), declared=declared),
-            "int32_t",
-            conv=conv,
-            span=Ring.of(conv).rows,
-        )
+        return Products(pack_int16(taps, epilogue.bias_of_model, scale), layout, (HEADER_INT16,), declared=declared)
 
 
 HEADER_3X3 = "mt_mve_depthwise3x3_int8.h"
@@ -198,13 +179,14 @@ def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([weights, heads, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
-class Depthwise3x3(ConvSchedule[Int8Epilogue]):
+class Depthwise3x3(PackedSchedule[Int8Epilogue]):
     """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
 
     Rows are read before they are written: the output may take the input's storage.
     """
 
     name = "mve_ring"
+    template = "kernels/conv2d/mve/depthwise3x3_int8.c.j2"
     core = "has_mve"
     forms = (Int8Epilogue,)
 
@@ -232,22 +214,15 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         """130 instructions a vector of outputs, 12 a copied vector."""
         return conv.channels / INT8_LANES * (130.0 * conv.pixels + 11.5 * conv.size[0] * conv.size[1])
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
-        lanes = min(conv.channels, INT8_LANES)
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """16 channels together."""
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, 9).T)
-        packed = pack_3x3(taps, epilogue.bias, epilogue.scaling)
         layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
-        return epilogue.kernel(
-            "kernels/conv2d/mve/depthwise3x3_int8.c.j2",
-            Products(packed, layout, (HEADER_3X3,)),
-            "int8_t",
-            conv=conv,
-            stream=packed.shape[1],
-            pitch=self._pitch(conv),
-            lanes=lanes,
-            pixels=INT8_LANES // lanes,
-        )
+        return Products(pack_3x3(taps, epilogue.bias, epilogue.scaling), layout, (HEADER_3X3,))
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The bytes of a row of the ring."""
+        return {"pitch": self._pitch(conv)}
 
 
 SQUARES_HEADER = "mt_mve_squares_int8.h"
@@ -315,7 +290,7 @@ class Lines:
         return min((cls.along(conv, axis) for axis in (1, 0)), key=lambda lines: lines.cost(conv))
 
 
-class Squares(ConvSchedule[Int8Epilogue]):
+class Squares(PackedSchedule[Int8Epilogue]):
     """Depthwise 3x3: dot products with squares of 4x4 inputs of a channel, four windows (stride 2: one) of each vector.
 
     Eight channels at a time. Rows (or columns) are read before they are written: the output may take the input's
@@ -323,6 +298,7 @@ class Squares(ConvSchedule[Int8Epilogue]):
     """
 
     name = "mve_squares"
+    template = "kernels/conv2d/mve/depthwise3x3_squares_int8.c.j2"
     core = "has_mve"
     forms = (Int8Epilogue,)
 
@@ -349,25 +325,25 @@ class Squares(ConvSchedule[Int8Epilogue]):
         """That of the lines."""
         return Lines.of(conv).cost(conv)
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Eight channels together."""
         assert isinstance(epilogue.scaling, FloatScaling)
-        lines, taps = Lines.of(conv), epilogue.weights.reshape(conv.channels, 3, 3)
-        packed = pack_squares(taps.swapaxes(1, 2) if lines.axis == 1 else taps, epilogue.bias, epilogue.scaling.scale)
+        taps = epilogue.weights.reshape(conv.channels, 3, 3)
+        taps = taps.swapaxes(1, 2) if Lines.of(conv).axis == 1 else taps
+        return Products(pack_squares(taps, epilogue.bias, epilogue.scaling.scale), SQUARES_LAYOUT, (SQUARES_HEADER,))
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The lines, and where in the output the lanes of a step are stored, as far as they are."""
+        lines = Lines.of(conv)
         along, across = out_bytes = _bytes_of(conv.out_size, conv.channels, lines.axis)
-        places = [a * along + b * across for a, b in (LANES if conv.stride == (1, 1) else LANES_OF_ONE)]
-        return epilogue.kernel(
-            "kernels/conv2d/mve/depthwise3x3_squares_int8.c.j2",
-            Products(packed, SQUARES_LAYOUT, (SQUARES_HEADER,)),
-            "int8_t",
-            conv=conv,
-            lines=lines,
-            stream=packed.shape[1],
-            in_bytes=_bytes_of(conv.size, conv.channels, lines.axis),
-            out_bytes=out_bytes,
-            places=places,
-            masks=[_masks(conv, lines, each) for each in ((2, 1) if conv.stride == (1, 1) else (1,))],
-        )
+        lanes, each = (LANES, (2, 1)) if conv.stride == (1, 1) else (LANES_OF_ONE, (1,))
+        return {
+            "lines": lines,
+            "in_bytes": _bytes_of(conv.size, conv.channels, lines.axis),
+            "out_bytes": out_bytes,
+            "places": [a * along + b * across for a, b in lanes],
+            "masks": [_masks(conv, lines, count) for count in each],
+        }
 
 
 def _bytes_of(size: tuple[int, int], channels: int, axis: int) -> tuple[int, int]:
@@ -444,13 +420,15 @@ def pack_taps(taps: Array, bias: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class DepthwiseF32(ConvSchedule[FloatEpilogue]):
+class DepthwiseF32(PackedSchedule[FloatEpilogue]):
     """Depthwise: four channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Products are added in the order of the portable loops. The last lanes may be fewer than four.
     """
 
     name = "mve_f32_taps"
+    template = "kernels/conv2d/mve/depthwise_f32.c.j2"
+    scratch_type = "float"
     core = "has_mve"
     forms = (FloatEpilogue,)
 
@@ -473,22 +451,18 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """Depthwise, one image, one output a channel, float32, not too many taps, nothing read afterwards."""
-        if not (conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type and Ring.of(conv).rows <= MOST_ROWS):
+        if not (conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type and conv.ring.rows <= MOST_ROWS):
             return False
         outputs = self._outputs(conv)
         return outputs > 0 and block_cost(conv, outputs) + block_cost(conv, conv.out_size[1] % outputs) <= MOST_CODE
 
-    def _pitch(self, conv: Conv) -> int:
-        """Elements of a row of the ring."""
-        return F32_LANES * Ring.of(conv).columns
-
     def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
         """The ring."""
-        return 4 * Ring.of(conv).rows * self._pitch(conv)
+        return 4 * conv.ring.rows * F32_LANES * conv.ring.columns
 
     def over_input(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """If rows are read before they are written."""
-        return reads_ahead(conv, Ring.of(conv).rows)
+        return reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """The blocks; 4 for a copied vector, 20 for its row, 24 for one of outputs; 6 for an element of an epilogue."""
@@ -496,24 +470,17 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
         whole, rest = divmod(conv.out_size[1], outputs)
         row = whole * block_cost(conv, outputs) + block_cost(conv, rest) + 24
         after = 6 * conv.pixels * conv.channels if epilogue.rest is not None else 0
-        copying = conv.plane[0] * (4 * Ring.of(conv).copied + 20)
+        copying = conv.plane[0] * (4 * conv.ring.copied + 20)
         return math.ceil(conv.channels / F32_LANES) * float(conv.out_size[0] * row + copying) + after
 
-    def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
-        """Write the function."""
-        outputs, ring = self._outputs(conv), Ring.of(conv)
-        taps, bias = epilogue.weights.reshape(conv.channels, -1), epilogue.bias_of_model
-        layout = "of four channels together their biases, then each tap"
-        return epilogue.kernel(
-            "kernels/conv2d/mve/depthwise_f32.c.j2",
-            Products(pack_taps(taps, bias), layout, (TAPS_HEADER,)),
-            "float",
-            conv=conv,
-            outputs=outputs,
-            segments=lambda outputs: segments(conv, outputs),
-            most_taps=max(one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)),
-            reach=REACH,
-            copied=ring.copied,
-            pitch=self._pitch(conv),
-            span=ring.rows,
-        )
+    def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
+        """Four channels together."""
+        packed = pack_taps(epilogue.weights.reshape(conv.channels, -1), epilogue.bias_of_model)
+        return Products(packed, "of four channels together their biases, then each tap", (TAPS_HEADER,))
+
+    def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
+        """The segments of some outputs side by side."""
+        outputs = self._outputs(conv)
+        held = [one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)]
+        own = {"outputs": outputs, "most_taps": max(held), "reach": REACH}
+        return own | {"segments": lambda outputs: segments(conv, outputs)}

@@ -13,7 +13,7 @@ import numpy as np
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, has_narrow_sums, pack_int16
@@ -119,9 +119,9 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         layout += f"bytes of {epilogue.scaling.meaning}"
         return Products(weights, layout, (HEADERS[tile.name],), function, declared, "&range")
 
-    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """Whether taps are whole vectors, and the sum that follows, if there is a loop for it."""
-        return {"by_vectors": _by_vectors(conv), "pair": epilogue.pair()}
+        return super().values(conv, epilogue, target) | {"by_vectors": _by_vectors(conv), "pair": epilogue.pair()}
 
     def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function, for results that are near if they are."""
@@ -205,9 +205,9 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         weights = packed_by_rows(partial(pack_int16, together=2, depth=depth), 2, filters, *numbers, groups=conv.group)
         return Products(weights, layout, (HEADER_INT16,), f"mt_mve16_{kind}_{unroll}", declared, last)
 
-    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> dict[str, Any]:
         """Whether patches are gathered before they become columns."""
-        return {"gathers": self.gathered(conv) > 0}
+        return super().values(conv, epilogue, target) | {"gathers": self.gathered(conv) > 0}
 
 
 class Im2colInt16(Int16Tiles):
@@ -250,7 +250,7 @@ def pack_pixels(weights: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([by_turns(weights, TOGETHER, INT8_LANES), *numbers], axis=1)
 
 
-class SmallPatches(ConvSchedule[Int8Epilogue]):
+class SmallPatches(PackedSchedule[Int8Epilogue]):
     """The common part of the schedules: two pixels, whose patches are 64 bytes at most, times four channels."""
 
     core = "has_mve"
@@ -268,8 +268,8 @@ class SmallPatches(ConvSchedule[Int8Epilogue]):
         each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
         return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + after)
 
-    def products(self, conv: Conv, epilogue: Int8Epilogue) -> Products:
-        """Return the packed weights."""
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Four channels together."""
         assert isinstance(epilogue.scaling, FloatScaling)
         filters = epilogue.weights.reshape(conv.out_channels, -1)
         return Products(pack_pixels(filters, epilogue.bias, epilogue.scaling.scale), PIXELS_LAYOUT, (PIXELS_HEADER,))
@@ -282,6 +282,7 @@ class Pixels(SmallPatches):
     """
 
     name = "mve_pixels"
+    template = "kernels/conv2d/mve/pointwise_pixels_int8.c.j2"
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """1x1, no padding, no groups, one image, int8 to the whole of int8 by floats."""
@@ -300,23 +301,6 @@ class Pixels(SmallPatches):
         """The products, 30 for two pixels."""
         return self._products(conv, 30) + (0 if conv.is_pointwise else 40 * conv.out_size[0])
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
-        k, n, has_scratch = conv.channels, conv.out_channels, self.scratch(conv, epilogue) > 0
-        return epilogue.kernel(
-            "kernels/conv2d/mve/pointwise_pixels_int8.c.j2",
-            self.products(conv, epilogue),
-            "int8_t" if has_scratch else "",
-            conv=conv,
-            k=k,
-            n=n,
-            whole=conv.is_pointwise,
-            step=k * conv.stride[1],
-            blocks=round_up(k, INT8_LANES) // INT8_LANES,
-            sign=-1 if conv.is_pointwise and n > k else 1,
-            staging="scratch" if has_scratch else "NULL",
-        )
-
 
 TOGETHER_PIXELS = (8, 6, 4, 2)  # that are gathered before they are multiplied
 
@@ -329,6 +313,7 @@ class Columns(SmallPatches):
     """
 
     name = "mve_columns"
+    template = "kernels/conv2d/mve/im2col_columns_int8.c.j2"
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """No dilation, no groups, rows of a patch of 16 bytes at most, one image, int8 to all of int8 by floats."""
@@ -352,19 +337,9 @@ class Columns(SmallPatches):
         """The products, 20 for two pixels; 5 a row of a patch, 20 a pixel."""
         return conv.pixels * (5 * conv.kernel[0] + 20) + self._products(conv, 20)
 
-    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
-        padded = round_up(conv.depth, INT8_LANES)
-        return epilogue.kernel(
-            "kernels/conv2d/mve/im2col_columns_int8.c.j2",
-            self.products(conv, epilogue),
-            "int8_t",
-            conv=conv,
-            padded=padded,
-            blocks=padded // INT8_LANES,
-            together=self._together(conv),
-            by_rows=self.over_input(conv, epilogue),
-        )
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """How many pixels are gathered, and whether rows are held back."""
+        return {"together": self._together(conv), "by_rows": self.over_input(conv, epilogue)}
 
 
 # Convolutions of float32 for Helium: pixels by vectors of channels.

@@ -2,20 +2,22 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, pointwise_in_place, reads_ahead
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.conv2d.geometry import Conv, pointwise_in_place, reads_ahead
+from mtool.compiler.kernels.conv2d.schedule import PackedSchedule
+from mtool.compiler.kernels.epilogues import Products
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rvv import HEADER, TILE_MEANING, TILES, VLEN, Tile, VectorEpilogue, best, instructions
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
 
 @dataclass(frozen=True)
-class Vectors(ConvSchedule[VectorEpilogue]):
+class Vectors(PackedSchedule[VectorEpilogue]):
     """The common part of the schedules: vectors are of output channels."""
 
     core = "has_rvv"
@@ -25,10 +27,10 @@ class Vectors(ConvSchedule[VectorEpilogue]):
 
     def over_input(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
         """If rows are read before they are written."""
-        return reads_ahead(conv, Ring.of(conv).rows)
+        return reads_ahead(conv, conv.ring.rows)
 
     def _ring_bytes(self, conv: Conv) -> int:
-        ring = Ring.of(conv)
+        ring = conv.ring
         return round_up(ring.rows * ring.columns * conv.channels, 4)
 
 
@@ -36,6 +38,7 @@ class Im2col(Vectors):
     """Gather the input patches of a tile's pixels, which are then multiplied with as many channels as a vector has."""
 
     name = "rvv_columns"
+    template = "kernels/conv2d/rvv/im2col_int8.c.j2"
 
     def fits(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
         """One image, int8 to int8, and not as many groups as channels."""
@@ -65,27 +68,21 @@ class Im2col(Vectors):
         rest = 6 * outputs if epilogue.rest is not None else 0
         return conv.group * (products + conv.pixels * (gathered + rest))
 
-    def kernel(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> Products:
+        """All channels of a group together."""
         outputs = conv.out_channels // conv.group
         packed = [
             epilogue.of_channels(slice(g * outputs, (g + 1) * outputs)).packed(filters.T)
             for g, filters in enumerate(epilogue.weights.reshape(conv.group, outputs, -1))
         ]
-        pair, function = epilogue.pair() if conv.group == 1 else None, self._tile(conv, epilogue).function
         layout = epilogue.layout_of("input") + (", group by group" if conv.group > 1 else "")
-        return epilogue.kernel(
-            "kernels/conv2d/rvv/im2col_int8.c.j2",
-            epilogue.products(np.concatenate(packed), layout, HEADER, function, pair),
-            "int8_t",
-            conv=conv,
-            x="int8_t",
-            pixels=self._pixels(conv, epilogue),
-            stream=packed[0].size,
-            pair=pair,
-            copy="mt_rvv_copy",
-            fill_by="mt_rvv_fill",
-        )
+        pair, function = epilogue.pair() if conv.group == 1 else None, self._tile(conv, epilogue).function
+        return epilogue.products(np.concatenate(packed), layout, HEADER, function, pair)
+
+    def values(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> dict[str, Any]:
+        """The pixels of a tile, and the sum that follows, if there is a loop for it."""
+        pair = epilogue.pair() if conv.group == 1 else None
+        return {"pixels": self._pixels(conv, epilogue), "pair": pair, "x": "int8_t"}
 
 
 class Windows(Vectors):
@@ -95,6 +92,7 @@ class Windows(Vectors):
     """
 
     name = "rvv_ring"
+    template = "kernels/conv2d/rvv/ring_int8.c.j2"
 
     def fits(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
         """One image, no groups, no dilation of columns, windows of more than a pixel, int8 to int8."""
@@ -113,23 +111,21 @@ class Windows(Vectors):
         """The tiles', 40 instructions a row of outputs and what copies its inputs, 6 an output with what follows."""
         tile = self._tile(conv, epilogue)
         row = tile.cost(conv.out_size[1], conv.depth, conv.out_channels, epilogue.suffix, conv.kernel[0])
-        copied = 30 + 8 * Ring.of(conv).copied * conv.channels / VLEN
+        copied = 30 + 8 * conv.ring.copied * conv.channels / VLEN
         after = 6 * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
         return conv.out_size[0] * (row + 40 + 10 * conv.kernel[0]) + conv.size[0] * copied + after
 
-    def kernel(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> Kernel:
-        """Write the function."""
-        packed, pair = epilogue.packed(epilogue.weights.reshape(conv.out_channels, -1).T), epilogue.pair()
-        function = self._tile(conv, epilogue).function
-        return epilogue.kernel(
-            "kernels/conv2d/rvv/ring_int8.c.j2",
-            epilogue.products(packed, epilogue.layout_of("input"), HEADER, function, pair),
-            "int8_t",
-            conv=conv,
-            ring=Ring.of(conv),
-            ring_bytes=self._ring_bytes(conv),
-            pair=pair,
+    def products(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> Products:
+        """All channels together."""
+        packed, function = (
+            epilogue.packed(epilogue.weights.reshape(conv.out_channels, -1).T),
+            self._tile(conv, epilogue),
         )
+        return epilogue.products(packed, epilogue.layout_of("input"), HEADER, function.function, epilogue.pair())
+
+    def values(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> dict[str, Any]:
+        """The ring, and the sum that follows, if there is a loop for it."""
+        return {"ring_bytes": self._ring_bytes(conv), "pair": epilogue.pair()}
 
 
 @dataclass(frozen=True)
@@ -137,6 +133,7 @@ class Depthwise(Vectors):
     """As many channels at a time as a vector has, of some pixels; each row of input is copied once into a ring."""
 
     name = "rvv_taps"
+    template = "kernels/conv2d/rvv/depthwise_int8.c.j2"
     over_operands = False
 
     tile: str = knob(
@@ -156,26 +153,21 @@ class Depthwise(Vectors):
 
     def instructions(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> float:
         """The tiles', what copies the rows, 6 instructions an output that something follows."""
-        copied = conv.size[0] * (30 + 8 * Ring.of(conv).copied * conv.channels / VLEN)
+        copied = conv.size[0] * (30 + 8 * conv.ring.copied * conv.channels / VLEN)
         after = 6 * conv.pixels * conv.channels if epilogue.rest is not None else 0
         return _cost(conv, self._tile(conv, epilogue), epilogue.suffix) + copied + after
 
-    def kernel(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> Products:
+        """All channels together, some times."""
         together, tile = _together(conv), self._tile(conv, epilogue)
         taps = np.tile(epilogue.weights.reshape(conv.channels, -1).T, (1, together))
-        packed, header = epilogue.repeated(together).packed(taps), "mt_rvv_depthwise_int8.h"
         layout = epilogue.layout_of("tap") + (f"; all {together} times" if together > 1 else "")
         function = f"mt_rvv_taps_{'wide' if tile.registers == 4 else 'tall'}"
-        return epilogue.kernel(
-            "kernels/conv2d/rvv/depthwise_int8.c.j2",
-            epilogue.products(packed, layout, header, function),
-            "int8_t",
-            conv=conv,
-            ring=Ring.of(conv),
-            ring_bytes=self._ring_bytes(conv),
-            together=together,
-        )
+        return epilogue.products(epilogue.repeated(together).packed(taps), layout, "mt_rvv_depthwise_int8.h", function)
+
+    def values(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> dict[str, Any]:
+        """The ring, and the pixels that are one."""
+        return {"ring_bytes": self._ring_bytes(conv), "together": _together(conv)}
 
 
 def _together(conv: Conv) -> int:

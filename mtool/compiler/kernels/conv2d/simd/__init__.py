@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, reads_ahead
+from mtool.compiler.kernels.conv2d.geometry import Conv, reads_ahead
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.packing import filled_up, round_up
@@ -80,11 +80,11 @@ class Depthwise(PortableSchedule):
 
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """The ring, and the sums of a row."""
-        return 4 * (Ring.of(conv).rows * self._row(conv) + conv.out_size[1] * round_up(conv.channels, LANES))
+        return 4 * (conv.ring.rows * self._row(conv) + conv.out_size[1] * round_up(conv.channels, LANES))
 
     def over_input(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """If rows are read before they are written."""
-        return reads_ahead(conv, Ring.of(conv).rows)
+        return reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
         """Half an instruction a product, one a copied element, 4 an output; and what it has to be worth."""
@@ -93,7 +93,7 @@ class Depthwise(PortableSchedule):
 
     def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        ring, channels = Ring.of(conv), round_up(conv.channels, LANES)
+        ring, channels = conv.ring, round_up(conv.channels, LANES)
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T, np.float32)
         return epilogue.kernel(
             "kernels/conv2d/simd/depthwise.c.j2",
