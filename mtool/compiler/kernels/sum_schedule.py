@@ -13,7 +13,7 @@ E = TypeVar("E")
 class SumSchedule(Schedule, Generic[S, E]):
     """A schedule that answers for a layer's sizes and its epilogue, in the form that the schedule has by heart.
 
-    core: the property of a target that it needs; "": it is for all.
+    core: the feature or property of a target that it needs; "": it is for all.
     forms: the classes of epilogues that it has, the first of which is taken that a node's is of.
     """
 
@@ -53,7 +53,7 @@ class SumSchedule(Schedule, Generic[S, E]):
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """What fits, on a target that has the instructions."""
-        if self.core and not getattr(target, self.core):
+        if self.core and not target.has(self.core):
             return False
         epilogue = self.epilogue(node, graph)
         return epilogue is not None and self.fits(self.sizes(node, graph), epilogue)

@@ -36,6 +36,10 @@ class Target:
         own = (one for name, one in vars(Target).items() if isinstance(one, property) and name not in without)
         return self.features, *(one.fget(self) for one in own if one.fget)
 
+    def has(self, core: str) -> bool:
+        """Return whether it has what a schedule needs: one of its features, or a property below that is true."""
+        return core in self.features or bool(getattr(self, core, False))
+
     @property
     def has_float(self) -> bool:
         """Whether float32 arithmetic is done by hardware."""

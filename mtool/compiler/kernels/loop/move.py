@@ -15,13 +15,13 @@ class Move(Schedule):
     """One memmove, for copies between states and line buffers, which may overlap."""
 
     name = "c99_move"
-    core = ""  # the property of a target that it needs
+    core = ""  # the feature or property of a target that it needs
     function = "memmove"
     headers: tuple[str, ...] = ()
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
-        has_core = not self.core or getattr(target, self.core)
+        has_core = not self.core or target.has(self.core)
         return has_core and bool(graph.states or graph.line_buffers) and copied_range(node, graph) is not None
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ class WindowSchedule(Schedule):
     """One output pixel at a time, all of its channels, over the part of its window that lies inside the input.
 
     Attributes:
-        core: the property of a target that it needs.
+        core: the feature or property of a target that it needs.
         stem: what the names of the runtime's functions begin with, behind mt_.
         header: the runtime's.
         lanes: channels of a vector.
@@ -35,7 +35,7 @@ class WindowSchedule(Schedule):
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """One image of its type, no window that lies outside altogether; a float average of as many everywhere."""
         x, made, attrs = graph.types[node.inputs[0]], graph.types[node.outputs[0]].shape[1:3], Pool2d.of(node)
-        if not getattr(target, self.core) or x.dtype is not self.dtype or x.shape[0] != 1:
+        if not target.has(self.core) or x.dtype is not self.dtype or x.shape[0] != 1:
             return False
         whole = not any(attrs.pads[:2])
         for i, size in enumerate(made):
