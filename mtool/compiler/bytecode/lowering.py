@@ -213,7 +213,7 @@ def _packed(node: Node, graph: Graph, epilogue: Int8Epilogue, depth: int, groups
     weights = graph.constants[node.inputs[1]]
     columns = Columns(np.arange(weights[0].size), depth)
     numbers = _scaling(node, graph, epilogue, Together(2, groups))
-    stream = Packed.of(epilogue, numbers, weights, weights, columns, groups, apart=apart).stream
+    stream = Packed.of(epilogue, numbers, columns, groups, apart=apart).stream
     return stream.reshape(groups, -1)
 
 

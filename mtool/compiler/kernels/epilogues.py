@@ -167,7 +167,8 @@ class Products:
     """A layer's packed weights, and the function of the runtime that multiplies with them.
 
     layout: in what order the weights are packed.
-    headers: those of the runtime; the first has the loops that the weights are packed for.
+    header: the runtime's, that has the loops.
+    others: further headers of it.
     function: its name.
     declared: what is declared for it, in C.
     last: what it is called with last, in C, if it has one argument more.
@@ -176,11 +177,12 @@ class Products:
 
     weights: Array
     layout: str
-    headers: tuple[str, ...]
+    header: str
     function: str = ""
     declared: str = ""
     last: str = ""
     shared: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +242,10 @@ class TileEpilogue:
         """
         call = {"function": products.function, "declared": products.declared, "last": products.last}
         body = template(name, epilogue=self, rest=self.rest_text, products=products, **call, **values)
-        layouts = {"weights": f"packed for {products.headers[0]}, {products.layout}"}
+        layouts = {"weights": f"packed for {products.header}, {products.layout}"}
         return kernel_of(
             self.node, self.graph, body, self.rest, {"weights": products.weights}, scratch,
-            headers=products.headers, layouts=layouts, shared=products.shared,
+            headers=(products.header, *products.others), layouts=layouts, shared=products.shared,
         )  # fmt: skip
 
 

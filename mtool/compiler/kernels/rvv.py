@@ -118,10 +118,9 @@ class VectorEpilogue(TileEpilogue):
     def products(self, weights: Array, layout: str, header: str, function: str, pair: "Pair | None" = None) -> Products:
         """Return packed weights with the runtime's function, without its suffix, and what is declared for it."""
         declared = f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
-        if pair is None:
-            return Products(weights, layout, (header,), function + self.suffix, declared)
-        headers = (header, "mt_rvv_pair_int8.h")
-        return Products(weights, layout, headers, function + self.suffix, f"{declared}\n    {pair.declared}")
+        others = () if pair is None else ("mt_rvv_pair_int8.h",)
+        declared += "" if pair is None else f"\n    {pair.declared}"
+        return Products(weights, layout, header, function + self.suffix, declared, others=others)
 
 
 def instructions(kind: str) -> float:

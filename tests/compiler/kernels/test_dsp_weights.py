@@ -19,12 +19,10 @@ SCALE = np.full(4, 0.01, np.float32)
 def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None) -> Packed:
     how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
     own = scaling or FloatScaling.of(SCALE)
-    epilogue = Int8Epilogue(Mock(), Mock(), None, how, own, bias)
+    epilogue = Int8Epilogue(Mock(inputs="xwb"), Mock(constants={"w": weights}), None, how, own, bias)
     depth = weights.shape[1]
     columns = Columns(np.arange(depth), depth)
-    return Packed.of(
-        epilogue, (own, bias), weights, weights, columns, apart=not are_pairs_exact(weights, bias, weights)
-    )
+    return Packed.of(epilogue, (own, bias), columns, apart=not are_pairs_exact(weights, bias, weights))
 
 
 def fixed(multiplier: list[int], shift: list[int], *, twice: bool) -> FixedScaling:

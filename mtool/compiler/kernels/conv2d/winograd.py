@@ -86,7 +86,6 @@ def fits(weights: Array, bias: Array) -> bool:
     return int(max(-reach.least.min(initial=0), reach.most.max(initial=0))) < LIMIT // FACTOR - MOST_MOVED
 
 
-DSP_HEADER = "mt_dsp_winograd_int8.h"
 FOURS = 4  # output channels together
 UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if asked for, are 1.6 KB of code more
 DSP_SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
@@ -173,7 +172,7 @@ class DspWinograd(PackedSchedule[Int8Epilogue]):
             by = f"MT_EXACT_{scaling.places}"
             shared = (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",)
         declared, layout = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE"), f"{DSP_LAYOUT} {scaling.meaning} of each"
-        return Products(stream, layout, (DSP_HEADER,), name, declared, shared=shared)
+        return Products(stream, layout, "mt_dsp_winograd_int8.h", name, declared, shared=shared)
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The blocks, and how the products of a column are summed up."""
@@ -193,7 +192,6 @@ def _depth_cost(conv: Conv, unroll: int) -> int:
     return 16 * (11 * depth // 2 + (0 if depth == unroll else 2 + 4 * depth // unroll))
 
 
-INT_HEADER = "mt_winograd.h"
 FOURS = 4  # output channels together, and input channels in one turn of the loop
 REGISTERS = 13  # that a core has to have for eight sums
 INT_SUMS = 72 * 4  # bytes: MT_WINOGRAD_SUMS
@@ -250,7 +248,7 @@ class IntWinograd(PortableSchedule):
         """Write the function."""
         weights, ties = pack_words(epilogue.graph.constants[epilogue.node.inputs[1]]), epilogue.beside_halves(1)
         return epilogue.kernel(
-            "kernels/conv2d/integer/winograd_int8.c.j2", weights, "int16_t", INT_LAYOUT, ties, (INT_HEADER,),
+            "kernels/conv2d/integer/winograd_int8.c.j2", weights, "int16_t", INT_LAYOUT, ties, ("mt_winograd.h",),
             conv=conv, blocks=Blocks(conv, conv.channels), x_type=epilogue.x.c, depth=round_up(conv.channels, FOURS),
             biased=epilogue.has_bias,
         )  # fmt: skip

@@ -198,7 +198,7 @@ class Rows(GroupedGemv[T]):
         stream = packed_by_rows(rows, group, epilogue.weights, *numbers)
         function = kind.function(stem, self.unroll or best_unroll(depth))
         layout, last = kind.layout(group, scaled=len(numbers) > 1), "&range" if declared else ""
-        return Products(stream, layout, ("mt_dsp_gemv_int16.h",), function, declared, last)
+        return Products(stream, layout, "mt_dsp_gemv_int16.h", function, declared, last)
 
 
 class GemvInt16(Rows[Int16Epilogue]):

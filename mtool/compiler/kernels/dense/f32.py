@@ -45,7 +45,7 @@ class Gemv(GroupedGemv[FloatEpilogue]):
         assert stored is not None
         weights = pack_f32(epilogue.weights, epilogue.bias_of_model, GROUP, stored)
         function = epilogue.function("mt_f32_rows", self.product or best_product(target), stored)
-        return Products(weights, LAYOUT_F32 + words_of(stored), ("mt_f32_gemv.h",), function)
+        return Products(weights, LAYOUT_F32 + words_of(stored), "mt_f32_gemv.h", function)
 
 
 SCHEDULES = (Gemv(),)

@@ -18,6 +18,7 @@ from mtool.compiler.kernels.mve import (
     INT8_LANES,
     INT16_LANES,
     MultiplierScaling,
+    best_unroll,
     has_narrow_sums,
     pack_int16,
     vector_scaling,
@@ -69,8 +70,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         return bool(epilogue.weights.dtype == np.int8)
 
     def _unroll(self, size: Matrix) -> int:
-        vectors = round_up(size.depth, INT8_LANES) // INT8_LANES
-        return self.unroll or next(unroll for unroll in UNROLLS if vectors % unroll == 0)
+        return self.unroll or best_unroll(size.depth, INT8_LANES, UNROLLS)
 
     def filled(self, size: Matrix) -> int:
         """Whole iterations."""
@@ -90,15 +90,12 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
-        return Products(packed, layout, ("mt_mve_gemv_int8.h",), function, declared, "&range")
+        return Products(packed, layout, "mt_mve_gemv_int8.h", function, declared, "&range")
 
 
 # Dense layers of int16 activations for Helium: eight outputs at a time.
 #
 # The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
-
-
-HEADER_INT16 = "mt_mve_gemv_int16.h"
 
 
 class Rows(GroupedGemv[T]):
@@ -131,7 +128,7 @@ class Rows(GroupedGemv[T]):
             numbers, layout, function = [*numbers, epilogue.scale], f"{layout}, the bytes of scales", "mt_mve16_dense"
             declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
         stream = packed_by_rows(partial(pack_int16, together=GROUP), GROUP, epilogue.weights, *numbers)
-        return Products(stream, layout, (HEADER_INT16,), function, declared, "&range" if declared else "")
+        return Products(stream, layout, "mt_mve_gemv_int16.h", function, declared, "&range" if declared else "")
 
 
 class GemvInt16(Rows[Int16Epilogue]):
@@ -186,8 +183,8 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
         group, stored = self.group(size, epilogue), stored_as(epilogue.node, epilogue.graph) or ""
         function = f"mt_mve_f32_rows_{stored + '_' if stored else ''}{group}"
         weights = pack_f32(epilogue.weights, epilogue.bias_of_model, group, stored)
-        layout, headers = LAYOUT_F32 + words_of(stored), ("mt_mve_gemv_f32.h",)
-        return Products(weights, layout, headers, function, last=epilogue.least)
+        layout = LAYOUT_F32 + words_of(stored)
+        return Products(weights, layout, "mt_mve_gemv_f32.h", function, last=epilogue.least)
 
 
 SCHEDULES = (Gemv(), GemvInt16(), GemvSums(), GemvF32())

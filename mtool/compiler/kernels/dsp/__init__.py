@@ -60,7 +60,7 @@ class SharedFunction:
     def products(self, weights: Array, layout: str, header: str, epilogue: Int8Epilogue) -> Products:
         """Return it with packed weights, and the range of the results if it is called with that."""
         declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE") if self.ranged else ""
-        return Products(weights, layout, (header,), self.name, declared, "&range" if self.ranged else "", self.shared)
+        return Products(weights, layout, header, self.name, declared, "&range" if self.ranged else "", self.shared)
 
 
 # The loops that the register tiles of crt/include/mt_dsp.h have.
@@ -295,34 +295,25 @@ class Packed:
 
     @classmethod
     def of(
-        cls,
-        epilogue: Int8Epilogue,
-        numbers: tuple[Scaling, Array],
-        weights: Array,
-        real: Array,
-        columns: Columns,
-        groups: int = 1,
-        *,
-        apart: bool,
-    ) -> "Packed":
+        cls, epilogue: Int8Epilogue, numbers: tuple[Scaling, Array], columns: Columns, groups: int = 1, *, apart: bool
+    ) -> Self:
         """Pack the weights of a layer.
 
         Args:
             epilogue: that follows.
             numbers: a scaling and a bias for each channel, two of which are scaled in one way.
-            weights: int8 [N, K].
-            real: the weights with the offset without which they are stored, if they have one.
             columns: the order of the weights in the columns.
             groups: how many share N.
             apart: not in pairs, for weights that do not `go_in_pairs`.
         """
         scaling, bias = numbers
         if not apart:
-            bias, scaling = scaling.without_dead_channels(real, bias)
+            bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
 
         def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
             return (pack_apart if apart else pack)(columns.of(weights), bias, scaling, columns.depth)
 
+        weights = stored_weights(epilogue.node, epilogue.graph)
         return cls(epilogue, scaling, packed_by_rows(rows, 2, weights, bias, scaling, groups=groups), apart)
 
     @property

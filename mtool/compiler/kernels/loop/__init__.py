@@ -12,13 +12,8 @@ from mtool.compiler.kernels.schedule import KernelOp
 def _macs(node: Node, graph: Graph) -> int:
     """One for each step of a sum of products of two operands: a product of activations, weights that the run gives."""
     parts = Loop.of(node).expr.parts(leaves=("load",))
-    steps = sum(_steps(part) for part in parts if part.op == "reduce" and _sums_products(part))
-    return graph.types[node.outputs[0]].count * steps
-
-
-def _steps(part: Expr) -> int:
-    how: Reduction = part.value
-    return prod(size for _, size in how.axes)
+    sums: list[Reduction] = [part.value for part in parts if part.op == "reduce" and _sums_products(part)]
+    return graph.types[node.outputs[0]].count * sum(prod(size for _, size in how.axes) for how in sums)
 
 
 def _sums_products(part: Expr) -> bool:
@@ -26,11 +21,8 @@ def _sums_products(part: Expr) -> bool:
     if part.value.kind != "add":
         return False
     factors = [factor.args for factor in part.args[0].parts(leaves=("load",)) if factor.op == "mul"]
-    return any(one != two and _reads(one) and _reads(two) for one, two in factors)
-
-
-def _reads(factor: Expr) -> bool:
-    return any(part.op == "load" for part in factor.parts(leaves=("load",)))
+    pairs = [pair for pair in factors if pair[0] != pair[1]]
+    return any(all(any(part.op == "load" for part in one.parts(leaves=("load",))) for one in pair) for pair in pairs)
 
 
 KERNEL = KernelOp(SPECIFICATION, lambda node, _: Loop.of(node).label or "loop", schedules_of(__name__, __path__), _macs)

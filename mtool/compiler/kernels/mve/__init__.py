@@ -10,7 +10,7 @@ from mtool.compiler.ir.scalar import Requantise
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import ExactScaling
-from mtool.compiler.kernels.packing import by_turns, numbers_of
+from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
 from mtool.compiler.kernels.scaling import Scaling
 
 # How Helium scales the sums of a layer of int8: by the cheapest of what gives the same integers.
@@ -68,6 +68,12 @@ INT16_LANES = 8
 F32_LANES = 4
 # Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
 WIDENED_ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def best_unroll(depth: int, lanes: int, unrolls: tuple[int, ...]) -> int:
+    """Return the largest unrolling, in vectors of so many lanes, that divides a depth."""
+    vectors = round_up(depth, lanes) // lanes
+    return next(unroll for unroll in unrolls if vectors % unroll == 0)
 
 
 def pack_int16(weights: Array, bias: Array, scale: Array | None = None, *, together: int, depth: int = 0) -> Array:

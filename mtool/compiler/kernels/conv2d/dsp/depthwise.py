@@ -116,7 +116,7 @@ class Taps(PackedSchedule[T]):
         taps = self._traversal(conv).turned_taps(epilogue.weights.reshape(conv.out_channels, *conv.kernel))
         words = "" if scaling is None else f" and {scaling.meaning}"
         layout = f"a channel a row: bytes of bias{words}, taps in rows that are filled up"
-        return Products(pack(taps, bias, scaling), layout, (self.header,))
+        return Products(pack(taps, bias, scaling), layout, self.header)
 
     def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
         """The traversal, and how sums are scaled."""
@@ -203,7 +203,6 @@ class DepthwiseSums(Taps[SumEpilogue]):
         return super().scratch(conv, epilogue) + 4 * self._traversal(conv).out_size[1]
 
 
-HEADER_3X3 = "mt_dsp_depthwise3x3_int8.h"
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 
@@ -283,7 +282,7 @@ class Depthwise3x3(PackedSchedule[Int8Epilogue]):
         scaling, bias = best_scaling(epilogue.node, epilogue.graph, ALONE)
         taps = self._traversal(conv).turned_taps(weights.reshape(conv.channels, 3, 3))
         layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
-        return Products(pack_3x3(taps, bias, scaling), layout, (HEADER_3X3,))
+        return Products(pack_3x3(taps, bias, scaling), layout, "mt_dsp_depthwise3x3_int8.h")
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The traversal, and how sums are scaled; nodes that are alike have one function if they do it alike."""

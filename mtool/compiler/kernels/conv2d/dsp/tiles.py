@@ -36,7 +36,7 @@ from mtool.compiler.kernels.exact_scaling import Together
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weighted_sum import is_stored_as_int8, stored_weights
+from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
 
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth of the instructions"
@@ -193,9 +193,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         columns = Columns(np.asarray(order), self.depth(conv), conv.offset, sums_of(len(order)))
         numbers = shared_scaling(node, graph, partial(self._layer, graph))
         apart = not go_in_pairs(node, graph, conv.group)
-        packed = Packed.of(
-            epilogue, numbers, stored_weights(node, graph), epilogue.weights, columns, conv.group, apart=apart
-        )
+        packed = Packed.of(epilogue, numbers, columns, conv.group, apart=apart)
         function = packed.function(self.loop(conv, epilogue), SUFFIXES[tile.name])
         return function.products(packed.stream, packed.layout, HEADERS[tile.name], epilogue)
 
@@ -277,9 +275,6 @@ class PointwiseInt8(Int8Tiles):
         return super().values(conv, epilogue, target) | {"gathers": conv.channels % 4 != 0}
 
 
-HEADER_INT16 = "mt_dsp_tile_3x2_int16.h"
-
-
 def dot_cost_int16(depth: int, unroll: int, kind: Kind) -> float:
     """Return instructions of 3 x 2 dot products: 19 (16 of halves) for four steps of k, 40 with sums of 64 bits."""
     if kind.long:
@@ -346,7 +341,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         if isinstance(epilogue, Int16Epilogue):
             declared = epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")
         layout, last = kind.layout(together, scaled=scaled), "&range" if scaled else ""
-        return Products(stream, layout, (HEADER_INT16,), function, declared, last)
+        return Products(stream, layout, "mt_dsp_tile_3x2_int16.h", function, declared, last)
 
     def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> dict[str, Any]:
         """Whether sums have 64 bits, and whether taps are gathered one by one."""

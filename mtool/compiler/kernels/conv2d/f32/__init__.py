@@ -91,7 +91,7 @@ class Im2col(TileSchedule[FloatEpilogue]):
         function = epilogue.function(stem, self.product or best_product(target), stored)
         filters = epilogue.weights.reshape(conv.out_channels, -1)
         weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
-        return Products(weights, LAYOUT + words_of(stored), (HEADERS[tile.name],), function)
+        return Products(weights, LAYOUT + words_of(stored), HEADERS[tile.name], function)
 
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
         """Whether what follows reads numbers of the channel."""
@@ -101,7 +101,6 @@ class Im2col(TileSchedule[FloatEpilogue]):
 # Depthwise convolutions of float32 for a Cortex-M's FPU: several outputs of a plane at a time.
 
 
-PLANE_HEADER = "mt_f32.h"
 PLANE_BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
@@ -165,7 +164,7 @@ class Depthwise(PackedSchedule[FloatEpilogue]):
         """A channel alone."""
         traversal = min(self._traversals(conv), key=cost)
         taps = traversal.turned_taps(epilogue.weights.reshape(conv.channels, *conv.kernel))
-        return Products(pack(taps, epilogue.bias_of_model), "a channel a row: bias, taps", (PLANE_HEADER,))
+        return Products(pack(taps, epilogue.bias_of_model), "a channel a row: bias, taps", "mt_f32.h")
 
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
         """The traversal, and how results are stored."""

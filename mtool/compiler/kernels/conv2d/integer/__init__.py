@@ -70,7 +70,6 @@ class Im2col(TileKnobs, PatchSchedule):
         )  # fmt: skip
 
 
-HEADER = "mt_int_pairs_int8.h"
 PIXELS = 4
 PAIR = (11, 24)  # instructions of two elements and four pixels, by those of a product that is added up
 END = 4  # of a turn of the loop
@@ -128,7 +127,7 @@ class Pairs(PatchSchedule):
             "int32_t",
             "output channels, the elements of a patch, filled up",
             epilogue.beside_halves(1),
-            (HEADER,),
+            ("mt_int_pairs_int8.h",),
             conv=conv,
             filled=filled,
             turn=self._turn(conv, epilogue),

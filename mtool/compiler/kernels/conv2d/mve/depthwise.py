@@ -82,15 +82,12 @@ class Depthwise(PackedSchedule[Int8Epilogue]):
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.out_channels, -1).T)
         layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
-        return Products(pack(taps, epilogue.bias, epilogue.scaling), layout, (HEADER,), declared=declared)
+        return Products(pack(taps, epilogue.bias, epilogue.scaling), layout, HEADER, declared=declared)
 
 
 def has_negatives(epilogue: Int8Epilogue) -> bool:
     """Return whether the weights are int8, and the negative of each is too."""
     return bool(epilogue.weights.dtype == np.int8 and epilogue.weights.min(initial=0) >= -127)
-
-
-HEADER_INT16 = "mt_mve_depthwise_int16.h"
 
 
 def pack_int16(taps: Array, bias: Array, scale: Array | None) -> Array:
@@ -156,10 +153,9 @@ class DepthwiseInt16(PackedSchedule[Int16Epilogue | SumEpilogue]):
         if isinstance(epilogue, Int16Epilogue):
             scale, layout = epilogue.scale, f"{layout}, bytes of scales"
             declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
-        return Products(pack_int16(taps, epilogue.bias_of_model, scale), layout, (HEADER_INT16,), declared=declared)
-
-
-HEADER_3X3 = "mt_mve_depthwise3x3_int8.h"
+        return Products(
+            pack_int16(taps, epilogue.bias_of_model, scale), layout, "mt_mve_depthwise_int16.h", declared=declared
+        )
 
 
 def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
@@ -218,14 +214,13 @@ class Depthwise3x3(PackedSchedule[Int8Epilogue]):
         """16 channels together."""
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, 9).T)
         layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
-        return Products(pack_3x3(taps, epilogue.bias, epilogue.scaling), layout, (HEADER_3X3,))
+        return Products(pack_3x3(taps, epilogue.bias, epilogue.scaling), layout, "mt_mve_depthwise3x3_int8.h")
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The bytes of a row of the ring."""
         return {"pitch": self._pitch(conv)}
 
 
-SQUARES_HEADER = "mt_mve_squares_int8.h"
 SQUARES_LAYOUT = "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each"
 GROUP = 8  # channels whose squares stand together
 SQUARES_REACH = 1 << 16  # of the offsets of a scatter, in bytes
@@ -330,7 +325,9 @@ class Squares(PackedSchedule[Int8Epilogue]):
         assert isinstance(epilogue.scaling, FloatScaling)
         taps = epilogue.weights.reshape(conv.channels, 3, 3)
         taps = taps.swapaxes(1, 2) if Lines.of(conv).axis == 1 else taps
-        return Products(pack_squares(taps, epilogue.bias, epilogue.scaling.scale), SQUARES_LAYOUT, (SQUARES_HEADER,))
+        return Products(
+            pack_squares(taps, epilogue.bias, epilogue.scaling.scale), SQUARES_LAYOUT, "mt_mve_squares_int8.h"
+        )
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The lines, and where in the output the lanes of a step are stored, as far as they are."""
@@ -360,7 +357,6 @@ def _masks(conv: Conv, lines: Lines, across: int) -> tuple[str, str]:
     return every, last
 
 
-TAPS_HEADER = "mt_mve_depthwise_f32.h"
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
 REGISTERS = 8
 REACH = 508 // 16  # vectors from a pointer that a load reaches
@@ -476,7 +472,7 @@ class DepthwiseF32(PackedSchedule[FloatEpilogue]):
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """Four channels together."""
         packed = pack_taps(epilogue.weights.reshape(conv.channels, -1), epilogue.bias_of_model)
-        return Products(packed, "of four channels together their biases, then each tap", (TAPS_HEADER,))
+        return Products(packed, "of four channels together their biases, then each tap", "mt_mve_depthwise_f32.h")
 
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
         """The segments of some outputs side by side."""

@@ -16,7 +16,7 @@ from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
 from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
-from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, has_narrow_sums, pack_int16
+from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, best_unroll, has_narrow_sums, pack_int16
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Kernel, knob
@@ -27,12 +27,6 @@ TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where 
 HEADERS = {"4x2": "mt_mve_tile_4x2_int8.h", "2x4": "mt_mve_tile_2x4_int8.h"}
 UNROLLS = (9, 4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_int8.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
-
-
-def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_mve_tile_int8.h, in blocks, that divides the depth."""
-    blocks = round_up(depth, INT8_LANES) // INT8_LANES
-    return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
 def dot_cost(padded: int, unroll: int) -> float:
@@ -84,7 +78,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         return super().fits(conv, epilogue) and int8 and conv.out_channels < SCATTER_REACH
 
     def _unroll(self, conv: Conv) -> int:
-        return self.unroll or best_unroll(conv.depth)
+        return self.unroll or best_unroll(conv.depth, INT8_LANES, UNROLLS)
 
     def depth(self, conv: Conv) -> int:
         """Whole iterations."""
@@ -117,7 +111,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
             declared += f"\n    {pair.declared}"
         layout = f"{tile.channels} output channels a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
-        return Products(weights, layout, (HEADERS[tile.name],), function, declared, "&range")
+        return Products(weights, layout, HEADERS[tile.name], function, declared, "&range")
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """Whether taps are whole vectors, and the sum that follows, if there is a loop for it."""
@@ -144,14 +138,7 @@ class PointwiseInt8(Int8Tiles):
     pointwise = True
 
 
-HEADER_INT16 = "mt_mve_tile_4x2_int16.h"
 UNROLLS_INT16 = (4, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_4x2_int16.h has
-
-
-def best_unroll_int16(depth: int) -> int:
-    """Return the largest unrolling of mt_mve_tile_4x2_int16.h, in blocks, that divides the depth."""
-    blocks = round_up(depth, INT16_LANES) // INT16_LANES
-    return next(unroll for unroll in UNROLLS_INT16 if blocks % unroll == 0)
 
 
 @dataclass(frozen=True)
@@ -173,7 +160,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         return super().fits(conv, epilogue) and narrow and conv.out_channels < SCATTER_REACH
 
     def _unroll(self, conv: Conv) -> int:
-        return self.unroll or best_unroll_int16(conv.depth)
+        return self.unroll or best_unroll(conv.depth, INT16_LANES, UNROLLS_INT16)
 
     def depth(self, conv: Conv) -> int:
         """Whole iterations."""
@@ -203,7 +190,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
             declared, layout = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE"), layout + ", bytes of scales"
         filters = epilogue.weights.reshape(conv.out_channels, -1)
         weights = packed_by_rows(partial(pack_int16, together=2, depth=depth), 2, filters, *numbers, groups=conv.group)
-        return Products(weights, layout, (HEADER_INT16,), f"mt_mve16_{kind}_{unroll}", declared, last)
+        return Products(weights, layout, "mt_mve_tile_4x2_int16.h", f"mt_mve16_{kind}_{unroll}", declared, last)
 
     def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> dict[str, Any]:
         """Whether patches are gathered before they become columns."""
@@ -231,7 +218,6 @@ class PointwiseInt16(Int16Tiles):
 # The inner loops and the layout of the packed weights: crt/include/mt_mve_pixels_int8.h.
 
 
-PIXELS_HEADER = "mt_mve_pixels_int8.h"
 PIXELS_LAYOUT = "4 output channels a row: vectors of 16 weights by turns, biases, scales (the bits of floats)"
 TOGETHER = 4  # output channels
 MOST_BYTES = 64  # bytes of a patch
@@ -272,7 +258,9 @@ class SmallPatches(PackedSchedule[Int8Epilogue]):
         """Four channels together."""
         assert isinstance(epilogue.scaling, FloatScaling)
         filters = epilogue.weights.reshape(conv.out_channels, -1)
-        return Products(pack_pixels(filters, epilogue.bias, epilogue.scaling.scale), PIXELS_LAYOUT, (PIXELS_HEADER,))
+        return Products(
+            pack_pixels(filters, epilogue.bias, epilogue.scaling.scale), PIXELS_LAYOUT, "mt_mve_pixels_int8.h"
+        )
 
 
 class Pixels(SmallPatches):
@@ -347,7 +335,6 @@ class Columns(SmallPatches):
 # The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_f32.h.
 
 
-HEADER_F32 = "mt_mve_tile_f32.h"
 CHANNELS = {3: 8, 6: 4}  # that a tile of so many pixels has: six vectors of sums
 TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and for the results
 
@@ -408,4 +395,4 @@ class Im2colF32(TileSchedule[FloatEpilogue]):
         function = f"mt_mve_f32_columns_{long}{stored + '_' if stored else ''}{tile.pixels}"
         filters = epilogue.weights.reshape(conv.out_channels, -1)
         weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
-        return Products(weights, LAYOUT + words_of(stored), (HEADER_F32,), function, last=epilogue.least)
+        return Products(weights, LAYOUT + words_of(stored), "mt_mve_tile_f32.h", function, last=epilogue.least)
