@@ -32,11 +32,6 @@ TIES = "whether a tile from this channel on has one whose sums beside a half are
 _OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel columns, input channels"}
 
 
-def acc_type(node: Node, graph: Graph) -> DType:
-    """Return the accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
-    return DType.of(graph.constants[node.inputs[2]].dtype)
-
-
 def _is_near(part: Expr) -> bool:
     return isinstance(part.value, FixedRequantise) and part.value.near
 
@@ -56,15 +51,17 @@ class EpilogueText:
 
     def __call__(self, acc: str, offset: str, axes: dict[int, str]) -> str:
         """Return the value to store."""
-        text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
-        return element(self.expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
+        return self._text(self.expr, acc, offset, axes)
 
     def plain(self, acc: str, offset: str, axes: dict[int, str]) -> str:
         """Return the value to store of a channel that `beside_halves` does not name."""
-        text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
         expr = self.expr.rewrite(
             lambda part: replace(part, value=replace(part.value, near=False)) if _is_near(part) else part
         )
+        return self._text(expr, acc, offset, axes)
+
+    def _text(self, expr: Expr, acc: str, offset: str, axes: dict[int, str]) -> str:
+        text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
         return element(expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
 
     def beside_halves(self, together: int) -> Array | None:
@@ -90,8 +87,8 @@ class EpilogueText:
 
     @property
     def acc(self) -> DType:
-        """The accumulator's type."""
-        return acc_type(self.node, self.graph)
+        """The accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
+        return DType.of(self.graph.constants[self.node.inputs[2]].dtype)
 
     @property
     def offset(self) -> int:
@@ -137,8 +134,8 @@ class EpilogueText:
             layout: in what order the weights stand, if not in that of the operator.
             ties: those of `beside_halves`.
             headers: a Kernel's.
-            values: the template's variables beside `epilogue`, `x` and `w` (the types of input and weights), `offset`
-                and `ties`.
+            values: the template's variables beside `epilogue`, `x`, `w` and `acc` (the types of inputs, weights and
+                sums), `offset` and `ties`.
         """
         node, graph = self.node, self.graph
         own = {"weights": weights} | ({"ties": ties} if ties is not None else {})
@@ -151,6 +148,7 @@ class EpilogueText:
             epilogue=self,
             x=self.x.c,
             w=DType.of(weights.dtype).c,
+            acc=self.acc,
             offset=self.offset,
             ties=ties is not None,
             **values,

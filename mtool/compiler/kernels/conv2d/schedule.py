@@ -4,7 +4,7 @@ from typing import Any, ClassVar, TypeVar
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, shrinks_by_rows
+from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
 from mtool.compiler.kernels.epilogues import EpilogueText, Products, TileEpilogue
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Kernel, residual_operands
@@ -18,9 +18,11 @@ class ConvSchedule(SumSchedule[Conv, E]):
     """A schedule that answers for the numbers of a convolution and its epilogue.
 
     over_operands: whether the output may take the storage of what the epilogue reads, element by element.
+    has_ring: whether rows of the input are copied into a ring, so that those may be overwritten that are in it.
     """
 
     over_operands: ClassVar[bool] = True
+    has_ring: ClassVar[bool] = False
 
     def sizes(self, node: Node, graph: Graph) -> Conv:
         """The numbers."""
@@ -28,7 +30,7 @@ class ConvSchedule(SumSchedule[Conv, E]):
 
     def over_input(self, conv: Conv, epilogue: E) -> bool:
         """Return whether the output may take the input's storage, if its elements are of the same size."""
-        return False
+        return self.has_ring and reads_ahead(conv, conv.ring.rows)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """The input if `over_input` says so and no epilogue reads it; the epilogue's operands."""

@@ -32,11 +32,7 @@ class Im2col(PatchSchedule):
 
     def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function, which reads the weights as they are stored."""
-        acc = epilogue.acc
-        return epilogue.kernel(
-            "kernels/conv2d/c99/im2col.c.j2", epilogue.stored_weights, epilogue.x.c,
-            conv=conv, acc=acc.c, float=acc.is_float,
-        )  # fmt: skip
+        return epilogue.kernel("kernels/conv2d/c99/im2col.c.j2", epilogue.stored_weights, epilogue.x.c, conv=conv)
 
 
 class Depthwise(PortableSchedule):
@@ -67,11 +63,14 @@ class Depthwise(PortableSchedule):
 
     def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function, which reads the weights as they are stored."""
-        acc = epilogue.acc
         return epilogue.kernel(
-            "kernels/conv2d/c99/depthwise.c.j2", epilogue.stored_weights, epilogue.x.c,
-            conv=conv, acc=acc.c, float=acc.is_float, plane=conv.plane, unrolled=math.prod(conv.kernel) <= 16,
-        )  # fmt: skip
+            "kernels/conv2d/c99/depthwise.c.j2",
+            epilogue.stored_weights,
+            epilogue.x.c,
+            conv=conv,
+            plane=conv.plane,
+            unrolled=math.prod(conv.kernel) <= 16,
+        )
 
 
 SCHEDULES = (Im2col(), Depthwise())

@@ -282,11 +282,6 @@ def dot_cost_int16(depth: int, unroll: int, kind: Kind) -> float:
     return round_up(depth, unroll) // unroll * (unroll // 4 * (16 if kind.halves else 19) + 3)
 
 
-def best_unroll(depth: int) -> int:
-    """Return the unrolling with the fewest instructions."""
-    return min(UNROLLS, key=lambda unroll: dot_cost_int16(depth, unroll, Kind(False, False)))
-
-
 @dataclass(frozen=True)
 class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     """The common part of both schedules."""
@@ -316,7 +311,8 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         raise NotImplementedError
 
     def _unroll(self, conv: Conv) -> int:
-        return self.unroll or best_unroll(self.order(conv).size)
+        depth = self.order(conv).size
+        return self.unroll or min(UNROLLS, key=lambda unroll: dot_cost_int16(depth, unroll, Kind(False, False)))
 
     def depth(self, conv: Conv) -> int:
         """Whole iterations."""

@@ -105,11 +105,6 @@ PLANE_BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
 
-def registers(traversal: BlockTraversal) -> int:
-    """Return the registers that taps, bias, sums and inputs take."""
-    return math.prod(traversal.kernel) + 1 + traversal.block + len(traversal.block_inputs)
-
-
 def cost(traversal: BlockTraversal) -> float:
     """Return the instructions a channel: two a product, the loads, four an output; three a copied element."""
     each = (
@@ -141,12 +136,9 @@ class Depthwise(PackedSchedule[FloatEpilogue]):
         return shape and self._traversals(conv) != []
 
     def _traversals(self, conv: Conv) -> list[BlockTraversal]:
-        """Those whose taps fit in the registers."""
-        return [
-            traversal
-            for traversal in BlockTraversal.all(conv, self.direction, PLANE_BLOCK)
-            if registers(traversal) <= REGISTERS
-        ]
+        """Those whose taps, bias, sums and inputs fit in the registers."""
+        taps, ways = math.prod(conv.kernel), BlockTraversal.all(conv, self.direction, PLANE_BLOCK)
+        return [way for way in ways if taps + 1 + way.block + len(way.block_inputs) <= REGISTERS]
 
     def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
         """One padded plane."""

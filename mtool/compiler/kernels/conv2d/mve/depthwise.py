@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv, reads_ahead
+from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import PackedSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.mve import F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
@@ -55,6 +55,7 @@ class Depthwise(PackedSchedule[Int8Epilogue]):
     name = "mve_taps"
     template = "kernels/conv2d/mve/depthwise_int8.c.j2"
     core = "has_mve"
+    has_ring = True
     forms = (Int8Epilogue,)
     over_operands = False
 
@@ -68,7 +69,7 @@ class Depthwise(PackedSchedule[Int8Epilogue]):
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """If rows are read before they are written and channels are their own."""
-        return conv.channels == conv.out_channels and reads_ahead(conv, conv.ring.rows)
+        return conv.channels == conv.out_channels and super().over_input(conv, epilogue)
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
@@ -118,6 +119,7 @@ class DepthwiseInt16(PackedSchedule[Int16Epilogue | SumEpilogue]):
     template = "kernels/conv2d/mve/depthwise_int16.c.j2"
     scratch_type = "int32_t"
     core = "has_mve"
+    has_ring = True
     forms = (Int16Epilogue, SumEpilogue)
     over_operands = False
 
@@ -135,10 +137,6 @@ class DepthwiseInt16(PackedSchedule[Int16Epilogue | SumEpilogue]):
         """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
         ring = conv.ring.rows * conv.size[1] * conv.channels
         return 4 * conv.depth + 2 * (conv.channels + self._results(conv, epilogue) + ring)
-
-    def over_input(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
-        """If rows are copied before they are written."""
-        return reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
         """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
@@ -184,6 +182,7 @@ class Depthwise3x3(PackedSchedule[Int8Epilogue]):
     name = "mve_ring"
     template = "kernels/conv2d/mve/depthwise3x3_int8.c.j2"
     core = "has_mve"
+    has_ring = True
     forms = (Int8Epilogue,)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
@@ -201,10 +200,6 @@ class Depthwise3x3(PackedSchedule[Int8Epilogue]):
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """Three rows."""
         return 3 * self._pitch(conv)
-
-    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """If rows are read before they are written; a vector's channels are its own in both."""
-        return reads_ahead(conv, 3)
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """130 instructions a vector of outputs, 12 a copied vector."""
@@ -426,6 +421,7 @@ class DepthwiseF32(PackedSchedule[FloatEpilogue]):
     template = "kernels/conv2d/mve/depthwise_f32.c.j2"
     scratch_type = "float"
     core = "has_mve"
+    has_ring = True
     forms = (FloatEpilogue,)
 
     outputs: int = knob(
@@ -455,10 +451,6 @@ class DepthwiseF32(PackedSchedule[FloatEpilogue]):
     def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
         """The ring."""
         return 4 * conv.ring.rows * F32_LANES * conv.ring.columns
-
-    def over_input(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
-        """If rows are read before they are written."""
-        return reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """The blocks; 4 for a copied vector, 20 for its row, 24 for one of outputs; 6 for an element of an epilogue."""

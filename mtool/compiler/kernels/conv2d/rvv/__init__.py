@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.conv2d.geometry import Conv, pointwise_in_place, reads_ahead
+from mtool.compiler.kernels.conv2d.geometry import Conv, pointwise_in_place
 from mtool.compiler.kernels.conv2d.schedule import PackedSchedule
 from mtool.compiler.kernels.epilogues import Products
 from mtool.compiler.kernels.packing import round_up
@@ -21,13 +21,10 @@ class Vectors(PackedSchedule[VectorEpilogue]):
     """The common part of the schedules: vectors are of output channels."""
 
     core = "has_rvv"
+    has_ring = True
     forms = (VectorEpilogue,)
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
-
-    def over_input(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
-        """If rows are read before they are written."""
-        return reads_ahead(conv, conv.ring.rows)
 
     def _ring_bytes(self, conv: Conv) -> int:
         ring = conv.ring

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mtool.compiler.kernels.conv2d.geometry import Conv, reads_ahead
+from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.packing import filled_up, round_up
@@ -53,7 +53,6 @@ class Im2col(PatchSchedule):
             conv=conv,
             gathers=self._gathers(conv, epilogue),
             channels=round_up(conv.out_channels, LANES),
-            acc=epilogue.acc,
             tile=PIXELS,
         )
 
@@ -69,6 +68,7 @@ class Depthwise(PortableSchedule):
 
     name = "simd_taps"
     core = "has_simd"
+    has_ring = True
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """Depthwise, one image, one output a channel; float32, or 8 bits whose sums are exact in float32."""
@@ -81,10 +81,6 @@ class Depthwise(PortableSchedule):
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """The ring, and the sums of a row."""
         return 4 * (conv.ring.rows * self._row(conv) + conv.out_size[1] * round_up(conv.channels, LANES))
-
-    def over_input(self, conv: Conv, epilogue: EpilogueText) -> bool:
-        """If rows are read before they are written."""
-        return reads_ahead(conv, conv.ring.rows)
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
         """Half an instruction a product, one a copied element, 4 an output; and what it has to be worth."""
@@ -106,7 +102,6 @@ class Depthwise(PortableSchedule):
             row=self._row(conv),
             copied=ring.copied,
             channels=channels,
-            acc=epilogue.acc,
         )
 
 

@@ -20,11 +20,7 @@ class Gemv(DenseSchedule[EpilogueText]):
 
     def kernel(self, size: Matrix, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        acc = epilogue.acc
-        return epilogue.kernel(
-            "kernels/dense/c99/gemv.c.j2", epilogue.stored_weights,
-            size=size, acc=acc.c, float=acc.is_float,
-        )  # fmt: skip
+        return epilogue.kernel("kernels/dense/c99/gemv.c.j2", epilogue.stored_weights, size=size)
 
 
 SCHEDULES = (Gemv(),)
