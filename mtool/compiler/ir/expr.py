@@ -133,15 +133,17 @@ class Expr:
 
     def parts(self, leaves: Collection[str] = ()) -> Iterator["Expr"]:
         """Yield every node, a shared one once, its arguments before it; none of the arguments of `leaves`."""
-        seen, waiting = set[int](), [(self, False)]
+        is_done, waiting = dict[int, bool](), [self]  # a node waits once more below its arguments
         while waiting:
-            node, ready = waiting.pop()
-            if ready:
+            node = waiting.pop()
+            state = is_done.get(id(node))
+            if state is None and node.args and node.op not in leaves:
+                is_done[id(node)] = False
+                waiting.append(node)
+                waiting.extend(reversed(node.args))
+            elif not state:
+                is_done[id(node)] = True
                 yield node
-            elif id(node) not in seen:
-                seen.add(id(node))
-                waiting.append((node, True))
-                waiting.extend((arg, False) for arg in ([] if node.op in leaves else reversed(node.args)))
 
     def fold(self, function: Callable[["Expr", Sequence[T]], T], leaves: Collection[str] = ()) -> T:
         """Return what `function` makes of this node and of what it made of the arguments; bottom-up, each part once.

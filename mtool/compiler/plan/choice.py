@@ -63,7 +63,7 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
         raise UsageError(
             f"schedule {choice.schedule} can't compute {what} on {target.cpu}",
             details=[
-                f"it takes: {(schedule.supports.__doc__ or '').strip().splitlines()[0]}",
+                f"it takes: {(getattr(schedule, 'fits', schedule.supports).__doc__ or '').strip().splitlines()[0]}",
                 f"schedules that can: {', '.join(_supporting(op, node, graph, target))}",
             ],
             hint=PAGE,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mtool
+import mtool.commands
 from mtool.base.errors import UsageError
 from mtool.compiler.plan import Choice
 from mtool.device import session
