@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.compiler.frontend.tflite.schema import Model, Tensor
+from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Kept, Key, Translation
 from mtool.compiler.operators.problems import Unsupported
 
@@ -66,15 +66,12 @@ def _key_of(key: Key, number: int) -> Key:
 def _shared_variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
     """Return the variables that bodies share, and the value that each has before."""
     found: dict[Key, tuple[Kept, str]] = {}
-    for body in bodies:
-        for key, kept in body.variables.items():
-            if kept.first is not None:
-                t.variables.begin(key, kept.first)
-            is_written = kept.is_written or (key in found and found[key][0].is_written)
-            found[key] = (
-                replace(kept, is_written=is_written),
-                t.variables.read(key, kept.tensor, lambda: t.unique(f"{t.op.name}/variable")),
-            )
+    for key, kept in (pair for body in bodies for pair in body.variables.items()):
+        if kept.first is not None:
+            t.variables.begin(key, kept.first)
+        is_written = kept.is_written or (key in found and found[key][0].is_written)
+        value = t.variables.read(key, kept.tensor, lambda: t.unique(f"{t.op.name}/variable"))
+        found[key] = replace(kept, is_written=is_written), value
     return found
 
 
@@ -204,7 +201,7 @@ def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, t
 
 def call_once(t: Translation) -> None:
     """CALL_ONCE: the subgraph assigns constants."""
-    graph = _initial_subgraph(t, t.op.option("InitSubgraphIndex"))
+    graph = t.other(t.op.option("InitSubgraphIndex"))
     handles: dict[int, Key] = {}
     for operator in graph.operators:
         if operator.kind == "VAR_HANDLE" and operator.outputs:
@@ -217,17 +214,6 @@ def call_once(t: Translation) -> None:
         if handle not in handles or data is None:
             raise Unsupported(f"its subgraph assigns what is not a constant, or to no variable, in {operator.name}")
         t.variables.begin(handles[handle], data)
-
-
-def _initial_subgraph(t: Translation, number: int) -> Model:
-    """Return a subgraph of the file that an operator names.
-
-    Raises:
-        Unsupported: there is none of that number.
-    """
-    if not 1 <= number <= len(t.model.others):
-        raise Unsupported(f"it names subgraph {number} of {1 + len(t.model.others)}")
-    return t.model.others[number - 1]
 
 
 def _key(container: bytes | None, name: bytes | None) -> Key:

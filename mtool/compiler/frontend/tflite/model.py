@@ -112,12 +112,7 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
 
 
 def _subgraph(
-    t: Translation,
-    title: str,
-    options: ModelOptions,
-    depth: int,
-    number: int,
-    operands: Sequence[Tensor],
+    t: Translation, title: str, options: ModelOptions, depth: int, number: int, operands: Sequence[Tensor]
 ) -> Network:
     """Return a subgraph of the file as ONNX, by its number; sizes that it leaves open are those of its operands.
 
@@ -125,9 +120,7 @@ def _subgraph(
         Unsupported: there is none.
         ModelError: it exceeds the budget.
     """
-    if not 1 <= number <= len(t.model.others):
-        raise Unsupported(f"it names subgraph {number} of {1 + len(t.model.others)}")
-    model = replace(t.model.others[number - 1], others=t.model.others)
+    model = replace(t.other(number), others=t.model.others)
     t.budget.check("depth", depth, t.op.name)
     t.budget.spend("nodes", len(model.operators), t.op.name)
     t.budget.spend("work", TABLE * len(model.tensors), t.op.name)

@@ -185,8 +185,8 @@ def _vector(kind: int, table: Any) -> Array:
 
 
 def _integers(vector: Any) -> list[int]:
-    """Return a vector of a flatbuffer; one that is not there reads as the number 0."""
-    return [] if isinstance(vector, int) else [int(number) for number in vector]
+    """Return a vector of a flatbuffer as integers."""
+    return [int(number) for number in _list(vector)]
 
 
 log = logging.getLogger(__name__)
@@ -313,7 +313,7 @@ class _Reader:
         return str(_OPERATORS.get(builtin, f"BUILTIN {builtin}"))
 
     def _numbers(self, what: str, numbers: Any, count: int, *, optional: bool) -> tuple[int, ...]:
-        found = tuple(int(number) for number in np.atleast_1d(numbers)) if not isinstance(numbers, int) else ()
+        found = tuple(_integers(numbers))
         for number in found:
             if not (-1 if optional else 0) <= number < count:
                 raise Damaged(f"{what} is tensor {number} of {count}")
@@ -324,7 +324,7 @@ class _Reader:
         where = f"tensor {number} {name!r}"
         self.budget.spend("work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), where)
         dtype = _DTYPES.get(tensor.Type())
-        shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
+        shape = tuple(_integers(tensor.ShapeAsNumpy()))
         problem = ""
         if dtype is None:
             problem = f"elements of type {_TYPE_NAMES.get(tensor.Type(), tensor.Type())}"
@@ -358,9 +358,7 @@ class _Reader:
         """Return the dimensions of which the signature says that they are known only when the model runs."""
         self._fitting(tensor.ShapeSignatureLength())
         signature = _list(tensor.ShapeSignatureAsNumpy())
-        if len(signature) != len(shape):
-            return ()
-        return tuple(dim for dim, size in enumerate(signature) if size < 0)
+        return tuple(dim for dim, size in enumerate(signature) if size < 0 and len(signature) == len(shape))
 
     def _buffer(self, where: str, index: int) -> Array:
         if index >= self.root.BuffersLength():

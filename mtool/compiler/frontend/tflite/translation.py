@@ -197,6 +197,16 @@ class Translation:
         self._names.add(name)
         return name
 
+    def other(self, number: int) -> Model:
+        """Return a subgraph of the file behind the first.
+
+        Raises:
+            Unsupported: there is none of that number.
+        """
+        if not 1 <= number <= len(self.model.others):
+            raise Unsupported(f"it names subgraph {number} of {1 + len(self.model.others)}")
+        return self.model.others[number - 1]
+
     # What the operator at work reads.
 
     def has(self, index: int) -> bool:
