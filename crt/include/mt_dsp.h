@@ -116,11 +116,15 @@ struct mt_dsp_fixed {
 #define MT_DSP_LINES \
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
 #define MT_DSP_WHOLE(first, four) first ".rept %c[rest]\n\t" four ".endr\n\t" MT_DSP_LINES MT_DSP_LINES MT_DSP_LINES
-#define MT_DSP_IN_TURNS(first, four, free, compare)                            \
+#define MT_DSP_IN_TURNS(first, four, bytes, free, compare)                     \
     first "ldr " free ", %[skip]\n\t"                                       \
     "add pc, " free "\n\t"                                                  \
     "nop\n"                                                                 \
-    "1:\n\t.rept %c[turn]\n\t" four ".endr\n\t" compare "bne 1b" MT_DSP_LINES MT_DSP_LINES
+    "1:\n\t.rept %c[turn]\n\t" four ".endr\n\t" MT_DSP_CHECK(bytes) compare "bne 1b" MT_DSP_LINES MT_DSP_LINES
+/* `bytes` are those of `four`: the entry jumps by them, so whoever changes the instructions changes the number too. */
+#define MT_DSP_CHECK(bytes) MT_DSP_CHECK_TEXT(bytes)
+#define MT_DSP_CHECK_TEXT(bytes) \
+    ".if . - 1b - %c[turn] * " #bytes "\n\t.error \"a turn of this loop has not " #bytes " bytes, by which its entry jumps\"\n\t.endif\n\t"
 /* The bytes of the loop that are skipped at first; `turn` is a power of two. */
 #define MT_DSP_SKIP(words, turn, bytes) ((bytes) * ((1 - (words)) & ((turn) - 1)))
 

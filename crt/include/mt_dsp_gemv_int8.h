@@ -174,6 +174,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
     "sxtb16 r11, r10, ror #8\n\t"      \
     "sxtb16 r10, r10\n\t"              \
     MT_DSP_PAIR8("r0", "r1") MT_DSP_PAIR8("r2", "r3") MT_DSP_PAIR8("r4", "r5") MT_DSP_PAIR8("r8", "r9")
+#define MT_DSP_ROW8_4_SIZE 124 /* of MT_DSP_ROW8_4 */
 #define MT_DSP_EXACT_PAIR(a, b) MT_DSP_EXACT(a, "r10", "r11", "%[n]") MT_DSP_EXACT(b, "r12", "lr", "%[k]")
 #define MT_DSP_NEXT_PAIR "ldmia %[w]!, {r10, r11, r12, lr}\n\t"
 
@@ -182,7 +183,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
                                            const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
-    const int32_t skip = 124 * (-((int32_t)(end - input) / 4) & (turn - 1)); /* bytes of the loop, at first */
+    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(end - input) / 4) & (turn - 1)); /* bytes of the loop, at first */
     do {
         const int8_t *x = input;
         int32_t a, b, c, d, e, f, g, h, m;
@@ -190,7 +191,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
             register int32_t r0 __asm__("r0"), r1 __asm__("r1"), r2 __asm__("r2"), r3 __asm__("r3"), r4 __asm__("r4"),
                 r5 __asm__("r5"), r8 __asm__("r8"), r9 __asm__("r9"), r10 __asm__("r10");
             __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(
-                                 "", MT_DSP_ROW8_4, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
+                                 "", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
                              "sub r1, r1, r0\n\t"
                              "sub r3, r3, r2\n\t"
                              "sub r5, r5, r4\n\t"

@@ -79,6 +79,8 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
     "smlad r0, r8, r6, r0\n\t"             \
     "smlad r3, r9, r10, r1\n\t"            \
     "smlad r1, r8, r10, r1\n\t" MT_DSP_2X2_APART2(", ror #8")
+#define MT_DSP_2X2_MAC4_SIZE 52 /* of MT_DSP_2X2_MAC4 */
+#define MT_DSP_2X2_APART4_SIZE 60 /* of MT_DSP_2X2_APART4 */
 #define MT_DSP_2X2_END "cmp %[c], %[end]\n\t"
 #define MT_DSP_2X2_DOT(macs)                                                                             \
     __asm__ volatile(macs                                                                                \
@@ -165,7 +167,7 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
                                       int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
-    const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 4, turn, apart ? 60 : 52);
+    const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 4, turn, apart ? MT_DSP_2X2_APART4_SIZE : MT_DSP_2X2_MAC4_SIZE);
     int32_t at = -2 * pairs; /* from the ends of the outputs */
     o0 -= at;
     o1 -= at;
@@ -173,11 +175,11 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
         register int32_t a0 __asm__("r0"), b0 __asm__("r1"), a1 __asm__("r2"), b1 __asm__("r3");
         const int32_t *c = columns;
         if (apart && turn)
-            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4, "r6", MT_DSP_2X2_END));
+            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4, MT_DSP_2X2_APART4_SIZE, "r6", MT_DSP_2X2_END));
         else if (apart)
             MT_DSP_2X2_DOT(MT_DSP_WHOLE(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4));
         else if (turn)
-            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4, "r6", MT_DSP_2X2_END));
+            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4, MT_DSP_2X2_MAC4_SIZE, "r6", MT_DSP_2X2_END));
         else
             MT_DSP_2X2_DOT(MT_DSP_WHOLE(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4));
         if (!apart)

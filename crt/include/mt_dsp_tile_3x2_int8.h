@@ -90,6 +90,8 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
     "smlad r3, r9, r6, r1\n\t"             \
     "smlad r5, r10, r6, r1\n\t"            \
     "smlad r1, r8, r6, r1\n\t" MT_DSP_APART2(", ror #8")
+#define MT_DSP_MAC4_SIZE 68 /* of MT_DSP_MAC4 */
+#define MT_DSP_APART4_SIZE 76 /* of MT_DSP_APART4 */
 #define MT_DSP_END3 "ldr r6, %[end]\n\tcmp %[c], r6\n\t"
 #define MT_DSP_DOT3(macs)                                                                                        \
     __asm__ volatile(macs                                                                                        \
@@ -215,7 +217,7 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                                   enum mt_scaling by, int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
-    const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 6, turn, apart ? 76 : 68);
+    const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 6, turn, apart ? MT_DSP_APART4_SIZE : MT_DSP_MAC4_SIZE);
     struct mt_dsp_outputs3 to = {{o0 + 2 * pairs, o1 + 2 * pairs}, {o2 + 2 * pairs, -2 * pairs}};
     do {
         register int32_t a0 __asm__("r0"), b0 __asm__("r1"), a1 __asm__("r2"), b1 __asm__("r3"), a2 __asm__("r4"),
@@ -223,11 +225,11 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
         int32_t at;
         const int32_t *c = columns;
         if (apart && turn)
-            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST_APART4, MT_DSP_APART4, "r6", MT_DSP_END3));
+            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST_APART4, MT_DSP_APART4, MT_DSP_APART4_SIZE, "r6", MT_DSP_END3));
         else if (apart)
             MT_DSP_DOT3(MT_DSP_WHOLE(MT_DSP_FIRST_APART4, MT_DSP_APART4));
         else if (turn)
-            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST4, MT_DSP_MAC4, "r6", MT_DSP_END3));
+            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST4, MT_DSP_MAC4, MT_DSP_MAC4_SIZE, "r6", MT_DSP_END3));
         else
             MT_DSP_DOT3(MT_DSP_WHOLE(MT_DSP_FIRST4, MT_DSP_MAC4));
         if (!apart)
