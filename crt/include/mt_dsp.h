@@ -124,7 +124,7 @@ struct mt_dsp_fixed {
 /* `bytes` are those of `four`: the entry jumps by them, so whoever changes the instructions changes the number too. */
 #define MT_DSP_CHECK(bytes) MT_DSP_CHECK_TEXT(bytes)
 #define MT_DSP_CHECK_TEXT(bytes) \
-    ".if . - 1b - %c[turn] * " #bytes "\n\t.error \"a turn of this loop has not " #bytes " bytes, by which its entry jumps\"\n\t.endif\n\t"
+    ".if . - 1b - %c[turn] * (" #bytes ")\n\t.error \"a turn of this loop has not " #bytes " bytes, by which its entry jumps\"\n\t.endif\n\t"
 /* The bytes of the loop that are skipped at first; `turn` is a power of two. */
 #define MT_DSP_SKIP(words, turn, bytes) ((bytes) * ((1 - (words)) & ((turn) - 1)))
 

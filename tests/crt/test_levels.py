@@ -77,3 +77,28 @@ def test_simd32_compiles(name: str, harder: tuple[str, ...], level: str, tmp_pat
     board = get(name)
     flags = [*board.cflags, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{firmware.CRT / 'include'}", *harder]
     subprocess.run([board.toolchain, *flags, level, "-c", "all.c"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize(
+    ("header", "size", "call"),
+    [
+        ("tile_3x2", "MT_DSP_MAC4_SIZE", "MT_DSP_COLUMNS_PLAIN(f, 0, 4, 0, MT_ONCE)"),
+        ("tile_3x2", "MT_DSP_APART4_SIZE", "MT_DSP_COLUMNS_PLAIN(f, 0, 4, 1, MT_ONCE)"),
+        ("tile_2x2", "MT_DSP_2X2_MAC4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 0, MT_ONCE)"),
+        ("tile_2x2", "MT_DSP_2X2_APART4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 1, MT_ONCE)"),
+        ("gemv", "MT_DSP_ROW8_4_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, MT_EXACT + 4)"),
+    ],
+)
+def test_a_loop_of_another_size_than_its_entry_jumps_by_is_an_error(
+    header: str, size: str, call: str, tmp_path: Path
+) -> None:
+    name = f"mt_dsp_{header}_int8.h"
+    text = (firmware.CRT / "include" / name).read_text()
+    (tmp_path / name).write_text(text.replace(f"#define {size} ", f"#define {size} 4 + "))
+    (tmp_path / "one.c").write_text(
+        f'#include "{name}"\n{call}\nextern const void *all;\nconst void *all = (void *)f;\n'
+    )
+    board = get("mps2_an386")
+    flags = [*board.cflags, "-std=c99", "-O2", f"-I{tmp_path}", f"-I{firmware.CRT / 'include'}"]
+    done = subprocess.run([board.toolchain, *flags, "-c", "one.c"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode and "by which its entry jumps" in done.stderr
