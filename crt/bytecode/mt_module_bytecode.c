@@ -1,7 +1,7 @@
 /* Modules of bytecode: what a loader (mt_module.h) needs to check and to run one. */
 #include "mt_bytecode.h"
 #include "mt_module.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 static int32_t check(const struct mt_module_view *view)
 {

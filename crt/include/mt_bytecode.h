@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Models as bytecode: calls of parametric kernels with operands, and constants. Nothing of it is machine code; it is
  * checked as a whole before any of it runs, and what has passed can't read or write outside its arena and itself.
  *

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What the kernels of bytecode check of their operands, in arithmetic that can't overflow: sums and products that leave
  * 32 bits stay at the largest number, which no memory has. */
 #ifndef MT_BYTECODE_BOUNDS_H

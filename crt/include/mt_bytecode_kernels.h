@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* The kernels that bytecode may call: their numbers, and the operands of each. mtool's side: mtool/compiler/bytecode/kernels.py.
  *
  * Fields that are addresses are named after what lies there (mt_bytecode.h); sizes are in elements, steps in bytes,

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* The steps of the kernel `map`, by which bytecode computes what has no kernel of its own: for each element of five
  * dimensions a program of steps, each of which makes a value, an int32 or a float, that later ones name by its number.
  *

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999): bytes without zeros, so that a zero
  * ends a frame. Both directions work in place. */
 #ifndef MT_COBS_H

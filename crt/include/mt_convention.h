@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* A link of objects that call, or are called, by different conventions fails, and this is the symbol that says so.
  *
  * Every object that includes a model's header carries an empty section of a group that is called after the model's

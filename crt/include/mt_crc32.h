@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* CRC-32 of IEEE 802.3 (reflected, polynomial 0x04C11DB7), as zlib's crc32 has it. */
 #ifndef MT_CRC32_H
 #define MT_CRC32_H

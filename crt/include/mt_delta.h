@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* New bytes from old ones and a delta between them, as mtool makes it: a module that differs little from the one that is
  * there arrives as few bytes. The delta comes in pieces of any size, the old bytes are read where they lie, and the new
  * ones are given to a function in their order, so that they never lie in RAM.

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* DLTensor, laid out as in DLPack's dlpack.h (https://dmlc.github.io/dlpack), which TVM's packed functions take. A file
  * that includes dlpack.h as well includes it before this one. */
 #ifndef MT_DLPACK_H

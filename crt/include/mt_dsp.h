@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* The inner loops of int8 operators with SIMD32 (Armv7E-M, Armv8-M with DSP and a float32 FPU).
  *
  * Activations are widened to int16 pairs in scratch. Weights stay int8: a halfword holds wa + 256 * wb, the weights of

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise 3x3 of int8 with SIMD32: pairs of taps slide over a channel's plane of int16. In plain C as mt_dsp.h is. */
 #ifndef MT_DSP_DEPTHWISE3X3_INT8_H
 #define MT_DSP_DEPTHWISE3X3_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise convolutions of int16 activations with SIMD32: pairs of taps meet a plane. See mt_dsp_int16.h and
  * mt_dsp_depthwise_int8.h. */
 #ifndef MT_DSP_DEPTHWISE_INT16_H

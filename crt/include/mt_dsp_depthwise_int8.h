@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise of int8 with any kernel and SIMD32: pairs of taps meet four outputs. In plain C as mt_dsp.h is. */
 #ifndef MT_DSP_DEPTHWISE_INT8_H
 #define MT_DSP_DEPTHWISE_INT8_H

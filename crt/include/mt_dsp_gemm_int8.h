@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Products of two int8 activations with SIMD32: three rows by two columns. See mt_dsp.h.
  *
  * Both are widened to int16 pairs less their zero points. Within four elements the pairs are (0, 2) and (1, 3). */

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dense layers of int16 activations with SIMD32: four outputs at a time. See mt_dsp_int16.h. */
 #ifndef MT_DSP_GEMV_INT16_H
 #define MT_DSP_GEMV_INT16_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dense layers of int8 with SIMD32: four or eight outputs at a time. In plain C as mt_dsp.h is. */
 #ifndef MT_DSP_GEMV_INT8_H
 #define MT_DSP_GEMV_INT8_H

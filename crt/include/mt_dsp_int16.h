@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What operators of int16 activations with SIMD32 share. See mt_dsp.h, whose loops these are as far as they can be.
  *
  * Activations are int16 pairs as they stand. Weights of int8 stay bytes, in the order (0, 2, 1, 3): what SXTB16 gives,

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int8 with SIMD32, two pixels by two output channels: where the third of three would stay empty, or
  * where memory is short. See mt_dsp_tile_int8.h. */
 #ifndef MT_DSP_TILE_2X2_INT8_H

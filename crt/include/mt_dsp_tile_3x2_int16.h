@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int16 activations with SIMD32: three columns at a time, times all output channels. See mt_dsp_int16.h. */
 #ifndef MT_DSP_TILE_3X2_INT16_H
 #define MT_DSP_TILE_3X2_INT16_H

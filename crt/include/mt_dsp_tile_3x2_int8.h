@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int8 with SIMD32: three pixels by two output channels. See mt_dsp_tile_int8.h. */
 #ifndef MT_DSP_TILE_3X2_INT8_H
 #define MT_DSP_TILE_3X2_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Register tiles of int8 with SIMD32: three or two pixels by two output channels. What is the same of each tile; in plain C
  * as mt_dsp.h is.
  *

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Pooling windows of int8 with SIMD32: four channels at a time. In plain C as mt_dsp.h is. */
 #ifndef MT_DSP_WINDOW_INT8_H
 #define MT_DSP_WINDOW_INT8_H

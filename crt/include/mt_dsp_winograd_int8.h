@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int8, 3x3 with stride 1, by Winograd's F(2x2, 3x3), with SIMD32: four of nine products are left.
  *
  * A tile is 2x2 outputs, of 4x4 inputs d: Y = A'[(G g G') * (B' d B)]A, with * element by element and ' for transposed. G

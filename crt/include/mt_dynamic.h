@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dynamic quantisation: float32 become steps of 8 bits, by their own range.
  *
  * Steps are rounded to the nearest, ties away from zero, less the zero point: they are int16. What is no number counts as

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Ed25519 signatures (RFC 8032): only what checks one. */
 #ifndef MT_ED25519_H
 #define MT_ED25519_H

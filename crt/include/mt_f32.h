@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What float32 operators on Cortex-M with a float32 FPU share: their register tiles are in assembly.
  *
  * MULADD rounds twice and takes two instructions of a cycle each; FMA is one instruction, but three cycles on a Cortex-M4

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dense layers of float32 on Cortex-M: eight outputs at a time. In plain C as mt_f32.h is. */
 #ifndef MT_F32_GEMV_H
 #define MT_F32_GEMV_H

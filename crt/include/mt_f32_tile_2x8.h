@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of float32 on Cortex-M, two pixels by eight output channels: where four pixels would leave columns empty.
  * In plain C as mt_f32.h is. */
 #ifndef MT_F32_TILE_2X8_H

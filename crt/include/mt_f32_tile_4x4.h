@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of float32 on Cortex-M: four pixels by four output channels. In plain C as mt_f32.h is. */
 #ifndef MT_F32_TILE_4X4_H
 #define MT_F32_TILE_4X4_H

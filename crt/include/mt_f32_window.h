@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Pooling windows of float32: a channel at a time, in the order of the portable loops. */
 #ifndef MT_F32_WINDOW_H
 #define MT_F32_WINDOW_H

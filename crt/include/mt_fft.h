@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Complex numbers of a fast Fourier transform, in the arithmetic of KISS FFT (Mark Borgerding, BSD-3-Clause), which
  * TensorFlow Lite Micro's Signal library uses.
  *

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* gemmlowp's fixed-point arithmetic, as TFLite's softmax uses it: numbers of int32, n bits of them before the point.
  *
  * Source: gemmlowp/fixedpoint/fixedpoint.h. Portable C99; 64-bit products.

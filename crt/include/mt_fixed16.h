@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* gemmlowp's logistic function and hyperbolic tangent of 16-bit fixed point, as TFLite's integer LSTM uses them.
  *
  * An argument has `whole` of its 15 bits before the point; a result has all of them behind it, so 1 is 32767.

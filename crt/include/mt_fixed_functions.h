@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Quotients, inverse roots and logarithms in gemmlowp's fixed point, as TFLite's reference kernels compute them.
  *
  * Source: tensorflow/lite/kernels/internal/common.h. Portable C99; 64-bit products.

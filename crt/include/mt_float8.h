@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Floats of 8 and 4 bits: stored as their bits, computed with in float32. Rounding is to nearest, ties to even; NaN
  * stays NaN where the type has one. Too large gives infinity, NaN where there is none, the largest number where there
  * is neither.

@@ -1,4 +1,5 @@
-/* Packed functions that a host can call by name. A model that has some points to them in mt_model.h's structure, and
+/* Internal to mtool: applications include mtool.h. */
+/* Packed functions that a host can call by name. A model that has some points to them in its structure, and
  * to this code with them: a server without functions links none of it. */
 #ifndef MT_FUNCTIONS_H
 #define MT_FUNCTIONS_H
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mt_model.h"
+#include "mtool.h"
 #include "mt_packed.h"
 
 struct mt_function {

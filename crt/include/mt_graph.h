@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* The graph executor: reads a graph in the JSON of TVM's graph executor and calls its operators, packed functions, one
  * by one. All memory is the caller's; nothing in the JSON, however wrong, makes it leave that. docs/executors.md has
  * the schema. */
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 #include "mt_functions.h"
-#include "mt_model.h"
+#include "mtool.h"
 #include "mt_packed.h"
 
 /* A node: an input, an operator, or a reshape, which does nothing. */

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* float16 and bfloat16: stored as their 16 bits, computed with in float32. Rounding is to nearest, ties
  * to even; too large gives infinity; NaN stays NaN. */
 #ifndef MT_HALF_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Products of int8 for cores without SIMD, two at a time: a word holds x0 + 65536 * x1, of two pixels, and w times that is
  * both of its products. Two such words fit 32 bits: with 32768 added, the upper half is the sum of the second pixel's
  * products, as if the lower one had been 0. Those are added up apart; what is added up whole, less 65536 times that, is the

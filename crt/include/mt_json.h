@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Read JSON where it lies, without memory of its own. Whatever the text is, nothing outside it is read. */
 #ifndef MT_JSON_H
 #define MT_JSON_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Frames over the port's byte channel: finds them, checks them, sends them. */
 #ifndef MT_LINK_H
 #define MT_LINK_H

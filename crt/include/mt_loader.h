@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Takes modules over the RPC, into a flash slot or into RAM, and has their models beside the firmware's own.
  * crt/PROTOCOL.md has the messages ("Modules"), mt_slots.h what is kept in flash. */
 #ifndef MT_LOADER_H
@@ -8,6 +9,7 @@
 #include "mt_module.h"
 #include "mt_requests.h"
 #include "mt_slots.h"
+#include "mtool.h"
 
 /* Where a model is, in MODELS, and where a module goes, in LOAD. */
 #define MT_IN_FIRMWARE 0u
@@ -55,8 +57,5 @@ int32_t mt_loader_start(struct mt_loader *loader);
 /* Store the next bytes of the file that is being loaded, `offset` bytes from its start.
  * MT_BAD_ORDER: those before are missing. MT_BAD_RANGE: the file has not so many. */
 int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count);
-
-/* The firmware's own, by its options: start its loader, for the configuration of its server. */
-struct mt_extension *mt_port_modules(void);
 
 #endif

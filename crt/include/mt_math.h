@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Small arithmetic that generated models use: rounding, quantisation, clamping.
  *
  * Results are the same on every target that has IEEE 754 float32 arithmetic, as long as the

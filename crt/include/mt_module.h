@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* A module: a model that firmware takes at run time, from one signed file (.mtm). docs/modules.md has its bytes.
  *
  * The file stays as it was sent: in memory that can be read like any other, never patched, so that its hash and its
@@ -10,8 +11,7 @@
 
 #include <stdint.h>
 
-#include "mt_model.h"
-#include "mt_protect.h"
+#include "mtool.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What operators with Helium share (Armv8.1-M MVE with floating point).
  *
  * Results are those of mt_requantise or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes

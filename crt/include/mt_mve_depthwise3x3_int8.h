@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise 3x3 of int8 with Helium: 16 lanes of channels. In plain C as mt_mve.h is. */
 #ifndef MT_MVE_DEPTHWISE3X3_INT8_H
 #define MT_MVE_DEPTHWISE3X3_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise convolutions of float32 with Helium: four lanes of channels. See mt_mve_f32.h. */
 #ifndef MT_MVE_DEPTHWISE_F32_H
 #define MT_MVE_DEPTHWISE_F32_H

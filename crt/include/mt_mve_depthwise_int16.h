@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise convolutions of int16 activations with Helium: eight lanes of channels. See mt_mve_int16.h. */
 #ifndef MT_MVE_DEPTHWISE_INT16_H
 #define MT_MVE_DEPTHWISE_INT16_H

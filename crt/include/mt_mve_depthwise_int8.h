@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise of int8 with any kernel and Helium: 16 lanes of channels. In plain C as mt_mve.h is. */
 #ifndef MT_MVE_DEPTHWISE_INT8_H
 #define MT_MVE_DEPTHWISE_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What operators of float32 with Helium share (Armv8.1-M MVE with floating point): vectors of four channels.
  *
  * Each output is summed in the order of mt_f32.h, with fused products, so that the results are those of its

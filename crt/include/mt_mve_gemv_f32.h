@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dense layers of float32 with Helium: vectors of outputs. See mt_mve_f32.h. */
 #ifndef MT_MVE_GEMV_F32_H
 #define MT_MVE_GEMV_F32_H

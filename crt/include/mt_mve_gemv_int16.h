@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dense layers of int16 activations with Helium: eight outputs at a time. See mt_mve_int16.h. */
 #ifndef MT_MVE_GEMV_INT16_H
 #define MT_MVE_GEMV_INT16_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Dense layers of int8 with Helium: eight outputs at a time. In plain C as mt_mve.h is. */
 #ifndef MT_MVE_GEMV_INT8_H
 #define MT_MVE_GEMV_INT8_H

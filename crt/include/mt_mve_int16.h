@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What operators of int16 activations with Helium share: weights of int8 are widened as they are loaded, sums
  * are int32, which the compiler has proved to be enough. In plain C as mt_mve.h is. */
 #ifndef MT_MVE_INT16_H

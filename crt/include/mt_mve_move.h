@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Copies with Helium. In plain C as mt_mve.h is. */
 #ifndef MT_MVE_MOVE_H
 #define MT_MVE_MOVE_H

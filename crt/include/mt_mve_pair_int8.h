@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Sums of two int8 tensors, each with its scale, with Helium. In plain C as mt_mve.h is. */
 #ifndef MT_MVE_PAIR_INT8_H
 #define MT_MVE_PAIR_INT8_H

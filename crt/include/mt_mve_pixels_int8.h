@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int8 with Helium whose patches are 64 bytes at most: two pixels, whose vectors stay in registers, by four
  * output channels. In plain C as mt_mve.h is.
  *

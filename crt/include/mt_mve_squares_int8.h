@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise 3x3 of int8 with Helium by dot products: a vector holds a square of 4x4 inputs of a channel, of which four
  * neighbouring windows of 3x3 lie inside. In plain C as mt_mve.h is.
  *

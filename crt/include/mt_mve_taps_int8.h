@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* The taps of depthwise convolutions of int8 with Helium: what their loops share. In assembly only. */
 #ifndef MT_MVE_TAPS_INT8_H
 #define MT_MVE_TAPS_INT8_H

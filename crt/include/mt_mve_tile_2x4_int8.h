@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int8 with Helium, two pixels by four output channels: where four pixels would leave columns empty, or
  * where memory is short. See mt_mve_tile_int8.h. */
 #ifndef MT_MVE_TILE_2X4_INT8_H

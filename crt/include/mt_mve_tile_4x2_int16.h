@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int16 activations with Helium: four pixels by two output channels. See mt_mve_int16.h. */
 #ifndef MT_MVE_TILE_4X2_INT16_H
 #define MT_MVE_TILE_4X2_INT16_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of int8 with Helium: four pixels by two output channels. See mt_mve_tile_int8.h. */
 #ifndef MT_MVE_TILE_4X2_INT8_H
 #define MT_MVE_TILE_4X2_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of float32 with Helium: three pixels by eight output channels, or six by four. See mt_mve_f32.h. */
 #ifndef MT_MVE_TILE_F32_H
 #define MT_MVE_TILE_F32_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Register tiles of int8 with Helium: a few pixels by a few output channels, eight sums. What is the same of each tile; in
  * plain C as mt_mve.h is.
  *

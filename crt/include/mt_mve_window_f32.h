@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Pooling windows of float32 with Helium: four channels at a time, each in the order of mt_f32_window.h. In plain C as
  * mt_mve_f32.h is. */
 #ifndef MT_MVE_WINDOW_F32_H

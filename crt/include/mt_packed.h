@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Packed functions: one signature for all, that of TVM's TVMBackendPackedCFunc. The arguments are values with a type
  * code each, tensors among them as pointers to DLTensor. Header only: a model that uses none of it links none of it. */
 #ifndef MT_PACKED_H
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 #include "mt_dlpack.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 /* Once in a file, not once in every wrapper. */
 #if defined(__GNUC__)

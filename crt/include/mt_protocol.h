@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Numbers of the protocol; crt/PROTOCOL.md has their meaning, mtool/device/rpc/protocol.py the other side. */
 #ifndef MT_PROTOCOL_H
 #define MT_PROTOCOL_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What a host asks of the model in a session: its tensors, runs, times and functions. mt_server.c has the rest of the
  * conversation; crt/PROTOCOL.md has the bytes. */
 #ifndef MT_REQUESTS_H
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 #include "mt_link.h"
-#include "mt_server.h"
+#include "mtool.h"
 #include "mt_work.h"
 
 #define MT_REQUESTS_WORK_BYTES 13u /* the longest reply that is kept, without its status */

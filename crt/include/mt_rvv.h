@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What operators with RISC-V's vectors share (V 1.0, of which Zve32x is enough; of any length).
  *
  * A vector is of output channels, as many as the core's registers hold: results do not depend on how many. They are those

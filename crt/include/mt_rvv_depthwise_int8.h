@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise convolutions of int8 with RISC-V's vectors, which are of channels. See mt_rvv.h.
  *
  * The input lies in a ring of padded rows, all channels of a pixel side by side; `taps` says where each tap of the first

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* A sum of two int8 on their own grids with RISC-V's vectors: a residual addition. See mt_rvv.h. */
 #ifndef MT_RVV_PAIR_INT8_H
 #define MT_RVV_PAIR_INT8_H

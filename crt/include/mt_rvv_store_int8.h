@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Tiles of sums with RISC-V's vectors: how they begin, and how they become int8 and are stored. See mt_rvv.h. */
 #ifndef MT_RVV_STORE_INT8_H
 #define MT_RVV_STORE_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Products of int8 with RISC-V's vectors: a few input vectors by as many outputs as a vector has. See mt_rvv.h.
  *
  * Packed are, of N outputs that depend on K inputs: N biases, N multipliers, N places where the scaling has them, and K

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Pooling windows of int8 with RISC-V's vectors, which are of channels. In plain C as mt_rvv.h is. */
 #ifndef MT_RVV_WINDOW_INT8_H
 #define MT_RVV_WINDOW_INT8_H

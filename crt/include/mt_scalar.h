@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Functions of one or two numbers, one for each element type: mt_max_f32, mt_abs_i8, mt_mod_u64, ...
  *
  * Integer arithmetic wraps; division by zero gives 0. NaN in gives NaN out, as in ONNX. */

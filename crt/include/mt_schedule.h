@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Several models on one core, without threads: the most urgent one runs, and between two operators of a less urgent one
  * a more urgent one takes its place, from begin to end. Compile the models with --interface-api step; the firmware's
  * header, <firmware>.h, has them as tasks, the most urgent first.

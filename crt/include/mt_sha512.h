@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* SHA-512 (FIPS 180-4), a piece at a time. */
 #ifndef MT_SHA512_H
 #define MT_SHA512_H

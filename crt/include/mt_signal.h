@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Integer arithmetic of TensorFlow Lite Micro's Signal library (signal/src, Apache-2.0): bits, roots, logarithms, gains.
  *
  * The same results, with their peculiarities: a root below 2^32 is never more than 65535, and sums wrap. */

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* What kernels share that are for a computer: vectors of floats, by GCC's and Clang's extension of C.
  *
  * MT_SIMD_BY_WIDTH chooses at run time: eight floats where a PC's processor has AVX, else four (SSE, NEON). A program

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Products of up to four columns with all output channels, on a computer (mt_simd.h). */
 #ifndef MT_SIMD_COLUMNS_H
 #define MT_SIMD_COLUMNS_H

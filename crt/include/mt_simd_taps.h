@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Depthwise products of a row of pixels, on a computer (mt_simd.h). */
 #ifndef MT_SIMD_TAPS_H
 #define MT_SIMD_TAPS_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Slots for modules in memory that survives a reset, and a journal that says what is in them. One slot is always free:
  * a load goes into it, and becomes active with the one record that is written last. Power that is lost at any byte
  * leaves what was there.
@@ -21,7 +22,7 @@
 
 #include <stdint.h>
 
-#include "mt_storage.h"
+#include "mtool.h"
 
 #ifndef MT_SLOTS_MOST
 #define MT_SLOTS_MOST 8u            /* of a storage, at least 2: one more than the models that it keeps */

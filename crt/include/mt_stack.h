@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* How deep the stack went: paint what is free of it, run, look how much of the paint is left. */
 #ifndef MT_STACK_H
 #define MT_STACK_H

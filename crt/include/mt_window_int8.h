@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Pooling windows of int8 in plain C: what is left over by mt_dsp_window_int8.h, and what mt_mve_window_int8.h and
  * mt_rvv_window_int8.h are elsewhere. */
 #ifndef MT_WINDOW_INT8_H

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Convolutions of 8 bits, 3x3 with stride 1, by Winograd's F(2x2, 3x3), for cores without SIMD: four of nine products are
  * left.
  *

@@ -1,3 +1,4 @@
+/* Internal to mtool: applications include mtool.h. */
 /* Run the model, and measure it. */
 #ifndef MT_WORK_H
 #define MT_WORK_H
@@ -6,7 +7,7 @@
 #include <stdint.h>
 
 #include "mt_functions.h"
-#include "mt_model.h"
+#include "mtool.h"
 
 /* In place of an operator's number: none of them, the model as a whole. */
 #define MT_NO_OPERATOR 0xFFFFu

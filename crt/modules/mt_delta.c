@@ -15,7 +15,7 @@
 
 #include "mt_bytes.h"
 #include "mt_crc32.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #if MT_DELTA_PIECE < 16 || MT_DELTA_PIECE > 65535
 #error "MT_DELTA_PIECE: 16 to 65535"

@@ -6,7 +6,7 @@
 #include "mt_bytes.h"
 #include "mt_crc32.h"
 #include "mt_protocol.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 /* Of a module's RAM. */
 #ifdef MT_PROTECT

@@ -4,7 +4,7 @@
 
 #include "mt_delta.h"
 #include "mt_loader.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 static struct mt_delta decoder;
 static uint32_t made;  /* of the file: its head and what was decoded */

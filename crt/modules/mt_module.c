@@ -6,7 +6,7 @@
 #include "mt_bytes.h"
 #include "mt_ed25519.h"
 #include "mt_sha512.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 /* Limits that keep every sum of sizes far from 2^32. docs/modules.md has them. */
 #define MOST_BYTES 0x40000000u

@@ -1,6 +1,6 @@
 /* Modules of the core's own code. */
 #include "mt_module.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #if defined(__thumb__)
 #define THUMB 1u

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mt_crc32.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define HEAD 0x4842544Du   /* "MTBH" */
 #define LOAD 0x4C42544Du   /* "MTBL" */

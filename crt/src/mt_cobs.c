@@ -1,6 +1,6 @@
 #include "mt_cobs.h"
 
-#include "mt_status.h"
+#include "mtool.h"
 
 size_t mt_cobs_encode(uint8_t *target, const uint8_t *source, size_t count)
 {

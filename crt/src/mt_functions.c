@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "mt_bytes.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define HEAD_BYTES 3u   /* of a request: function, number of arguments */
 #define VALUE_BYTES 8u  /* of an integer or float argument */

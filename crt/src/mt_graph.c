@@ -5,7 +5,7 @@
 
 #include "mt_json.h"
 #include "mt_protocol.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 /* Find the list that TVM writes as ["list_int", [...]] or the like, and step into it. */
 static struct mt_json find_list(struct mt_json attributes, const char *key, const char *kind)

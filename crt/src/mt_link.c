@@ -5,9 +5,8 @@
 #include "mt_bytes.h"
 #include "mt_cobs.h"
 #include "mt_crc32.h"
-#include "mt_port.h"
+#include "mtool.h"
 #include "mt_protocol.h"
-#include "mt_status.h"
 
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count)
 {

@@ -1,9 +1,8 @@
-#include "mt_model.h"
+#include "mtool.h"
 
 #include <stddef.h>
 
 #include "mt_protocol.h"
-#include "mt_status.h"
 
 const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index)
 {

@@ -4,9 +4,8 @@
 
 #include "mt_bytes.h"
 #include "mt_functions.h"
-#include "mt_port.h"
+#include "mtool.h"
 #include "mt_protocol.h"
-#include "mt_status.h"
 
 /* A handler reads the request, writes its reply's bytes (after the status) and sets reply->count to their number. */
 typedef int32_t handler(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply);

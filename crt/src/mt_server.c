@@ -1,13 +1,11 @@
-#include "mt_server.h"
+#include "mtool.h"
 
 #include <string.h>
 
 #include "mt_bytes.h"
 #include "mt_link.h"
-#include "mt_port.h"
 #include "mt_protocol.h"
 #include "mt_requests.h"
-#include "mt_status.h"
 #include "mt_work.h"
 
 static struct {

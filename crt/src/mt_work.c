@@ -4,11 +4,8 @@
 #include <string.h>
 
 #include "mt_bytes.h"
-#include "mt_device.h"
-#include "mt_port.h"
-#include "mt_protect.h"
+#include "mtool.h"
 #include "mt_stack.h"
-#include "mt_status.h"
 
 static volatile uint16_t running = MT_NO_OPERATOR;
 

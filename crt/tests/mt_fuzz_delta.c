@@ -9,7 +9,7 @@
 #include "mt_bytes.h"
 #include "mt_crc32.h"
 #include "mt_delta.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define HEAD 5u
 

@@ -10,7 +10,7 @@
 #include "mt_loader.h"
 #include "mt_protocol.h"
 #include "mt_sha512.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : abort())
 #define FLASH_BYTES (24u * 1024u)

@@ -12,11 +12,8 @@
 #include "mt_cobs.h"
 #include "mt_crc32.h"
 #include "mt_functions.h"
-#include "mt_model.h"
-#include "mt_port.h"
+#include "mtool.h"
 #include "mt_protocol.h"
-#include "mt_server.h"
-#include "mt_status.h"
 
 #define BUFFER_BYTES 512u
 #define MOST_RUNS 64u

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "mt_delta.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 struct target {
     uint8_t *bytes;

@@ -6,8 +6,7 @@
 #include "mt_cobs.h"
 #include "mt_crc32.h"
 #include "mt_link.h"
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define CHECK(condition)                                                        \
     do {                                                                        \

@@ -5,8 +5,7 @@
 #include <stdint.h>
 
 #include "mt_functions.h"
-#include "mt_model.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define ARENA_BYTES 64u
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "mt_graph.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define FIRST_NAME 11
 

@@ -1,4 +1,4 @@
-/* The server as a process: mt_port.h over standard input and output, with a timer that a test can make overflow. */
+/* The server as a process: the port over standard input and output, with a timer that a test can make overflow. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -6,10 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mt_model.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #ifndef TEST_BUFFER_BYTES
 #define TEST_BUFFER_BYTES 4096

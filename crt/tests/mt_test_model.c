@@ -7,9 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "mt_model.h"
-#include "mt_port.h"
-#include "mt_server.h"
+#include "mtool.h"
 
 #ifndef TEST_MODEL_HASH
 #define TEST_MODEL_HASH "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

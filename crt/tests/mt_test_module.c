@@ -13,7 +13,7 @@
 #include "mt_ed25519.h"
 #include "mt_module.h"
 #include "mt_sha512.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : failed(#condition, __LINE__))
 #define MOST_BYTES 4096u

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "mt_loader.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define FLASH_BYTES (54u * 1024u)
 #define SLOT_BYTES (23u * 1024u)

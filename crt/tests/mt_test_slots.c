@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "mt_slots.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define CHECK(condition)                                                                                          \
     do {                                                                                                          \

@@ -6,8 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 static uint8_t wire[1u << 16];
 static size_t wire_end, wire_at, read_most; /* bytes that came, that were read, and that a read takes at most */

@@ -331,7 +331,7 @@ class RunningProgram:
 
 @contextmanager
 def open_program(job: Job) -> Iterator[RunningProgram]:
-    """Build a user's program that speaks through mt_port.h, start it (or flash it), and open the channel to it.
+    """Build a user's program that speaks through mtool.h, start it (or flash it), and open the channel to it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.

@@ -72,7 +72,7 @@ class UserProject:
     def with_program(self, options: Options, board: str, folder: Path) -> Options:
         """Return options with the program that is the standalone firmware on a board, in a project folder.
 
-        The user's program is for its board alone. EEMBC's asks only for mt_port.h, which every template of C has.
+        The user's program is for its board alone. EEMBC's asks only for mtool.h, which every template of C has.
         """
         if not self.has_program or (self.type == "standalone" and board != self.board):
             return options

@@ -42,7 +42,7 @@ class Request(ModelOptions):
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
-    protect: the model runs inside the core's memory protection (crt/include/mt_protect.h).
+    protect: the model runs inside the core's memory protection (crt/include/mtool.h).
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 

@@ -281,7 +281,7 @@ class Operator(Strict):
 class InnerRegion(Strict):
     """A region inside of a branch or loop that may fail: its name and backend, the nodes that went into it.
 
-    `operator` is the index of the branch or loop; `key` is what the device says that it is (crt/include/mt_device.h).
+    `operator` is the index of the branch or loop; `key` is what the device says that it is (crt/include/mtool.h).
     """
 
     key: int

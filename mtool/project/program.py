@@ -15,7 +15,7 @@ class Program:
         folder: where its sources lie ("../src").
         above: the folder above that, in which the user's files for a framework lie: app.cmake, prj.conf, app.overlay.
         sources: its C and C++ files, for builders that can't look for themselves.
-        port: it uses mt_port.h: the bytes and the timer of the board.
+        port: it uses mtool.h: the bytes and the timer of the board.
     """
 
     folder: str

@@ -85,7 +85,7 @@ class Template(BaseModel):
     `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
     maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
     project folder and below `build/`, where all that a build makes lies. The file's name may depend on the board:
-    it is rendered like the project's texts. `protects`: it has a fence around a model (crt/include/mt_protect.h), on
+    it is rendered like the project's texts. `protects`: it has a fence around a model (crt/include/mtool.h), on
     cores with memory protection. `program` is what a user's own program is that it can build as the
     standalone firmware: C with a main, an Arduino sketch, or none.
     """

@@ -1,13 +1,6 @@
 /* Host-driven firmware: the RPC server runs the model when the host says so. */
 #include "mt_build.h"
-#include "mt_guard.h"
-{% if cookiecutter.modules %}
-#include "mt_loader.h"
-{% endif %}
-#include "mt_model.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 extern uint8_t mt_stack_low[];
 

@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "mt_loader.h"
-#include "mt_storage.h"
+#include "mtool.h"
 
 {% if cookiecutter.modules.public_keys %}
 static const uint8_t keys[][32] = {

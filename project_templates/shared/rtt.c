@@ -1,4 +1,4 @@
-/* mt_port.h's byte channel over RTT: a debugger reads and writes two ring buffers in RAM while the firmware runs. The
+/* The port's byte channel over RTT: a debugger reads and writes two ring buffers in RAM while the firmware runs. The
  * layout of the control block is SEGGER's (UM08001), so that J-Link, OpenOCD, pyOCD and gdb servers know it. Each side
  * writes one offset of a ring, after the bytes; equal offsets say that it is empty. */
 #define RTT_BYTES {{ cookiecutter.options.rtt_bytes }}u

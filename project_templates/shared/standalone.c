@@ -4,7 +4,7 @@
 #include "{{ cookiecutter.model }}.h"
 {% if cookiecutter.models | selectattr("caller_has_arena") | list %}
 {% if cookiecutter.models | map(attribute="pools") | sum(start=[]) %}
-#include "mt_device.h"
+#include "mtool.h"
 {% endif %}
 #include "mt_math.h"
 {% endif %}

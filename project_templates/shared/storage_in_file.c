@@ -1,9 +1,8 @@
-/* mt_storage.h in an emulator: RAM stands for a NOR flash, and a file beside the firmware's, <firmware>.elf.flash, keeps
+/* The storage in an emulator: RAM stands for a NOR flash, and a file beside the firmware's, <firmware>.elf.flash, keeps
  * it when the emulator ends. It is read at the start, and written with each erase and each program. */
 #include <string.h>
 
-#include "mt_status.h"
-#include "mt_storage.h"
+#include "mtool.h"
 {% if is_zephyr | default(false) %}
 #include <zephyr/arch/common/semihost.h>
 {% else %}

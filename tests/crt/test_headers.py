@@ -15,7 +15,7 @@ def rows(header: str) -> list[tuple[str, int, str]]:
 
 
 def test_statuses() -> None:
-    assert rows("mt_status.h") == [(code.name, code.value, code.meaning) for code in Status]
+    assert rows("mtool.h") == [(code.name, code.value, code.meaning) for code in Status]
     assert protocol.describe(13) == "MT_MODEL: the model failed"
     assert "77" in protocol.describe(77)
 
@@ -30,8 +30,8 @@ def enumerators(header: str, prefix: str) -> dict[str, int]:
 
 
 def test_faults() -> None:
-    assert enumerators("mt_fault.h", "MT_FAULT_") == {kind.name: kind.value for kind in FaultKind}
-    assert enumerators("mt_fault.h", "MT_MACHINE_") == {machine.name: machine.value for machine in Machine}
+    assert enumerators("mtool.h", "MT_FAULT_") == {kind.name: kind.value for kind in FaultKind}
+    assert enumerators("mtool.h", "MT_MACHINE_") == {machine.name: machine.value for machine in Machine}
 
 
 def test_constants() -> None:

@@ -63,7 +63,7 @@ def test_each_field_that_tvm_reads(digits: Path, tmp_path: Path) -> None:
     assert module["executors"] == ["aot"] and module["target"] == ["c -keys=cpu -mcpu=cortex-m4"]
     assert datetime.strptime(module["export_datetime"], "%Y-%m-%d %H:%M:%SZ").replace(tzinfo=UTC).timestamp() == CHANGED
     (runtime,) = module["external_dependencies"]
-    assert runtime["url_type"] == "mlf_path" and (folder / runtime["url"] / "include/mt_model.h").is_file()
+    assert runtime["url_type"] == "mlf_path" and (folder / runtime["url"] / "include/mtool.h").is_file()
     (main,) = module["memory"]["functions"]["main"]
     assert main["inputs"] == {"image": {"dtype": "int8", "size": 64}}
     assert main["outputs"] == {"scores": {"dtype": "int8", "size": 10}}

@@ -30,7 +30,7 @@ def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template
     assert first.files == again.files
     assert {"mtool.json", "README.md"} <= set(first)
     (build_header,) = [path for path in first if path.endswith("/mt_build.h")]
-    assert {"toy.c", "toy.h", "mt_server.c", "mt_port.h"} <= {Path(path).name for path in first}
+    assert {"toy.c", "toy.h", "mt_server.c", "mtool.h"} <= {Path(path).name for path in first}
     (read,) = manifest.Firmware.model_validate_json(first["mtool.json"]).manifests()
     assert read == described
     written = described.project

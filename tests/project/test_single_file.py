@@ -144,7 +144,7 @@ class Npu(Backend):
     patterns = (Pattern("Neg"),)
 
     def compile(self, region, folder):
-        header = b"#include \\"mt_status.h\\"\\nint32_t npu_neg(const float *x, float *y);\\n"
+        header = b"#include \\"mtool.h\\"\\nint32_t npu_neg(const float *x, float *y);\\n"
         source = b"#include \\"npu.h\\"\\nint32_t npu_neg(const float *x, float *y) { *y = -*x; return MT_OK; }\\n"
         files = {"npu.h": b"#include <stdint.h>\\n" + header, "npu.c": source}
         return Product(body="    return npu_neg(input0, output0);", headers=("npu.h",), files=files, can_fail=True)
@@ -164,7 +164,7 @@ def test_a_firmware_of_it_beside_the_c_of_a_backend(tmp_path: Path, monkeypatch:
     assert {path.name for path in model.glob("*.[ch]")} == {"a_b.c", "a_b.h", "a_rpc.c", "b_rpc.c", "npu.c", "npu.h"}
     own = mtool.Options(single_file=True, backends=(BackendSpec("./npu.py"),))
     names = written(mtool.compile("net.onnx", board="host", options=own), tmp_path / "c")
-    assert names == ["mt_status.h", "mtool.json", "net.c", "net.h", "npu.c", "npu.h"]
+    assert names == ["mtool.h", "mtool.json", "net.c", "net.h", "npu.c", "npu.h"]
     library(tmp_path / "c")
 
 

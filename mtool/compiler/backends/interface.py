@@ -349,9 +349,9 @@ class Product:
         0, the time of the region is not known, and so is not that of a model with it.
     cycles: an estimate of the accelerator's cycles; 0: there is none.
     can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
-        (crt/include/mt_device.h). Otherwise it returns nothing.
+        (crt/include/mtool.h). Otherwise it returns nothing.
     hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
-        "activate", "open", "before", "after", "close", "deactivate"; mt_device.h says when. Equal ones of several
+        "activate", "open", "before", "after", "close", "deactivate"; mtool.h says when. Equal ones of several
         regions are called once.
     resource: the three texts also know `resource`, a `void *` that the caller of the model gave it, and the hooks are
         of type `int32_t f(void *resource)`. It is NULL where the caller has none to give (--interface-api pointers

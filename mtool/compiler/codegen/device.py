@@ -1,6 +1,6 @@
 """Devices that compute regions of a model: their failures, and the functions that are called around their work.
 
-What they are and when they are called: crt/include/mt_device.h. A model without such regions has none of this.
+What they are and when they are called: crt/include/mtool.h. A model without such regions has none of this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -159,7 +159,7 @@ def public_declarations(plan: Plan, *, takes_resource: bool) -> list[str]:
     if not devices.can_fail:
         return []
     lines = [
-        comment("What failed, where an inference returned MT_DEVICE (mt_device.h)."),
+        comment("What failed, where an inference returned MT_DEVICE (mtool.h)."),
         f"extern struct mt_device_failure {model}_failure;",
         "",
     ]

@@ -141,7 +141,7 @@ def graph_source(
         "",
         "#include <string.h>",
         "",
-        *include("mt_graph.h", "mt_status.h", f"{model}_operators.h", f"{model}_packed.h"),
+        *include("mt_graph.h", "mtool.h", f"{model}_operators.h", f"{model}_packed.h"),
         "",
         variable("static const char graph_json[]", f" ={json_lines}\n    "),
         "",

@@ -24,7 +24,7 @@ def header(
     model = plan.graph.name
     upper = model.upper()
     before = ["#include <stdint.h>", "", *include("mt_convention.h")]
-    before += include("mt_device.h") * devices_of(plan).can_fail
+    before += include("mtool.h") * devices_of(plan).can_fail
     before += include(f"{model}_packed.h") * (conventions.interface == "packed")
     before += [
         "",
@@ -137,7 +137,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
                 "One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
                 f"{described}.",
                 *([copies] if copies else []),
-                "Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no "
+                "Returns MT_OK, or of mtool.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no "
                 "tensor",
                 f"or of another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
             ),
@@ -162,7 +162,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
 
 def _ok(plan: Plan) -> str:
     """Return what an entry point returns where no device fails."""
-    refused = ", or MT_BAD_SIZE (mt_status.h): a size is out of its range, and nothing was computed"
+    refused = ", or MT_BAD_SIZE (mtool.h): a size is out of its range, and nothing was computed"
     return "0" + refused * bool(plan.graph.sizes)
 
 

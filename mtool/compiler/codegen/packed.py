@@ -73,7 +73,7 @@ def packed_source(
 ) -> list[str]:
     """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
     model = plan.graph.name
-    lines = [Part(banner, "banner"), *include(f"{model}_packed.h"), "", *include("mt_status.h")]
+    lines = [Part(banner, "banner"), *include(f"{model}_packed.h"), "", *include("mtool.h")]
     lines += [*include(*(f"{model}{part}.h" for part in ("", "_operators", "_weights"))), ""]
     if conventions.has_functions:
         lines += tensors.definitions(model, _kinds(plan))

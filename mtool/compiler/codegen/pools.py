@@ -44,7 +44,7 @@ def _where(placed: PlacedPool) -> str:
 
 
 def needs_header(plan: Plan) -> bool:
-    """Whether the arrays' macros are those of mt_device.h."""
+    """Whether the arrays' macros are those of mtool.h."""
     return any(one.bytes and (one.pool.section or not one.pool.is_arena) for one in plan.pools)
 
 

@@ -1,6 +1,6 @@
 """The fence around a model (--protect): the areas that it has while it runs, derived from its plan, and their C.
 
-crt/include/mt_protect.h has what it is on the device; the linker script of a template that has it puts the variables of
+crt/include/mtool.h has what it is on the device; the linker script of a template that has it puts the variables of
 each model's files together, and the inputs outside of the arena, and names both ends of each.
 """
 

@@ -43,11 +43,11 @@ def descriptor(
     lines = [
         Part(banner, "banner"),
         *include("mt_functions.h") * conventions.has_functions,
-        *include("mt_device.h") * (arena.is_callers and pools.needs_header(plan)),
+        *include("mtool.h") * (arena.is_callers and pools.needs_header(plan)),
         *include("mt_math.h") * arena.is_callers,
-        *include("mt_model.h"),
-        *include("mt_protect.h") * (protection is not None),
-        *include("mt_status.h") * is_graph,
+        *include("mtool.h"),
+        *include("mtool.h") * (protection is not None),
+        *include("mtool.h") * is_graph,
         *include(*(f"{model}{part}.h" for part in [*parts, "_weights"])),
         "",
     ]

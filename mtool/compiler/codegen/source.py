@@ -48,7 +48,7 @@ def source(
         *include(f"{model}.h"),
         "",
         *_includes(plan, own),
-        *(include("mt_device.h") if pools.needs_header(plan) and not arena.is_callers else []),
+        *(include("mtool.h") if pools.needs_header(plan) and not arena.is_callers else []),
         *include(f"{model}_operators.h"),
         *(include(f"{model}_packed.h") if conventions.forms and conventions.executor != "graph" else []),
         *include(f"{model}_weights.h"),
@@ -110,7 +110,7 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
     if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_fixed16.h")
     if plan.graph.sizes or plan.graph.stream:
-        headers.add("mt_status.h")
+        headers.add("mtool.h")
     return ["#include <string.h>", "", *include("mt_math.h", *sorted(headers))]
 
 

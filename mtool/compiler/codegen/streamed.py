@@ -226,7 +226,7 @@ def rows_declared(plan: Plan) -> str:
 _MOST = 0xFFFF  # rows, and operators
 _PLANES = ", the channels of a pixel side by side"  # where the model has them one after the other
 _STATUSES = (
-    "Each returns MT_OK or, with nothing done, of mt_status.h: MT_BAD_ORDER, no inference has begun, or rows are",
+    "Each returns MT_OK or, with nothing done, of mtool.h: MT_BAD_ORDER, no inference has begun, or rows are",
     "missing at the end; MT_BAD_RANGE, these are more rows than are left.",
 )
 _BEGINS = "; the other inputs are copied then, unless they lie in the arena"

@@ -165,7 +165,7 @@ def weights_source(
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
     where = in_pools or {}
-    parts = [Part(banner, "banner"), *(include("mt_device.h") if where else []), *["#include <math.h>"] * infinite]
+    parts = [Part(banner, "banner"), *(include("mtool.h") if where else []), *["#include <math.h>"] * infinite]
     parts += [*include(f"{model}_weights.h"), ""]
     if binary.offsets:
         parts.append(binary.macro())

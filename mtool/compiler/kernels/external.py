@@ -16,7 +16,7 @@ from mtool.compiler.kernels.target import Target
 
 
 HOOKS = ("activate", "open", "before", "after", "close", "deactivate")
-"""When a function of a device is called (crt/include/mt_device.h)."""
+"""When a function of a device is called (crt/include/mtool.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class ExternalCall(Schedule):
             tuple(arguments),
             body,
             {name: graph.constants[value] for name, value in constants.items()},
-            headers=(*attrs.headers, *(["mt_device.h"] if attrs.lent else [])),
+            headers=(*attrs.headers, *(["mtool.h"] if attrs.lent else [])),
             inner=inner,
             layouts=dict(zip(attrs.constants, attrs.layouts, strict=True)),
             can_fail=attrs.can_fail,

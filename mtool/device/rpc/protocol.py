@@ -355,7 +355,7 @@ _HEAD = struct.Struct("<BHB")
 
 
 class FaultKind(IntEnum):
-    """What happened, as in crt/include/mt_fault.h."""
+    """What happened, as in crt/include/mtool.h."""
 
     MT_FAULT_EXCEPTION = 1
     MT_FAULT_STACK = 2
@@ -364,7 +364,7 @@ class FaultKind(IntEnum):
 
 
 class Machine(IntEnum):
-    """Whose registers stand in the message, as in crt/include/mt_fault.h."""
+    """Whose registers stand in the message, as in crt/include/mtool.h."""
 
     MT_MACHINE_NONE = 0
     MT_MACHINE_CORTEX_M = 1

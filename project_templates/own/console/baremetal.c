@@ -1,7 +1,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "mt_port.h"
+#include "mtool.h"
 
 /* Through src/port.c of the generated folder: semihosting, in an emulator. */
 static void report(const char *what, int32_t number)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mt_module.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 void say(const char *text);
 

@@ -1,9 +1,8 @@
-/* Takes the place of a project's main.c: calls every function of mt_port.h. It sends the results as little-endian
+/* Takes the place of a project's main.c: calls every function of mtool.h. It sends the results as little-endian
  * 64-bit numbers, then every byte that it receives, and exits with status 42 at the end of its input. */
 #include <stdint.h>
 
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 int main(void);
 

@@ -23,7 +23,7 @@ UNMAPPED, NULL, DEEP, LARGE, ILLEGAL, ASSERTION, ENDLESS, DIVISION, CANARY, ABOR
 _BEFORE = """
 #include <assert.h>
 #include <string.h>
-#include "mt_port.h"
+#include "mtool.h"
 
 #if UINTPTR_MAX == UINT32_MAX
 #define UNMAPPED ((uintptr_t)0x70000000u)

@@ -128,7 +128,7 @@ def _header(name: str, device: Device) -> bytes:
         f"\nvoid {care}(const void *address, size_t bytes);" for care in dict.fromkeys(device.caches.values())
     )
     more = ",\n" + " " * len(f"int32_t {name}_run(") + given if device.resource else ""
-    around = f"\n/* Called around its work, as mt_device.h says: 0, or a status. */{declared}\n" if declared else ""
+    around = f"\n/* Called around its work, as mtool.h says: 0, or a status. */{declared}\n" if declared else ""
     around += f"\n/* Of the core's cache, before and after its work. */{cares}\n" if cares else ""
     return f"""/* The call of the driver, by mtool. */
 #ifndef {guard}

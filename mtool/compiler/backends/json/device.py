@@ -76,7 +76,7 @@ class Device(_Table):
     driver: a C file, or a folder of them, from this file on.
     driver_name: what stands before `_run`; default: the driver's file or folder name.
     scratch_bytes, alignment: what the driver wants of the arena.
-    hooks: C functions of the driver that are called around its work, by occasion (crt/include/mt_device.h).
+    hooks: C functions of the driver that are called around its work, by occasion (crt/include/mtool.h).
     resource: the driver's functions have one more parameter, the `void *resource` that the model's caller gives.
     memory: the board's memory where the device reads inputs and scratch and writes outputs; "": the arena's.
     cached: the core's cache holds what lies there.

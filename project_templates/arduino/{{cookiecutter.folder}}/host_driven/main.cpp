@@ -3,10 +3,7 @@
 
 extern "C" {
 #include <mt_build.h>
-#include <mt_model.h>
-#include <mt_port.h>
-#include <mt_server.h>
-#include <mt_status.h>
+#include <mtool.h>
 
 #ifdef __AVR__
 extern uint8_t __heap_start; /* behind .bss; the sketch has no heap, so that the stack may come down to here */

@@ -1,16 +1,12 @@
-/* mt_guard.h on a Cortex-M: main runs on the process stack, handlers on one of their own; the MPU lets through only
+/* The guard on a Cortex-M: main runs on the process stack, handlers on one of their own; the MPU lets through only
  * what the board has; SysTick is the watchdog. Registers: Armv7-M ARM, B3.2 and B3.5; Armv8-M ARM. */
-#include "mt_guard.h"
+#include "mtool.h"
 
 #include <stddef.h>
 {% if cookiecutter.protect %}
 #include <string.h>
 {% endif %}
 
-#include "mt_fault.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
 #include "platform.h"
 {% if cookiecutter.protect %}
 #include "protect.h"

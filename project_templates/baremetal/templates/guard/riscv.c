@@ -1,16 +1,12 @@
-/* mt_guard.h on a RISC-V core in machine mode: traps have a stack of their own; the PMP lets through only what the board
+/* The guard on a RISC-V core in machine mode: traps have a stack of their own; the PMP lets through only what the board
  * has; the machine timer is the watchdog. Registers are those of the RISC-V Privileged Architecture 1.12, 3.1 and 3.7. */
-#include "mt_guard.h"
+#include "mtool.h"
 
 #include <stddef.h>
 {% if cookiecutter.protect %}
 #include <string.h>
 {% endif %}
 
-#include "mt_fault.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
 #include "platform.h"
 {% if cookiecutter.protect %}
 #include "protect.h"

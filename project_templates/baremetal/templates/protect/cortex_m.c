@@ -1,10 +1,7 @@
-/* mt_protect.h on a Cortex-M: the model runs unprivileged in the MPU's regions, and comes back by SVC or by a fault.
+/* The fence on a Cortex-M: the model runs unprivileged in the MPU's regions, and comes back by SVC or by a fault.
  * Registers: Armv7-M ARM, B3.5; Armv8-M ARM. */
-#include "mt_protect.h"
+#include "mtool.h"
 
-#include "mt_fault.h"
-#include "mt_server.h"
-#include "mt_status.h"
 #include "protect.h"
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))

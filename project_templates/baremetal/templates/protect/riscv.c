@@ -1,11 +1,8 @@
 {% from "protect/pmp.jinja" import first_entry with context %}
-/* mt_protect.h on a RISC-V core: the model runs in user mode in the entries of the PMP before guard.c's, and comes back by
+/* The fence on a RISC-V core: the model runs in user mode in the entries of the PMP before guard.c's, and comes back by
  * an environment call or by a fault. Registers: RISC-V Privileged Architecture 1.12, 3.1 and 3.7. */
-#include "mt_protect.h"
+#include "mtool.h"
 
-#include "mt_fault.h"
-#include "mt_server.h"
-#include "mt_status.h"
 #include "protect.h"
 
 __asm__(".option arch, +zicsr"); /* see startup.c */

@@ -1,12 +1,11 @@
 {% set over_rtt = cookiecutter.options.channel == "rtt" %}
 {% if over_rtt %}
-/* mt_port.h over RTT: the bytes travel through the debugger; random numbers come by semihosting. */
+/* The port over RTT: the bytes travel through the debugger; random numbers come by semihosting. */
 {% else %}
-/* mt_port.h over semihosting: the bytes travel through the emulator's standard input and output. */
+/* The port over semihosting: the bytes travel through the emulator's standard input and output. */
 {% endif %}
-#include "mt_port.h"
+#include "mtool.h"
 
-#include "mt_status.h"
 #include "platform.h"
 
 {% if over_rtt %}

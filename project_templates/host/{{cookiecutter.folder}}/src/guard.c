@@ -1,9 +1,9 @@
-/* mt_guard.h in a process: the signals of faults, on a stack of their own, and an alarm for a watchdog. Where a signal
+/* The guard in a process: the signals of faults, on a stack of their own, and an alarm for a watchdog. Where a signal
  * came from is told on Linux, the one system whose names for it are known here. port_windows.c has Windows'. */
 #ifndef _WIN32
 #define _GNU_SOURCE
 
-#include "mt_guard.h"
+#include "mtool.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -11,10 +11,6 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "mt_fault.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #include <ucontext.h>

@@ -1,10 +1,6 @@
 /* Host-driven program: the RPC server runs the model when the other end of the pipe says so. */
 #include "mt_build.h"
-#include "mt_guard.h"
-#include "mt_model.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 static uint64_t buffer[{{ cookiecutter.options.rpc_buffer_bytes }} / 8];
 

@@ -1,8 +1,8 @@
-/* mt_port.h over this process's standard input and output (POSIX.1-2008; port_windows.c has Windows'). */
+/* The port over this process's standard input and output (POSIX.1-2008; port_windows.c has Windows'). */
 #ifndef _WIN32
 #define _POSIX_C_SOURCE 200809L
 
-#include "mt_port.h"
+#include "mtool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mt_status.h"
 
 static int timer_running;
 static struct timespec timer_start;

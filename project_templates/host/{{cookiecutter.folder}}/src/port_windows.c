@@ -1,4 +1,4 @@
-/* mt_port.h and mt_guard.h on Windows. A fault is told with its exception's number and without a place; there is no
+/* The port and the guard on Windows. A fault is told with its exception's number and without a place; there is no
  * watchdog: the host ends a process that does not answer. */
 #ifdef _WIN32
 #define WIN32_LEAN_AND_MEAN
@@ -10,11 +10,7 @@
 #include <stdlib.h>
 #include <windows.h>
 
-#include "mt_fault.h"
-#include "mt_guard.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 enum { FROM_HOST = 0, TO_HOST = 1, MOST = 1 << 20 };
 

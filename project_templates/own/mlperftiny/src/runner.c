@@ -1,12 +1,11 @@
-/* The commands of EEMBC's runner for MLPerf Tiny over mt_port.h, in performance mode: each ends with %, the answers are
+/* The commands of EEMBC's runner for MLPerf Tiny over the port, in performance mode: each ends with %, the answers are
  * lines that begin with m- or e-, and m-ready is the last of each. What a line says, and when, is as in
  * benchmark/api/internally_implemented.cpp of mlcommons/tiny; where that would write beyond its buffer, here is an error. */
 #include "runner.h"
 
 #include <string.h>
 
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #define COMMAND_BYTES 80u
 #define FIRMWARE "ULPMark for tinyML Firmware V0.0.1"
@@ -78,7 +77,7 @@ static void print_hex(uint8_t byte)
     runner_print(text);
 }
 
-/* The timer of mt_port.h measures spans: the time is their sum. */
+/* The timer of the port measures spans: the time is their sum. */
 static uint64_t now_us(void)
 {
     uint64_t elapsed_ns = 0;

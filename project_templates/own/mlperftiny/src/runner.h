@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* In runner.c. */
-int32_t runner_begin(void);         /* bring up the port and greet; a status of mt_status.h */
+int32_t runner_begin(void);         /* bring up the port and greet; a status of mtool.h */
 int32_t runner_poll(void);          /* act on what has arrived; MT_IO: the host is gone */
 void runner_print(const char *text);
 void runner_print_number(int32_t number);

@@ -1,12 +1,8 @@
-/* mt_guard.h: the emulator stops the core at what it refuses, writes down where that was, and goes on here. */
-#include "mt_guard.h"
+/* The guard: the emulator stops the core at what it refuses, writes down where that was, and goes on here. */
+#include "mtool.h"
 
 #include <stddef.h>
 
-#include "mt_fault.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
 #include "platform.h"
 
 {% set arm = cookiecutter.board.cpu.startswith("cortex-m") %}

@@ -1,7 +1,6 @@
-/* mt_port.h over the registers of the emulator. */
-#include "mt_port.h"
+/* The port over the registers of the emulator. */
+#include "mtool.h"
 
-#include "mt_status.h"
 #include "platform.h"
 
 static uint64_t timer_start;

@@ -1,6 +1,6 @@
-/* mt_guard.h on Zephyr, whose kernel catches faults and hands them to k_sys_fatal_error_handler. A timer of the kernel is
+/* The guard on Zephyr, whose kernel catches faults and hands them to k_sys_fatal_error_handler. A timer of the kernel is
  * the watchdog; in its simulator, time stands still while the model runs, and the host alone notices. */
-#include "mt_guard.h"
+#include "mtool.h"
 
 #include <zephyr/fatal.h>
 #include <zephyr/kernel.h>
@@ -12,10 +12,6 @@
 #include <zephyr/arch/riscv/csr.h>
 #endif
 
-#include "mt_fault.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
 
 #ifdef CONFIG_CPU_CORTEX_M_HAS_PROGRAMMABLE_FAULT_PRIOS
 /* The kernel has cleared CFSR by now; its reason says which bit it saw. */

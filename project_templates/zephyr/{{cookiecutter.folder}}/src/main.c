@@ -2,14 +2,7 @@
 #include <zephyr/kernel.h>
 
 #include "mt_build.h"
-#include "mt_guard.h"
-{% if cookiecutter.modules %}
-#include "mt_loader.h"
-{% endif %}
-#include "mt_model.h"
-#include "mt_port.h"
-#include "mt_server.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 static uint32_t buffer[{{ cookiecutter.options.rpc_buffer_bytes }} / 4];
 

@@ -1,10 +1,10 @@
 {% if cookiecutter.options.channel == "rtt" %}
-/* mt_port.h over RTT. timer.c has the timer, guard.c the end. */
+/* The port over RTT. timer.c has the timer, guard.c the end. */
 {% else %}
-/* mt_port.h over a UART of Zephyr: the devicetree's chosen mtool,uart, else its console. timer.c has the
+/* The port over a UART of Zephyr: the devicetree's chosen mtool,uart, else its console. timer.c has the
  * timer, guard.c the end. */
 {% endif %}
-#include "mt_port.h"
+#include "mtool.h"
 
 #include <zephyr/device.h>
 #include <zephyr/drivers/entropy.h>
@@ -16,7 +16,6 @@
 #include <zephyr/sys/ring_buffer.h>
 {% endif %}
 
-#include "mt_status.h"
 
 {% if cookiecutter.options.channel == "rtt" %}
 {% include "shared/rtt.c" %}

@@ -1,9 +1,8 @@
-/* The timer of mt_port.h: the system's clock. It goes on while the core sleeps, and interrupts the model for no longer
+/* The timer of the port: the system's clock. It goes on while the core sleeps, and interrupts the model for no longer
  * than the kernel's own bookkeeping. */
 #include <zephyr/kernel.h>
 
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 
 #ifdef CONFIG_ARCH_POSIX
 /* A process: Zephyr's clock stands still while code runs, so the host's own is read, through the native simulator. */

@@ -1,9 +1,8 @@
-/* mt_port.h with Arduino's own functions; the timer is in timer.cpp. */
+/* The port with Arduino's own functions; the timer is in timer.cpp. */
 #include <Arduino.h>
 
 extern "C" {
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 }
 
 #define BAUD {{ cookiecutter.board.usb.uart }}

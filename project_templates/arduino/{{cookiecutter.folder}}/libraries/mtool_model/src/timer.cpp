@@ -1,9 +1,8 @@
-/* The timer of mt_port.h: on an AVR timer 1 counts the core's cycles, elsewhere micros() has to do. */
+/* The timer of the port: on an AVR timer 1 counts the core's cycles, elsewhere micros() has to do. */
 #include <Arduino.h>
 
 extern "C" {
-#include "mt_port.h"
-#include "mt_status.h"
+#include "mtool.h"
 }
 
 static bool timer_running;
