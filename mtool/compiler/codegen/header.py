@@ -9,7 +9,7 @@ from mtool.compiler.codegen.device import devices_of, public_declarations
 from mtool.compiler.codegen.state_reset import declared
 from mtool.compiler.codegen.streamed import given
 from mtool.compiler.ir import DType
-from mtool.compiler.ir.scalar import literal
+from mtool.compiler.ir.scalar import ATOM, literal
 from mtool.compiler.plan import Plan
 from mtool.manifest import Tensor
 
@@ -177,7 +177,8 @@ def _macros(upper: str, tensor: Tensor) -> list[str]:
     lines = [f"#define {stem}_SHAPE {{{shape}}}", f"#define {stem}_COUNT {count}"]
     if tensor.scale is not None and tensor.zero_point is not None and len(tensor.scale) == 1:
         scale = literal(tensor.scale[0], DType.FLOAT32).c
-        lines += [f"#define {stem}_SCALE {scale}", f"#define {stem}_ZERO_POINT {tensor.zero_point[0]}"]
+        zero_point = literal(tensor.zero_point[0], DType.INT32).at(ATOM)
+        lines += [f"#define {stem}_SCALE {scale}", f"#define {stem}_ZERO_POINT {zero_point}"]
     return lines
 
 

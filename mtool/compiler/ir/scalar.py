@@ -359,8 +359,9 @@ def _rescale_pair(expr: Expr, a: A, b: A) -> A:
 def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     how: RescalePair = expr.value
     total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
-    even = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}"
-    return _clamped(expr, even if how.even else f"({total}) >> {how.shift}")
+    steps = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}" if how.even else f"({total}) >> {how.shift}"
+    left, right = (f"{factor / 2**how.shift:.6g}" for factor in (how.left, how.right))
+    return _clamped(expr, f"{steps} /* scales {left} and {right} */")
 
 
 def _clamped(expr: Expr, steps: str) -> Text:

@@ -19,7 +19,7 @@ extern uint8_t sized_arena[];
 #define SIZED_X_SHAPE {12, 6}
 #define SIZED_X_COUNT 72
 #define SIZED_X_SCALE 0.05f
-#define SIZED_X_ZERO_POINT -3
+#define SIZED_X_ZERO_POINT (-3)
 
 #define SIZED_N_SHAPE {}
 #define SIZED_N_COUNT 1
@@ -27,7 +27,7 @@ extern uint8_t sized_arena[];
 #define SIZED_ROWS_SHAPE {12, 4}
 #define SIZED_ROWS_COUNT 48
 #define SIZED_ROWS_SCALE 0.05f
-#define SIZED_ROWS_ZERO_POINT -3
+#define SIZED_ROWS_ZERO_POINT (-3)
 
 #define SIZED_SHARE_SHAPE {12, 12}
 #define SIZED_SHARE_COUNT 144
@@ -56,7 +56,7 @@ extern const struct sized_inputs sized_arena_inputs;
 extern const struct sized_outputs sized_arena_outputs;
 
 /* One inference. Pointers to other places than the arena's are copied from and to.
- * Returns 0, or MT_BAD_SIZE (mt_status.h): a size is out of its range, and nothing was computed. Not re-entrant: there is one arena. */
+ * Returns 0, or MT_BAD_SIZE (mtool.h): a size is out of its range, and nothing was computed. Not re-entrant: there is one arena. */
 int32_t sized_run(const struct sized_inputs *inputs, const struct sized_outputs *outputs);
 
 #ifdef __cplusplus

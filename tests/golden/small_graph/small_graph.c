@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mt_graph.h"
-#include "mt_status.h"
+#include "mtool.h"
 #include "small_operators.h"
 #include "small_packed.h"
 

@@ -142,17 +142,17 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     for (int32_t i = 0; i < 3; ++i)
                         output[o + i * 4] = (int8_t)mt_clamp((residual[o + i * 4] * 5592405 +
                                 (int8_t)mt_requantise_fixed_exact(sums[i], multiplier[c], 88, 4, -128, 127) *
-                                6710886 - 387274047) >> 23, -128, 127);
+                                6710886 - 387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 } else {
                     output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
                             (int8_t)mt_requantise_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
-                            387274047) >> 23, -128, 127);
+                            387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                     output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 +
                             (int8_t)mt_requantise_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
-                            387274047) >> 23, -128, 127);
+                            387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                     output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 +
                             (int8_t)mt_requantise_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
-                            387274047) >> 23, -128, 127);
+                            387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 }
             }
         }
@@ -177,17 +177,16 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
  * schedule c99_rows, 12 MACs */
 MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias)
 {
-    const int8_t *column0 = input;
     for (int32_t c = 0; c < 3; ++c) {
-        const int8_t *w0 = weights + c * 4;
-        int32_t acc00 = bias[c];
+        const int8_t *w = weights + c * 4;
+        int32_t acc = bias[c];
         MT_UNROLL(4)
         for (int32_t k = 0; k < 4; ++k) {
-            const int32_t a0 = column0[k];
-            const int32_t b0 = w0[k];
-            acc00 += a0 * b0;
+            const int32_t a = input[k];
+            const int32_t b = w[k];
+            acc += a * b;
         }
-        output[c] = (int8_t)mt_requantise_fixed_exact(acc00, -2061584256, 144, 5, -128, 127);
+        output[c] = (int8_t)mt_requantise_fixed_exact(acc, -2061584256, 144, 5, -128, 127);
     }
 }
 

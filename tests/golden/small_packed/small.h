@@ -20,12 +20,12 @@ extern uint8_t small_arena[];
 #define SMALL_X_SHAPE {1, 2, 6, 6}
 #define SMALL_X_COUNT 72
 #define SMALL_X_SCALE 0.05f
-#define SMALL_X_ZERO_POINT -3
+#define SMALL_X_ZERO_POINT (-3)
 
 #define SMALL_Y_SHAPE {1, 3}
 #define SMALL_Y_COUNT 3
 #define SMALL_Y_SCALE 0.00390625f
-#define SMALL_Y_ZERO_POINT -128
+#define SMALL_Y_ZERO_POINT (-128)
 
 struct small_inputs {
     int8_t *x; /* int8[1,2,6,6] */
@@ -43,7 +43,7 @@ extern const struct small_outputs small_arena_outputs;
 /* One inference, as a packed function; its arguments are DLTensors, inputs before outputs:
  * x (int8[1,2,6,6]), y (int8[1,3]).
  * Pointers to other places than the arena's are copied from and to.
- * Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor
+ * Returns MT_OK, or of mtool.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor
  * or of another element type; MT_BAD_SHAPE, one has another shape. Not re-entrant: there is one arena. */
 mt_packed small_run;
 

@@ -105,14 +105,13 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
     /* the padding around the plane, once: the channels below overwrite only what is inside */
     for (int32_t i = 0; i < 64; ++i)
         scratch[i] = -128;
-    for (int32_t channel = 0; channel < 4; ++channel) {
-        const int8_t *source = input + channel;
+    for (int32_t c = 0; c < 4; ++c) {
+        const int8_t *source = input + c;
         for (int32_t y = 0; y < 6; ++y) {
             int8_t *row = scratch + (y + 1) * 8 + 1;
             for (int32_t x = 0; x < 6; ++x, source += 4)
                 row[x] = *source;
         }
-        const int32_t c = channel;
         const int8_t *taps = weights + c * 9;
         const int32_t w0 = taps[0];
         const int32_t w1 = taps[1];
@@ -138,7 +137,8 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                 acc += p[17] * w7;
                 acc += p[18] * w8;
                 output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                        (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+                        (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 -
+                        387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
             }
         }
     }
@@ -162,17 +162,16 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
  * schedule c99_rows, 12 MACs */
 MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias)
 {
-    const int8_t *column0 = input;
     for (int32_t c = 0; c < 3; ++c) {
-        const int8_t *w0 = weights + c * 4;
-        int32_t acc00 = bias[c];
+        const int8_t *w = weights + c * 4;
+        int32_t acc = bias[c];
         MT_UNROLL(4)
         for (int32_t k = 0; k < 4; ++k) {
-            const int32_t a0 = column0[k];
-            const int32_t b0 = w0[k];
-            acc00 += a0 * b0;
+            const int32_t a = input[k];
+            const int32_t b = w[k];
+            acc += a * b;
         }
-        output[c] = (int8_t)mt_requantise(acc00, 0.015f, 4, -128, 127);
+        output[c] = (int8_t)mt_requantise(acc, 0.015f, 4, -128, 127);
     }
 }
 

@@ -19,12 +19,12 @@ extern uint8_t small_arena[];
 #define SMALL_X_SHAPE {1, 2, 6, 6}
 #define SMALL_X_COUNT 72
 #define SMALL_X_SCALE 0.05f
-#define SMALL_X_ZERO_POINT -3
+#define SMALL_X_ZERO_POINT (-3)
 
 #define SMALL_Y_SHAPE {1, 3}
 #define SMALL_Y_COUNT 3
 #define SMALL_Y_SCALE 0.00390625f
-#define SMALL_Y_ZERO_POINT -128
+#define SMALL_Y_ZERO_POINT (-128)
 
 struct small_inputs {
     int8_t *x; /* int8[1,2,6,6] */
