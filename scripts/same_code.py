@@ -47,6 +47,7 @@ LARGE_BYTES = 400_000
 FORMS = ("cmake", "arduino")
 MODULES = {"bytecode": ("--bytecode",), "native": ("--board", "mps2_an386")}
 LIMITS = forks.Limits(cpu_s=240, memory_bytes=6 << 30)
+RV32 = ["riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs"]
 COMPILERS: Mapping[str, list[str]] = {
     "mps2_an386": ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
     "mps2_an500": ["arm-none-eabi-gcc", "-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"],
@@ -55,8 +56,8 @@ COMPILERS: Mapping[str, list[str]] = {
     "mps2_an385": ["arm-none-eabi-gcc", "-mcpu=cortex-m3"],
     "mps2_an383": ["arm-none-eabi-gcc", "-mcpu=cortex-m0plus"],
     "sim_m4": ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
-    "qemu_riscv32": ["riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs"],
-    "qemu_riscv32_v": ["riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs", "-DMT_RVV"],
+    "qemu_riscv32": RV32,
+    "qemu_riscv32_v": [*RV32, "-DMT_RVV"],
     "arduino_mega2560": ["avr-gcc", "-mmcu=atmega2560"],
     "host": ["gcc"],
 }  # fmt: skip

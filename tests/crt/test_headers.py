@@ -61,3 +61,18 @@ def test_no_two_headers_define_the_same_macro() -> None:
         for name in re.findall(r"^#\s*define (\w+)", path.read_text(), re.MULTILINE):
             owners.setdefault(name, set()).add(path.name)
     assert {name: found for name, found in owners.items() if len(found) > 1} == {}
+
+
+def test_one_header_is_public() -> None:
+    headers = sorted((CRT / "include").glob("*.h"))
+    internal = [path.name for path in headers if "Internal to mtool" in path.read_text().splitlines()[0]]
+    assert [path.name for path in headers if path.name not in internal] == ["mtool.h"]
+
+
+def test_a_project_s_own_files_include_no_other() -> None:
+    """What a user may change: main, ports, timers, guards."""
+    found = set()
+    for path in (CRT.parent / "project_templates").rglob("*"):
+        if path.stem in ("main", "bare_main", "port", "timer", "guard", "runner", "baremetal") and path.is_file():
+            found |= set(re.findall(r'#include ["<](mt\w*\.h)[">]', path.read_text()))
+    assert found == {"mtool.h", "mt_build.h"}

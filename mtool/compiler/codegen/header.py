@@ -137,8 +137,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
                 "One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
                 f"{described}.",
                 *([copies] if copies else []),
-                "Returns MT_OK, or of mtool.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no "
-                "tensor",
+                "Returns MT_OK, or of mtool.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor",
                 f"or of another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
             ),
             f"mt_packed {model}_run;",
