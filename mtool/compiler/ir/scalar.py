@@ -27,11 +27,13 @@ class Text:
     """A piece of C and how tightly its outermost operator binds.
 
     condition: the same, of any integer type, for who asks only whether it is 0; None: `c` is that.
+    uncast: the same number without the cast to a smaller type that `c` is, an int32; empty: there is none.
     """
 
     c: str
     level: int = ATOM
     condition: "Text | None" = None
+    uncast: str = ""
 
     def at(self, level: int) -> str:
         """Return the text, in parentheses unless it binds at least as tightly as `level`."""
@@ -40,6 +42,11 @@ class Text:
     def truth(self, level: int) -> str:
         """Return the condition that it is not 0, as `at` does."""
         return (self.condition or self).at(level)
+
+
+def within(dtype: DType, int32: str) -> Text:
+    """Return a call that gives an int32 within the limits of a smaller type, as a number of that type."""
+    return Text(f"({dtype.c}){int32}", UNARY, uncast=int32)
 
 
 def boolean(condition: str, level: int) -> Text:
@@ -256,7 +263,7 @@ def _quantise(expr: Expr, x: A, scale: A, zero_point: A) -> A:
 def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
     low, high = expr.value or expr.dtype.limits
     call = f"mt_quantise({x.c}, {scale.c}, {zero_point.c}, {low}, {high})"
-    return Text(f"({expr.dtype.c}){call}", UNARY)
+    return within(expr.dtype, call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +291,7 @@ def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
     if expr.args[0].dtype is DType.INT64:
         name = "mt_requantise_long"
     call = f"{name}({total.c}, {scale.c}, {how.zero_point}, {how.low}, {how.high})"
-    return Text(f"({expr.dtype.c}){call}", UNARY)
+    return within(expr.dtype, call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +335,7 @@ def _fixed_requantise_text(expr: Expr, total: Text, multiplier: Text) -> Text:
     how: FixedRequantise = expr.value
     name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
     call = f"mt_requantise_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
-    return Text(f"({expr.dtype.c}){call}", UNARY)
+    return within(expr.dtype, call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +374,7 @@ def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
 def _clamped(expr: Expr, steps: str) -> Text:
     """Return a sum in C within the limits of the expression's value."""
     steps = steps.replace("+ -", "- ")
-    return Text(f"({expr.dtype.c})mt_clamp({steps}, {expr.value.low}, {expr.value.high})", UNARY)
+    return within(expr.dtype, f"mt_clamp({steps}, {expr.value.low}, {expr.value.high})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,7 +517,9 @@ def _cast_text(expr: Expr, x: Text) -> Text:
         return nibble(expr.dtype, x)
     if source.is_float and expr.dtype.is_integer and expr.dtype.size >= 4:
         return x
-    return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+    if x.uncast and expr.dtype is DType.INT32:
+        return Text(x.uncast)
+    return Text(f"({expr.dtype.c}){x.uncast or x.at(UNARY)}", UNARY)
 
 
 def _integer_from(source: DType, dtype: DType, x: Text) -> Text:
