@@ -9,7 +9,7 @@ import pytest
 
 from tests.crt import fuzzing
 
-SECONDS = amount.of(30, 2)
+SECONDS = amount.of(30, 1)
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ def chosen(cases: list[Case]) -> list[Case]:
     by_operator: defaultdict[str, list[Case]] = defaultdict(list)
     for case in own:
         by_operator[case.subject].append(case)
-    running = {case.name for some in by_operator.values() for case in some[::13]}
+    running = {case.name for some in by_operator.values() for case in some[::26]}
     running |= {case.name for case in written_out[:: 4 * amount.PART]}
     return [case for case in cases if case.group != "node" or case.name in running]
 
@@ -41,10 +41,10 @@ def run():
     return cases, [ran.get(name, Outcome(NOT_PASSED.get(name, ""))) for name in names]
 
 
-def test_a_tenth_of_the_cases_runs_and_some_of_each_operator(run) -> None:
+def test_a_part_of_the_cases_runs_and_some_of_each_operator(run) -> None:
     cases, _ = run
     running = chosen(cases)
-    assert len(running) >= 0.1 * len(cases)
+    assert len(running) >= 0.05 * len(cases)
     assert {case.subject for case in running} == {case.subject for case in cases}
 
 

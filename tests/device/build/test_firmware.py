@@ -81,6 +81,7 @@ def address(elf: Path, symbol: str) -> int:
 
 
 @pytest.mark.product(3)
+@pytest.mark.product(2)
 @pytest.mark.parametrize("board", [board for board in HERE if board.memories], ids=lambda board: board.name)
 def test_each_thing_lies_in_the_memory_that_the_board_has_for_it(board: boards.Board, tmp_path: Path) -> None:
     built = make(board, tmp_path, kind="host_driven")
@@ -146,6 +147,7 @@ def test_a_fault_ends_the_firmware(name: str, tmp_path: Path) -> None:
     assert run(boards.get(name), built.firmware["standalone"])[0] == FAULT + 3  # HardFault; breakpoint
 
 
+@pytest.mark.product(2)
 @pytest.mark.product(2)
 @pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m23", "cortex-m33", "cortex-m55"])
 def test_the_guard_compiles_for_every_cortex_m(core: str, tmp_path: Path) -> None:
