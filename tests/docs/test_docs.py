@@ -22,7 +22,7 @@ from mtool.compiler.kernels import registry
 ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
 NOT_MODULES = (  # files, and groups of entry points
-    "mtool.json", "mtool.toml", "mtool.yml", "mtool.operators", "mtool.backends",
+    "mtool.h", "mtool.json", "mtool.toml", "mtool.yml", "mtool.operators", "mtool.backends",
 )  # fmt: skip
 SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in registry.KERNELS.values() for schedule in kernel.schedules)}
 A_BOARD_OF_YOURS = re.compile(
