@@ -144,6 +144,7 @@ def test_an_argument_of_another_type_is_told(device: Device, name: str, given: d
 def test_what_a_method_does_not_take_is_told(device: Device) -> None:
     uses: list[tuple[str, Any]] = [
         ("seconds is", lambda: device.calibrate("x")),  # type: ignore[arg-type]
+        ("inputs is", lambda: device.run(np.zeros(5))),  # type: ignore[arg-type]
         ("module is", lambda: device.load(3)),  # type: ignore[arg-type]
         ("module is", lambda: device.load("a\0")),
         ("ram is", lambda: device.load(b"", ram="yes")),  # type: ignore[arg-type]
