@@ -53,7 +53,7 @@ def test_a_grid_survives_moves_on_both_sides(op: str, attrs: dict[str, Any], sha
     (given,), (returned,) = manifest.inputs, manifest.outputs
     assert (given.scale, given.zero_point) == ((0.25,), (-7,))
     assert (returned.scale, returned.zero_point) == ((0.5,), (9,))
-    for line in ("X_SCALE 0.25f", "X_ZERO_POINT -7", "Y_SCALE 0.5f", "Y_ZERO_POINT 9"):
+    for line in ("X_SCALE 0.25f", "X_ZERO_POINT (-7)", "Y_SCALE 0.5f", "Y_ZERO_POINT 9"):
         assert f"#define TEST_{line}\n" in header
 
 
@@ -93,7 +93,7 @@ def test_a_grid_survives_cuts_and_joins() -> None:
     header, manifest = _parts((0.25, 0.25))
     for tensor in (*manifest.inputs, *manifest.outputs):
         assert (tensor.scale, tensor.zero_point) == ((0.25,), (-5,))
-    assert "#define TEST_X_SCALE 0.25f\n" in header and "#define TEST_Y_ZERO_POINT -5\n" in header
+    assert "#define TEST_X_SCALE 0.25f\n" in header and "#define TEST_Y_ZERO_POINT (-5)\n" in header
 
 
 def test_parts_of_different_grids_have_none_together() -> None:
