@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 IS_ALL = os.environ.get("MTOOL_TESTS") == "all"
-PART = 8  # of a product's combinations, one in this number runs
+PART = 16  # of a product's combinations, one in this number runs
 
 everything = pytest.mark.skipif(not IS_ALL, reason="make test-all runs it")
 

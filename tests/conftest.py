@@ -1,6 +1,6 @@
 """What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
 
-A test marked `product` is tried on many combinations of its parameters. An eighth of them run (of `product(2)` half),
+A test marked `product` is tried on many combinations of its parameters. A sixteenth of them run (of `product(2)` half),
 the same ones each time; `make test-all` runs every one, and so does naming one of them.
 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what

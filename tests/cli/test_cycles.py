@@ -101,6 +101,7 @@ def test_without_the_option_nothing_is_estimated(capsys: Captured) -> None:
     assert not {"cycles", "milliseconds"} & set(bench(capsys, DIGITS, "-b", "mps2_an386"))
 
 
+@amount.everything
 @needs_arm
 @models.needed
 @pytest.mark.parametrize("model", ["kws", "vww", "ic", "ad"])

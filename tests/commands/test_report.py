@@ -6,6 +6,7 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+import amount
 import numpy as np
 import pytest
 from graphs import model
@@ -78,6 +79,7 @@ def test_a_page_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> No
     assert "can't be written" in capsys.readouterr().err
 
 
+@amount.everything
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [1200, 420])
 def test_the_page_in_a_browser(width: int, tmp_path: Path) -> None:

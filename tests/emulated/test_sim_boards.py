@@ -67,6 +67,7 @@ def test_outputs_and_counts_are_the_same_each_time(device: Device) -> None:
     assert found[0][1].unit == "instructions"
 
 
+@amount.everything
 @needs_qemu
 @pytest.mark.parametrize("board", list(QEMU)[: amount.of(2, 1)])
 def test_the_same_machine_code_takes_as_many_instructions_in_qemu(

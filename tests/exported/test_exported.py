@@ -105,6 +105,7 @@ def check_on_the_board(models: Named, folder: Path) -> None:
         assert differences(models, device.run) == []
 
 
+@amount.everything
 def test_scikit_learn_on_the_host(sklearn_models: Named, tmp_path: Path) -> None:
     assert len(sklearn_models) >= 12
     check_on_the_host(sklearn_models, tmp_path)

@@ -120,6 +120,7 @@ def running(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
         yield started
 
 
+@amount.everything
 def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Running]) -> None:
     """The board stays dead until its power is cycled; the step of its speed is told."""
     desk = running["broken"].desk
@@ -140,6 +141,7 @@ def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Runni
     assert 6 <= status["flashes"] <= 8 and status["whole"] == 1
 
 
+@amount.everything
 def test_the_best_is_found_on_bad_boards(running: dict[str, Running]) -> None:
     ended = running["bad"].ended()
     assert [code for code, _ in ended] == [0] * SEEDS, ended

@@ -146,6 +146,7 @@ def test_times_are_those_of_the_operators_in_the_model(tmp_path: Path) -> None:
         assert row.default.median == pytest.approx(times[row.space.task.nodes[0]], rel=0.01, abs=120)
 
 
+@amount.everything
 @pytest.mark.long
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import amount
 import models
 import numpy as np
 import onnx
@@ -125,6 +126,7 @@ def test_all_are_equal_on_a_board(choice: str, saved: dict[str, Path], tmp_path:
     check(saved["digits"], "mps2_an386", tmp_path / "project", CHOICES[choice])
 
 
+@amount.everything
 @needs_arm
 @models.needed
 @pytest.mark.parametrize("choice", ["packed", "graph", "graph-host"])
