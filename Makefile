@@ -15,7 +15,7 @@ test:           ## the tests alone
 	scripts/setup --dev
 	PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
-test-all:       ## the tests with every combination of what CI tries a sixteenth of; with mtool-mcu[exported], PyTorch's exporter too
+test-all:       ## the tests with every combination of what CI tries a sixteenth of, and the slow ones; with mtool-mcu[exported], PyTorch's exporter too
 	scripts/setup --dev
 	MTOOL_TESTS=all PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 

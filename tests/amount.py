@@ -3,12 +3,8 @@
 import os
 import zlib
 
-import pytest
-
 IS_ALL = os.environ.get("MTOOL_TESTS") == "all"
 PART = 16  # of a product's combinations, one in this number runs
-
-everything = pytest.mark.skipif(not IS_ALL, reason="make test-all runs it")
 
 
 def of(everything: int, part: int) -> int:

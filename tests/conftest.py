@@ -1,7 +1,8 @@
 """What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
 
-A test marked `product` is tried on many combinations of its parameters. A sixteenth of them run (of `product(2)` half),
-the same ones each time; `make test-all` runs every one, and so does naming one of them.
+A test marked `slow` takes more than about a second of processor time. A test marked `product` is tried on many
+combinations of its parameters. By default no slow test runs, and of a product a sixteenth (of `product(2)` half), the
+same ones each time; `make test-all` runs all of them, and so does naming a test (FILE::TEST).
 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
 they share is made once. Files with a test that is marked `long` begin first: none is left alone at the end.
@@ -74,15 +75,14 @@ def _numbers(values: list[Any]) -> list[int]:
 
 
 def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what of the products does not run."""
-    named = any("[" in argument for argument in config.args)
-    if amount.IS_ALL or named:
+    """Leave out the slow tests and part of the products, but nothing that is named on the command line."""
+    if amount.IS_ALL or any("::" in argument for argument in config.args):
         return
+    left = {item for item in items if item.get_closest_marker("slow") is not None}
     products: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("product") is not None:
+        if item not in left and item.get_closest_marker("product") is not None:
             products[item.nodeid.partition("[")[0]].append(item)
-    left: set[pytest.Item] = set()
     for test, combinations in products.items():
         left |= set(combinations) - set(_part(test, combinations))
     if left:

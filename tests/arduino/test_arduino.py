@@ -4,7 +4,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 
@@ -47,7 +46,7 @@ def test_a_hello_world_sized_model_runs_on_an_uno(tmp_path: Path) -> None:
     assert constants < 100, "the weights stay in flash"
 
 
-@amount.everything
+@pytest.mark.slow
 def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
     simavr.need()
     prepared = commands.prepare(
@@ -66,6 +65,7 @@ def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
     assert [int(scores.argmax()) for scores in found] == labels.tolist()
 
 
+@pytest.mark.slow
 def test_a_standalone_sketch_prints_its_outputs(tmp_path: Path) -> None:
     simavr.need()
     model = sine.write(tmp_path / "sine.onnx")
@@ -83,6 +83,7 @@ def test_a_standalone_sketch_prints_its_outputs(tmp_path: Path) -> None:
     assert abs(float(first.split()[1])) < 0.1  # the sine of 0
 
 
+@pytest.mark.slow
 def test_a_model_that_is_too_large_is_told(tmp_path: Path) -> None:
     simavr.need_the_core()
     with pytest.raises(FitError, match=r"digits_int8\.onnx does not fit arduino_uno") as caught:
@@ -92,6 +93,7 @@ def test_a_model_that_is_too_large_is_told(tmp_path: Path) -> None:
     assert sram.startswith("sram     needs ") and "of 2,048 B" in sram and "arena 1,600 B" in sram
 
 
+@pytest.mark.slow
 def test_external_inputs_and_outputs_build_too(tmp_path: Path) -> None:
     simavr.need_the_core()
     options = Options(io="external", template_options={"builder": "cmake"})
@@ -192,6 +194,7 @@ def test_a_missing_core_is_told_with_its_command(tmp_path: Path, monkeypatch: py
     assert "arduino-cli core install arduino:avr" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_tool_that_can_not_get_its_core_leaves_the_build_to_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

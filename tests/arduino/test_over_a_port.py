@@ -58,6 +58,7 @@ def test_a_board_on_a_port_is_verified(uno: tuple[str, str], capsys: pytest.Capt
     assert "matches onnxruntime over 4 samples" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_single_match_is_found_without_being_named(
     uno: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_missing_simavr_is_told_with_its_package(tmp_path: Path, monkeypatch: 
     assert "libsimavr-dev" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_flash_does_it_all(
     uno: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +128,7 @@ def test_flash_does_it_all(
     assert f"-P {port} -b 115200" in (tmp_path / "tools" / "log").read_text()
 
 
+@pytest.mark.slow
 def test_another_model_on_the_board_is_told(uno: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     model, port = uno
     Path(model).write_bytes(Path(model).read_bytes() + b"\x32\x00")  # an empty doc_string: another hash, the same model

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import amount
 import pytest
 
 import mtool
@@ -102,7 +101,7 @@ def attached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attach
         board.close()
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.long
 def test_an_attached_board_is_flashed_once_for_many_candidates(attached: Attachment, tmp_path: Path) -> None:
     options = Options(template_options={"builder": "cmake"})

@@ -285,6 +285,7 @@ def pass_for_built(firmware: Path) -> None:
     stamp.write_text(f"{key} {hashlib.sha256(firmware.read_bytes()).hexdigest()} {runs}")
 
 
+@pytest.mark.slow
 def test_a_firmware_of_another_model(capsys: Captured) -> None:
     one, other = relu("one.onnx"), relu("other.onnx", shape=(1, 5))
     shutil.copy(built(other), firmware := built(one))

@@ -40,11 +40,13 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_all_boards_are_all(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "all"]) == 0  # though it does not fit each of them
     assert f"{len(boards.load_all()) - 1} of {len(boards.load_all())} boards fit" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_of_several_boards_no_schedules_are_shown(capsys: Captured) -> None:
     """They are the first board's alone, and so are the sizes of constants that they want."""
     boards_ = ["--board", "host", "--board", "mps2_an386"]
@@ -150,6 +152,7 @@ def test_weights_in_ram_count_as_ram(capsys: Captured) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "cmake", "ninja")),
     reason="the Arm toolchain is not installed",

@@ -53,6 +53,7 @@ def test_run_gives_the_outputs_and_the_cost(board: str, tmp_path: Path, capsys: 
     assert (tmp_path / document["folder"] / "mtool.json").is_file()
 
 
+@pytest.mark.slow
 def test_outputs_whose_size_depends_on_data(capsys: Captured) -> None:
     found = helper.make_tensor_value_info("found", TensorProto.INT64, [2, "n"])
     given = helper.make_tensor_value_info("x", TensorProto.BOOL, [3, 4])
@@ -102,6 +103,7 @@ def test_verify_against_onnxruntime(board: str, capsys: Captured) -> None:
     assert document["outputs"][0]["differing"] == 0
 
 
+@pytest.mark.slow
 def test_verify_without_onnxruntime_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

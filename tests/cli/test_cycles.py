@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import amount
 import onnx
 import pytest
 from convolutional import images
@@ -35,6 +34,7 @@ def bench(capsys: Captured, model: Path, *arguments: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 @needs_arm
 def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captured) -> None:
     document = bench(capsys, DIGITS, "-b", "mps2_an386", "--cycles", "--clock", "nucleo_l4r5zi", "-d", "digits")
@@ -63,6 +63,7 @@ def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captur
     assert 0 < share < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize("interface", ["feed", "step"])
@@ -77,6 +78,7 @@ def test_an_inference_of_several_calls_is_counted_whole(interface: str, tmp_path
     assert max(part["instructions"] for part in cycles["operators"]) < 0.8 * cycles["instructions"], "told apart"
 
 
+@pytest.mark.slow
 @needs_arm
 def test_the_tables_of_text(capsys: Captured) -> None:
     assert app.invoke(["bench", str(DIGITS), "-b", "mps2_an386", "--cycles", "--clock", "stm32f746g_disco"]) == 0
@@ -91,7 +93,7 @@ def test_the_tables_of_text(capsys: Captured) -> None:
 
 
 @needs_arm
-@amount.everything
+@pytest.mark.slow
 def test_code_for_an_m7_is_estimated_for_an_m7_alone(capsys: Captured) -> None:
     assert set(bench(capsys, DIGITS, "-b", "mps2_an500", "--cycles")["cycles"]["cycles"]) == {"cortex-m7"}
 
@@ -101,7 +103,7 @@ def test_without_the_option_nothing_is_estimated(capsys: Captured) -> None:
     assert not {"cycles", "milliseconds"} & set(bench(capsys, DIGITS, "-b", "mps2_an386"))
 
 
-@amount.everything
+@pytest.mark.slow
 @needs_arm
 @models.needed
 @pytest.mark.parametrize("model", ["kws", "vww", "ic", "ad"])
@@ -133,6 +135,7 @@ def test_what_can_not_be_estimated_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @needs_arm
 def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     which = shutil.which
@@ -143,6 +146,7 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, ca
     assert "cc is not installed" in captured and "apt-get install gcc" in captured
 
 
+@pytest.mark.slow
 @needs_arm
 def test_an_emulator_without_plugins_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     # a plugin of an API that no QEMU has yet is refused as an old QEMU would refuse ours

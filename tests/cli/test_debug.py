@@ -23,6 +23,7 @@ def need(*programs: str) -> None:
             pytest.skip(f"{program} is not installed")
 
 
+@pytest.mark.slow
 def test_a_named_operator_on_the_host(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     need("gdb")
     folder = str(tmp_path / "project")
@@ -40,6 +41,7 @@ def test_a_named_operator_on_the_host(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "break digits_int8_" in document["commands"][0]
 
 
+@pytest.mark.slow
 def test_an_operator_that_faults_in_an_emulator(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     need("gdb-multiarch", "arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")
     folder = tmp_path / "project"
@@ -76,6 +78,7 @@ def test_a_board_without_a_gdb_server() -> None:
     assert "--server HOST:PORT" in told.value.hint
 
 
+@pytest.mark.slow
 def test_a_dry_run_needs_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mtool.device.flash.ports.attached", lambda: [])

@@ -41,6 +41,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(registry.KERNELS, "conv2d", replace(convolution, schedules=schedules))
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386"])
 def test_run_tells_of_a_fault(board: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +59,7 @@ def test_a_fault_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert error["details"][1].endswith(" of 4096 B used")
 
 
+@pytest.mark.slow
 def test_bench_names_the_operator_by_its_function(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["bench", str(DIGITS), "--board", "mps2_an386", "--quiet"]) == 10
     assert 'in operator 2, conv2d 3x3 "conv2"' in capsys.readouterr().err

@@ -76,6 +76,7 @@ def test_a_dry_run_says_what_keeps_the_real_one_from_its_end(
     assert capsys.readouterr().err.count("warning: arduino-cli is missing: ") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("board", "runner"), [("nucleo_l4r5zi", "west"), ("nucleo_l4r5zi", "openocd")])
 def test_a_dry_run_says_that_the_tool_beneath_the_runner_is_missing(
     board: str, runner: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -88,6 +89,7 @@ def test_a_dry_run_says_that_the_tool_beneath_the_runner_is_missing(
     assert shown.err.count("warning: openocd is missing: sudo apt-get install openocd") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
 def test_the_sequence_of_a_zephyr_board_is_printed(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["flash", "--board", DISCO, DIGITS, "--dry-run", "--runner", "west"]) == 0
@@ -140,6 +142,7 @@ def test_a_tool_that_is_missing_is_told_before_anything_is_built(
     assert "error: avrdude is not installed" in error and "sudo apt-get install avrdude" in error
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     if toolchains.check(toolchains.known()["avr-gcc"]).missing or not Path("/usr/share/arduino/hardware").is_dir():
         pytest.skip("the AVR core is not installed")

@@ -66,6 +66,7 @@ def line() -> Iterator[tuple[int, str]]:
     os.close(port)
 
 
+@pytest.mark.slow
 def test_a_board_is_heard(
     line: tuple[int, str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_the_version_is_one_line(capsys: Captured) -> None:
     assert capsys.readouterr().out.startswith("mtool ")
 
 
+@pytest.mark.slow
 def test_as_a_process(tmp_path: Path) -> None:
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     argv = [sys.executable, "-c", "from mtool.cli import main; main()"]

@@ -61,6 +61,7 @@ def test_a_wrong_option_ends_with_2(tmp_path: Path, capsys: Captured) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @models.needed
 def test_a_float_model_that_does_not_fit_is_sent_here(capsys: Captured) -> None:
     assert app.invoke(["check", str(VWW), "--board", "microbit_v2"]) == 4
@@ -73,6 +74,7 @@ def test_a_float_model_that_does_not_fit_is_sent_here(capsys: Captured) -> None:
     assert "a smaller model would" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @models.needed
 @pytest.mark.parametrize("name", ["kws", "ic", "ad"])

@@ -46,6 +46,7 @@ def run(project: Path, *arguments: str) -> int:
     return app.invoke(["-q", "run", str(project / "net"), *arguments])
 
 
+@pytest.mark.slow
 def test_a_project_is_built_and_run_and_every_tensor_dumped(project: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)

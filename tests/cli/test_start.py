@@ -104,6 +104,7 @@ def test_each_name_of_the_workflow_is_there() -> None:
         assert getattr(commands, name) is not None
 
 
+@pytest.mark.slow
 def test_a_compile_loads_nothing_of_the_device_half(tmp_path: Path) -> None:
     model = ROOT / "examples" / "digits" / "digits_int8.onnx"
     modules, _ = loaded("compile", str(model), "--board", "mps2_an386", "--output-dir", str(tmp_path / "c"))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 from PIL import Image
@@ -39,6 +38,7 @@ def test_a_full_disk_behind_standard_output(arguments: str) -> None:
     assert "Traceback" not in said and "Exception ignored" not in said
 
 
+@pytest.mark.slow
 def test_standard_streams_that_are_closed() -> None:
     code, said = run("boards >&-")
     assert code == 2 and "standard output is closed" in said and "Traceback" not in said
@@ -58,7 +58,7 @@ def test_a_reader_that_has_enough() -> None:
     assert run("boards | true") == (0, "")
 
 
-@amount.everything
+@pytest.mark.slow
 def test_a_disk_that_is_full_behind_standard_error_stops_no_work(tmp_path: Path) -> None:
     assert run(f"check {DIGITS} 2>/dev/full >{tmp_path}/out")[0] == 0
     assert (tmp_path / "out").stat().st_size > 0
@@ -113,6 +113,7 @@ def test_a_folder_that_can_not_be_made(
     assert sorted(Path().iterdir()) == before and Path("file").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_edits_stop_a_command_until_it_is_told_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

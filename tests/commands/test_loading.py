@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import amount
 import numpy as np
 import onnx
 import pytest
@@ -117,6 +116,7 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
         commands.verify(files / "second.onnx", board="host", on=project, options=named)
 
 
+@pytest.mark.slow
 def test_one_emulator_at_a_time_has_the_flash(files: Path, project: Path) -> None:
     told = "host_driven.elf.flash is in use by"
     with session.open(project) as device:
@@ -243,6 +243,7 @@ def test_another_key_is_told(files: Path, project: Path) -> None:
     assert keys.read_public(files / "other.key.pub").key_id.hex() in refused.value.details[0]
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_came_of_it(files: Path, project: Path) -> None:
     def load(*arguments: str) -> tuple[int, dict[str, object], str]:
         command = [sys.executable, "-m", "mtool", "load", "--json", *arguments]
@@ -340,6 +341,7 @@ def test_a_firmware_without_modules_is_told(files: Path, tmp_path: Path) -> None
         loading.load_module(files / "first.mtm", folder)
 
 
+@pytest.mark.slow
 def test_a_port_needs_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flash = tmp_path / "flash"
     flash.write_bytes(bytes([0xFF]) * FLASH_BYTES)
@@ -355,7 +357,7 @@ def test_a_port_needs_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         loading.load_module(tmp_path / "adder.mtm", port=device.port)
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="builds firmware for more boards: make test-all")
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an500", "mps3_an547", "qemu_riscv32"])
 def test_modules_run_on_other_cores(files: Path, tmp_path: Path, board: str) -> None:
     options = Options(name="own", template_options=module_options(True, files / "own.key.pub"))

@@ -30,6 +30,7 @@ def schedules(model: CompiledModel) -> dict[str, str]:
     return {one.name: one.schedule for one in model.manifest.operators}
 
 
+@pytest.mark.slow
 def test_schedules_stay_but_for_those_that_the_user_names(caplog: pytest.LogCaptureFixture) -> None:
     plain = compiled(Options())
     first, second = [name for name, schedule in schedules(plain).items() if name.startswith("conv_")][:2]

@@ -6,7 +6,6 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 from graphs import model
@@ -63,6 +62,7 @@ def test_the_memory_map_is_what_the_planner_laid_out() -> None:
             assert one is other or apart or one.last <= other.first or other.last <= one.first
 
 
+@pytest.mark.slow
 def test_the_report_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     assert app.invoke(["report", str(DIGITS), "-o", "page.html", "--json"]) == 0
@@ -79,7 +79,7 @@ def test_a_page_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> No
     assert "can't be written" in capsys.readouterr().err
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [1200, 420])
 def test_the_page_in_a_browser(width: int, tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
             assert subprocess.run(argv, cwd=folder, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["mps2_an385", "arduino_mega2560"])
 def test_a_path_is_no_pattern(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CMake's GLOB would read `*` and `?` of the folder, and take the sources of others or none."""

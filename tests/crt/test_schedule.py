@@ -127,6 +127,7 @@ def found(built: Firmware) -> Iterator[Firmware]:
     ctypes.memmove(built.tasks, kept, len(kept))
 
 
+@pytest.mark.slow
 def test_each_task_alone_gives_what_onnxruntime_does(found: Firmware) -> None:
     for number in (1, 2):
         names = [tensor.name for tensor in found.manifests[number].inputs]

@@ -89,6 +89,7 @@ def test_hello_says_what_the_firmware_is() -> None:
     assert 120 <= hello.packet_bytes < 128
 
 
+@pytest.mark.slow
 def test_a_small_buffer_is_refused() -> None:
     program = firmware.build(defines=("TEST_BUFFER_BYTES=255",))
     assert (
@@ -342,6 +343,7 @@ def test_reset_and_the_end_of_input_leave_the_server(server: Server) -> None:
     assert (ended.returncode, ended.stderr) == (0, f"the server returned {Status.MT_IO}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("buffer_bytes", [256, 4096])
 def test_garbage_does_no_harm(buffer_bytes: int) -> None:

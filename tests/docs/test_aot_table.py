@@ -64,6 +64,7 @@ def test_a_typed_image_links_nothing_of_the_others(speech: Path, tmp_path: Path)
     assert not [name for name in driven if name.startswith(("mt_packed", "mt_functions", "mt_graph"))]
 
 
+@pytest.mark.slow
 def test_a_packed_image_has_them_and_no_server(speech: Path, tmp_path: Path) -> None:
     prepared = built(speech, tmp_path / "packed", conventions("packed", "packed"))
     alone = symbols(prepared.built.firmware["standalone"])
@@ -97,6 +98,7 @@ def test_the_typed_entry_point_of_kws_costs_little_stack(tmp_path: Path) -> None
     assert entry_frame(models.path("kws/kws_int8_qdq"), tmp_path / "kws") <= MOST_ENTRY_BYTES
 
 
+@pytest.mark.slow
 def test_the_rows(script: ModuleType, speech: Path) -> None:
     assert list(script.RFC) == list(script.ROWS)[:4]
     rows = {name: script.measure(speech, BOARD, script.ROWS[name][1]) for name in script.RFC}

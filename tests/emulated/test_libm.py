@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import amount
 import numpy as np
 import onnx
 import pytest
@@ -59,7 +58,7 @@ def of_all(dtype: int, numpy_type: Any) -> tuple[onnx.ModelProto, dict[str, Any]
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), inputs, expected
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("board", "dtype"),
     [("sim_m0", "float32"), ("sim_m4", "float32"), ("sim_rv32", "float32"), ("sim_m4", "float64")],

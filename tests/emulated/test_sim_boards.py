@@ -58,7 +58,7 @@ def test_all_boards_are_there() -> None:
     assert SIMULATED == ["sim_m0", "sim_m3", "sim_m4", "sim_m7", "sim_m33", "sim_rv32"]
 
 
-@amount.everything
+@pytest.mark.slow
 def test_outputs_and_counts_are_the_same_each_time(device: Device) -> None:
     found = [device.run_timed(feed(i)) for i in (0, 1, 0)]
     assert not np.array_equal(found[0][0]["scores"], found[1][0]["scores"])
@@ -67,7 +67,7 @@ def test_outputs_and_counts_are_the_same_each_time(device: Device) -> None:
     assert found[0][1].unit == "instructions"
 
 
-@amount.everything
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("board", list(QEMU)[: amount.of(2, 1)])
 def test_the_same_machine_code_takes_as_many_instructions_in_qemu(
@@ -103,7 +103,7 @@ def _headers(prepared: BuiltProject) -> list[str]:
     return zig.header_options(prepared.manifest.project.board)
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.parametrize("board", [name for name in SIMULATED if name != "sim_m4"])
 def test_every_other_core_gives_the_same_outputs(board: str, device: Device, tmp_path: Path) -> None:
     prepared = built_for(board, tmp_path / "p")
@@ -152,7 +152,7 @@ def _node_of(built: BuiltProject, function: str) -> str:
     return str(next(node["name"] for node in graph["nodes"] if node.get("attrs", {}).get("func_name") == function))
 
 
-@amount.everything
+@pytest.mark.slow
 def test_a_fault_names_its_operator(built: BuiltProject, tmp_path: Path) -> None:
     """An operator that writes beyond the memory, an endless one, and one that needs more stack than there is."""
     folder = tmp_path / "p"

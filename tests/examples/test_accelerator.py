@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import amount
 import models
 import networks
 import numpy as np
@@ -66,6 +65,7 @@ def equal(path: Path, board: str, spec: BackendSpec, folder: Path, tolerance: To
     return manifest
 
 
+@pytest.mark.slow
 @needs_cc
 def test_a_detector_on_the_simulator(detector: Path, tmp_path: Path) -> None:
     manifest = equal(detector, "host", wren.simulated(), tmp_path / "p")
@@ -76,12 +76,12 @@ def test_a_detector_on_the_simulator(detector: Path, tmp_path: Path) -> None:
 
 @pytest.mark.product(2)
 @pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
-@pytest.mark.parametrize("board", ["mps2_an386", pytest.param("mps3_an547", marks=amount.everything)])
+@pytest.mark.parametrize("board", ["mps2_an386", pytest.param("mps3_an547", marks=pytest.mark.slow)])
 def test_a_detector_by_the_driver(detector: Path, board: str, tmp_path: Path) -> None:
     equal(detector, board, wren.spec(), tmp_path / "p")
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
 @pytest.mark.parametrize(("board", "memory"), [("mps2_an386", "psram"), ("mps3_an547", "dtcm")])
 def test_tensors_in_a_memory_by_name(detector: Path, board: str, memory: str, tmp_path: Path) -> None:
@@ -92,6 +92,7 @@ def test_tensors_in_a_memory_by_name(detector: Path, board: str, memory: str, tm
     equal(tmp_path / "net.onnx", board, wren.spec(mode="float16", memory=memory), tmp_path / "q", near)
 
 
+@pytest.mark.slow
 @needs_cc
 def test_float16(tmp_path: Path) -> None:
     """Sums are float32 there, results float16: each layer adds a step of 2^-11 of a number, here about five."""
@@ -102,7 +103,7 @@ def test_float16(tmp_path: Path) -> None:
     assert taken >= {"Conv", "Add", "Pool", "Gemm"}
 
 
-@amount.everything
+@pytest.mark.slow
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
 @pytest.mark.parametrize("name", MODELS)
@@ -118,7 +119,7 @@ def test_the_four_models(name: str, board: str, tmp_path: Path) -> None:
     assert len(taken) >= len(manifest.claims) // 3
 
 
-@amount.everything
+@pytest.mark.slow
 @needs_cc
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
@@ -134,7 +135,7 @@ def test_the_four_models_as_tflite_rounds(name: str, board: str, tmp_path: Path)
     assert {claim.backend for claim in manifest.claims} == {"wren"}
 
 
-@amount.everything
+@pytest.mark.slow
 @needs_cc
 def test_branches_and_loops_of_tflite(tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
@@ -148,7 +149,7 @@ def test_branches_and_loops_of_tflite(tmp_path: Path) -> None:
 
 
 @needs_cc
-@pytest.mark.parametrize("rounding", ["tflite", pytest.param("onnx", marks=amount.everything)])
+@pytest.mark.parametrize("rounding", ["tflite", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_all_operators_of_int8(rounding: Literal["onnx", "tflite"], tmp_path: Path) -> None:
     """Convolutions, a sum, pools, a transposition, a dense layer and a softmax, as LiteRT and as ONNX round."""
     path = tmp_path / "net.tflite"
@@ -171,7 +172,7 @@ def test_a_dense_layer_with_decimal_scales(tmp_path: Path) -> None:
     assert report.ok and all(one.differing == 0 for one in report.outputs)
 
 
-@amount.everything
+@pytest.mark.slow
 @needs_cc
 @pytest.mark.parametrize("seed", range(12))
 def test_random_networks(seed: int, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from mtool.cli import app
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_large_model_runs_where_the_gate_is_not_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cascade", "digits"):
         shutil.copytree(ROOT / "examples" / name, tmp_path / name)

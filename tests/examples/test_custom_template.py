@@ -18,6 +18,7 @@ TEMPLATE = ROOT / "examples" / "custom_template"
 DIGITS = resources.path("examples/digits")
 
 
+@pytest.mark.slow
 def test_the_six_verbs_work_on_a_folder(tmp_path: Path) -> None:
     api = ProjectApi(TEMPLATE)
     info = api.info()

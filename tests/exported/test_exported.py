@@ -105,7 +105,7 @@ def check_on_the_board(models: Named, folder: Path) -> None:
         assert differences(models, device.run) == []
 
 
-@amount.everything
+@pytest.mark.slow
 def test_scikit_learn_on_the_host(sklearn_models: Named, tmp_path: Path) -> None:
     assert len(sklearn_models) >= 12
     check_on_the_host(sklearn_models, tmp_path)
@@ -116,10 +116,12 @@ def test_pytorch_on_the_host(torch_models: Named, tmp_path: Path) -> None:
     check_on_the_host(torch_models, tmp_path)
 
 
+@pytest.mark.slow
 def test_scikit_learn_on_a_board(sklearn_models: Named, tmp_path: Path) -> None:
     check_on_the_board(sklearn_models, tmp_path)
 
 
+@pytest.mark.slow
 def test_pytorch_on_a_board(torch_models: Named, tmp_path: Path) -> None:
     check_on_the_board(torch_models, tmp_path)
 

@@ -52,6 +52,7 @@ def test_bodies_of_every_kind_are_drawn() -> None:
     assert {"If", "Loop", "Scan"} <= set(kinds) and sum(kinds.values()) > 20, kinds
 
 
+@pytest.mark.slow
 def test_the_draw_has_every_family_and_most_operators() -> None:
     families, operators = Counter(), Counter()
     for number in range(250):

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import amount
 import numpy as np
 import onnx
 import pytest
@@ -94,7 +93,7 @@ def test_firmware_leaves_out_what_the_compiler_refuses(tmp_path: Path) -> None:
             device.run(1, [np.ones(2, np.float32)] * 2)
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.usefixtures("emulated")
 def test_firmware_of_one_float(tmp_path: Path) -> None:
     """Where GCC inlines much it sees a copy of the float onto itself (-Wrestrict), in code that is never reached."""

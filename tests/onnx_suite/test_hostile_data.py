@@ -76,6 +76,7 @@ def survives(batch: Batch, number: int, case: Case) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_no_index_leaves_a_tensor(tmp_path: Path) -> None:
     models: list[CModel] = []
     kept: list[Case] = []

@@ -3,7 +3,6 @@
 import random
 import shutil
 
-import amount
 import pytest
 
 from mtool import boards
@@ -17,7 +16,7 @@ COUNT = 200
 FIRMWARES = 4
 MOST_BYTES = 64 * 1024  # of constants, arena, inputs and outputs: all of a firmware's models lie side by side
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore"), amount.everything]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def sample() -> list[Case]:

@@ -102,6 +102,7 @@ def proto_of(form: Form) -> onnx.ModelProto:
     return model([node], {"x": (F, shape)}, list(node.output), given, opset)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forms", [slices, reductions, others, sampling], ids=lambda forms: forms.__name__)
 @pytest.mark.product(2)
 def test_each_form_computes_what_onnxruntime_does(forms: object, tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ def test_the_sample_of_a_zephyr_module_compiles(io: str, chosen: Conventions, tm
     assert "of 10 is the largest\n" in done.stdout and done.stdout.endswith("digits_int8: done\n")
 
 
+@pytest.mark.slow
 def test_a_zephyr_module_without_a_board_has_the_c_of_each_core(tmp_path: Path) -> None:
     need("arm-none-eabi-gcc")
     folder = write("zephyr-module", tmp_path / "module")

@@ -66,6 +66,7 @@ def test_a_template_of_ones_own_gets_the_headers_that_it_includes(tmp_path: Path
     assert {path for path in tree if "/mt_mve" in path} == {"crt/include/mt_mve_int16.h", "crt/include/mt_mve.h"}
 
 
+@pytest.mark.slow
 def test_mains_and_ports_are_short() -> None:
     for board, template in PAIRS:
         tree, _ = project.render(MODEL, MANIFEST, board, template=template)
@@ -74,6 +75,7 @@ def test_mains_and_ports_are_short() -> None:
         assert len("".join(tree.text(path) for path in own).splitlines()) <= 150, template
 
 
+@pytest.mark.slow
 def test_what_a_board_adds_to_a_zephyr_project_is_short() -> None:
     for board, template in PAIRS:
         own = "\n".join(str(board.port[key]) for key in ("overlay", "conf") if key in board.port)

@@ -103,6 +103,7 @@ def test_a_network_keeps_its_classes_and_shrinks(tmp_path: Path) -> None:
     check_it_runs(done)
 
 
+@pytest.mark.slow
 def test_the_worst_layer_is_the_one_that_can_be_left_out(tmp_path: Path) -> None:
     x, _ = bright(20)
     np.savez(tmp_path / "data.npz", x=x)

@@ -111,6 +111,7 @@ def test_what_backends_compute_takes_the_time_that_they_estimate(
     assert "ms at 25 MHz ±" in shown
 
 
+@pytest.mark.slow
 def test_what_fits_is_sorted_by_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["check", str(DIGITS)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -98,6 +98,7 @@ def test_check_tells_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert report.manifest.grown and "filters takes" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_long_row_of_moves_is_not_followed_to_its_end(tmp_path: Path) -> None:
     """No recursion over the graph: 3,000 transpositions in front of a product compile."""
     moves = [helper.make_node("Transpose", [f"t{n}" if n else "x"], [f"t{n + 1}"], perm=[1, 0]) for n in range(3000)]

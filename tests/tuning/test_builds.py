@@ -56,6 +56,7 @@ def search(spaces: list[Space], path: Path, goal: Goal) -> tuple[Progress, World
     return progress, world
 
 
+@pytest.mark.slow
 def test_the_fastest_are_tried_at_other_levels_and_known_afterwards(spaces: list[Space], tmp_path: Path) -> None:
     goal = Goal(builds=({"opt": "O3"}, {"opt": "Os"}))
     progress, _ = search(spaces, tmp_path / "t.jsonl", goal)
@@ -103,6 +104,7 @@ def test_weights_in_ram_are_tried_where_they_can_matter(board: str, unit: Unit, 
     assert [build for build in found if "weights" not in build] == [{"opt": level} for level in ("O2", "O3", "Os")]
 
 
+@pytest.mark.slow
 def test_what_the_memory_for_data_can_not_hold_is_not_tried(spaces: list[Space], tmp_path: Path) -> None:
     with_constants = [space for space in spaces if space.default.constants]
     size = max(sum(one.constants.values()) for space in with_constants for one in space.candidates)

@@ -53,6 +53,7 @@ def test_a_plan_says_the_order(tmp_path: Path) -> None:
     assert compile_model(path, BOARD, tuned).manifest == written
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize("is_faster", [True, False])

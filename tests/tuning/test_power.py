@@ -9,6 +9,7 @@ from tests.tuning.dense import network
 from tests.tuning.rig import BOARD, rig
 
 
+@pytest.mark.slow
 def test_flash_cycles_the_power_of_a_board_that_can_not_be_flashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

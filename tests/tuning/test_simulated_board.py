@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import amount
 import numpy as np
 import pytest
 
@@ -36,9 +35,9 @@ pytestmark = pytest.mark.long
 QUIET = ("--quiet", "--faults", "0")
 PADDING = 1 << 23  # bytes of a log that is larger than any file that a build makes
 REPEATS = 3
-FAULTS = "0.05" if amount.IS_ALL else "0.005"
-SEEDS = 10 if amount.IS_ALL else 1
-KILLS = 20 if amount.IS_ALL else 2
+FAULTS = "0.05"
+SEEDS = 10
+KILLS = 20
 
 
 def truth(seed: int) -> dict[str, float]:
@@ -104,25 +103,24 @@ def running(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
                 stack.enter_context(search)  # waited for, once it is killed
                 stack.callback(search.kill)
 
-        if amount.IS_ALL:
-            one = [{**truth(0), BEST: 9_000.0}]
-            start(
-                "broken",
-                *QUIET,
-                "--stay-dead",
-                "--step-after",
-                "10",
-                times=one,
-                broken={**BROKEN, "whole": "unplugged"},
-                power=True,
-            )
-            start("bad", "--faults", FAULTS, count=SEEDS, times=[truth(seed) for seed in range(SEEDS)], power=True)
+        one = [{**truth(0), BEST: 9_000.0}]
+        start(
+            "broken",
+            *QUIET,
+            "--stay-dead",
+            "--step-after",
+            "10",
+            times=one,
+            broken={**BROKEN, "whole": "unplugged"},
+            power=True,
+        )
+        start("bad", "--faults", FAULTS, count=SEEDS, times=[truth(seed) for seed in range(SEEDS)], power=True)
         start("dead", *QUIET, "--stay-dead", broken={"int_rows": "crash"})
         start("full", *QUIET, before=["prlimit", f"--fsize={PADDING + 4000}"])
         yield started
 
 
-@amount.everything
+@pytest.mark.slow
 def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Running]) -> None:
     """The board stays dead until its power is cycled; the step of its speed is told."""
     desk = running["broken"].desk
@@ -143,16 +141,17 @@ def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Runni
     assert 6 <= status["flashes"] <= 8 and status["whole"] == 1
 
 
-@amount.everything
+@pytest.mark.slow
 def test_the_best_is_found_on_bad_boards(running: dict[str, Running]) -> None:
     ended = running["bad"].ended()
     assert [code for code, _ in ended] == [0] * SEEDS, ended
     found = 0
     for number in range(SEEDS):
         found += fastest(running["bad"].desk, number) == min(CANDIDATES, key=truth(number).__getitem__)
-    assert found >= (9 if amount.IS_ALL else SEEDS)
+    assert found >= 9
 
 
+@pytest.mark.slow
 def test_a_board_that_nothing_brings_back_ends_the_search_and_what_was_measured_stays(
     running: dict[str, Running],
 ) -> None:
@@ -162,18 +161,19 @@ def test_a_board_that_nothing_brings_back_ends_the_search_and_what_was_measured_
     assert measured(running["dead"].desk)
 
 
+@pytest.mark.slow
 def test_a_log_that_can_not_be_written_any_more_ends_the_search_with_a_reason(running: dict[str, Running]) -> None:
     ((code, said),) = running["full"].ended()
     assert code == 2 and "tuning0.jsonl can't be written" in said and "Traceback" not in said, said
     assert running["full"].desk.records()
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it; test_tune.py has the same in an emulator")
+@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     chance = random.Random(0)
     with rig(tmp_path, *QUIET) as desk:
         for kills in range(1, KILLS + 1):
-            wanted = len(desk.records()) + chance.randrange(1, 4 if amount.IS_ALL else 9)
+            wanted = len(desk.records()) + chance.randrange(1, 4)
             process = desk.start(desk.argv(model))
             until(lambda wanted=wanted: len(desk.records()) >= wanted, process)  # type: ignore[misc]
             time.sleep(chance.uniform(0, 0.05))
@@ -194,7 +194,7 @@ def test_a_search_that_is_killed_goes_on_where_it_was(model: Path, tmp_path: Pat
         assert sorted(measured(desk)) == sorted(CANDIDATES)
 
 
-@amount.everything
+@pytest.mark.slow
 def test_ctrl_c_keeps_all_and_lets_go_of_the_board(model: Path, tmp_path: Path) -> None:
     with rig(tmp_path, *QUIET, count=2) as desk:
         first = desk.start(desk.argv(model))

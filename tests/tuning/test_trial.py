@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from mtool import boards
 from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned.tasks import tasks_of
@@ -12,6 +14,7 @@ from mtool.tuning.trial import Share, trial_of
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
+@pytest.mark.slow
 def test_a_tile_that_a_schedule_chooses_is_the_models_in_a_trial_of_many() -> None:
     """What a byte of code is worth follows from the products of a model, and a trial has those of all candidates."""
     board = boards.get("mps2_an385")

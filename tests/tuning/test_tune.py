@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import altered
-import amount
 import pytest
 
 import mtool
@@ -87,7 +86,7 @@ def tuned(folder: Path, **given: object) -> Tuned:
 
 
 @pytest.mark.long
-@amount.everything
+@pytest.mark.slow
 def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
     tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +145,7 @@ def test_times_are_those_of_the_operators_in_the_model(tmp_path: Path) -> None:
         assert row.default.median == pytest.approx(times[row.space.task.nodes[0]], rel=0.01, abs=120)
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
@@ -188,6 +187,7 @@ def test_what_a_board_can_not_measure_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "t.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is; and the plan in the log has the schedules that were given."""
     monkeypatch.setattr(Search, "run", lambda self: None)
@@ -227,6 +227,7 @@ def test_why_a_plan_has_not_the_fastest_is_known(outcome: dict[str, Any] | None,
     assert whole.why_not("b", "fast") == why
 
 
+@pytest.mark.slow
 def test_the_table_has_what_the_plan_took_and_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,6 +96,7 @@ def looping() -> bytes:
     return tflite_model(outer, [node], ["x"], ["y"], condition, body)
 
 
+@pytest.mark.slow
 def test_ties_in_rounds_of_tflite_are_ties(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(looping())
@@ -104,6 +105,7 @@ def test_ties_in_rounds_of_tflite_are_ties(tmp_path: Path) -> None:
     assert found.layers[0].inside and found.layers[0].ties > 0
 
 
+@pytest.mark.slow
 def test_ties_behind_a_state_are_ties(path: Path, tmp_path: Path) -> None:
     """The first two samples are equal; the third finds the state that they leave."""
     first = np.linspace(-0.75, 0.75, 8, dtype=np.float32)[None]
@@ -129,6 +131,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Altered], node: 
     monkeypatch.setitem(registry.KERNELS, "dense", replace(dense, schedules=(*dense.schedules, schedule)))
 
 
+@pytest.mark.slow
 def test_a_wrong_operator_of_a_body_is_named_with_its_round(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_wrong_operator_of_a_body_is_named_with_its_round(
     assert inside and '"l, round 0: p, then: ' in inside[0], caught.value.details
 
 
+@pytest.mark.slow
 def test_what_only_the_node_itself_gets_wrong_is_not_excused(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

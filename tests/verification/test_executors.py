@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import amount
 import models
 import numpy as np
 import onnx
@@ -119,6 +118,7 @@ def test_all_are_equal_on_the_host(name: str, io: Io, choice: str, saved: dict[s
     check(saved[name], "host", tmp_path / "project", CHOICES[choice], io)
 
 
+@pytest.mark.slow
 @needs_arm
 @pytest.mark.parametrize("choice", ["aot", "packed", "step", "graph", "graph-host"])
 @pytest.mark.product
@@ -126,7 +126,7 @@ def test_all_are_equal_on_a_board(choice: str, saved: dict[str, Path], tmp_path:
     check(saved["digits"], "mps2_an386", tmp_path / "project", CHOICES[choice])
 
 
-@amount.everything
+@pytest.mark.slow
 @needs_arm
 @models.needed
 @pytest.mark.parametrize("choice", ["packed", "graph", "graph-host"])
@@ -159,6 +159,7 @@ A = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
 B = np.array([[7], [-9]], np.int64)
 
 
+@pytest.mark.slow
 def test_the_model_and_each_operator_by_name(device: Device, saved: dict[str, Path]) -> None:
     (expected,) = reference.outputs(saved["several"], [{"a": A, "b": B}])
     found = device.call("several_run", A, B)

@@ -47,6 +47,7 @@ def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
     assert f"{len(found.layers)} operators equal" in found.summary() or board == "mps2_an385"
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +92,7 @@ def test_the_device_goes_on_from_what_it_is_given(tmp_path: Path) -> None:
     assert not np.array_equal(plain, given)
 
 
+@pytest.mark.slow
 @needs_arm
 def test_a_profile_counts_every_operator(tmp_path: Path) -> None:
     profile = mtool.bench_layers(DIGITS, board="mps2_an386", deployment=mtool.Deployment(tmp_path / "project"))
@@ -102,6 +104,7 @@ def test_a_profile_counts_every_operator(tmp_path: Path) -> None:
     assert len(str(profile).splitlines()) == len(profile.operators) + 2
 
 
+@pytest.mark.slow
 def test_the_commands_show_the_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +117,7 @@ def test_the_commands_show_the_layers(
         assert len(document["operators" if command == "bench" else "layers"]) > 4
 
 
+@pytest.mark.slow
 @models.needed
 @pytest.mark.parametrize("name", ["kws/kws_int8_qdq", "ic/ic_int8_qdq", "vww/vww_int8_qdq", "ad/ad_float32"])
 @pytest.mark.parametrize("board", BOARDS[:2])

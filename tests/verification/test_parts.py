@@ -47,6 +47,7 @@ def detector() -> bytes:
     return model(tensors, ops, ["x", "q", "s"], OUTPUTS)
 
 
+@pytest.mark.slow
 def test_a_step_that_a_finer_grid_makes_three_is_no_fault(tmp_path: Path) -> None:
     """The dense layer and what CONCATENATION makes of it are one operator here: LiteRT's is a step off before that."""
     path = tmp_path / "m.tflite"
@@ -59,6 +60,7 @@ def test_a_step_that_a_finer_grid_makes_three_is_no_fault(tmp_path: Path) -> Non
     assert found.complete
 
 
+@pytest.mark.slow
 def test_a_part_that_is_translated_wrongly_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def halved(t: Translation) -> None:
         t.store(t("Mul", t("Concat", t.real(0), t.real(1), axis=1), 0.5))

@@ -145,6 +145,7 @@ def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_both_allow_ties_of_16_bits_and_count_the_same(sixteen: Path, tmp_path: Path) -> None:
     deployment = mtool.Deployment(tmp_path / "project")
     whole = mtool.verify(sixteen, board="host", deployment=deployment)
@@ -169,6 +170,7 @@ def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.
             compare(sixteen, board="host", deployment=deployment).check()
 
 
+@pytest.mark.slow
 def test_a_number_of_steps_that_is_asked_for_counts_ties_too(
     sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_number_of_steps_that_is_asked_for_counts_ties_too(
     assert not mtool.verify(sixteen, board="host", tolerance=strict, deployment=mtool.Deployment(Path("project"))).ok
 
 
+@pytest.mark.slow
 def test_8_bits_behind_a_concat_have_hardly_a_tie(tmp_path: Path) -> None:
     path = tmp_path / "eight.onnx"
     onnx.save(branches(np.int8), path)
@@ -194,6 +197,7 @@ def test_8_bits_behind_a_concat_have_hardly_a_tie(tmp_path: Path) -> None:
     assert mtool.verify(path, board="host", deployment=deployment).ok
 
 
+@pytest.mark.slow
 def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
     """Only the noise of the mean is left, and divided by nearly nothing."""
     nodes = [
@@ -216,6 +220,7 @@ def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
     mtool.verify_layers(path, board="host", deployment=deployment).check()
 
 
+@pytest.mark.slow
 def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Path) -> None:
     """Dynamic quantization between float products: each operator is right, and steps apart by what it was given."""
     random, constants = np.random.default_rng(4), {"k": F(1e-3)}

@@ -45,6 +45,7 @@ def _steeper(t: Translation) -> None:
     t.store(t("Softmax", t("Mul", t.real(0), 2.0), axis=-1))
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("quantized", [True, False], ids=["int8", "float"])
 def test_a_mistranslated_operator_is_named(quantized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +72,7 @@ def _half_as_much_again(t: Translation) -> None:
     t.store(products.unflat(t, t("Gemm", x, w, transB=1), channels))
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(

@@ -11,7 +11,6 @@ import tomllib
 import venv
 from pathlib import Path
 
-import amount
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -104,7 +103,7 @@ def fits(path: str) -> bool:
 """
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="mypy reads all of mtool, which takes a minute")
+@pytest.mark.slow
 def test_who_installs_it_gets_types(python: Path, tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(TYPED)
     argv = [

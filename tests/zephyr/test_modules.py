@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ BOARD = "mps2_an386"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="builds Zephyr: make test-all")
+@pytest.mark.slow
 def test_a_module_runs_from_the_flash_of_zephyr(tmp_path: Path) -> None:
     need(BOARD)
     keys.make(tmp_path / "own.key")

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import amount
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +37,7 @@ def west(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=folder, env=own, capture_output=True, text=True, check=False)
 
 
-@amount.everything
+@pytest.mark.slow
 def test_west_runs_mtools_commands_with_the_workspaces_board(workspace: Path) -> None:
     shown = west(workspace, "mtool", "boards", "mps2_an386")
     assert shown.returncode == 0 and "cortex-m4" in shown.stdout

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import amount
 import models
 import numpy as np
 import pytest
@@ -114,7 +113,7 @@ def test_what_to_do_is_said(tmp_path: Path) -> None:
     assert raised.value.exit_code == 5
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps3_an547"])

@@ -59,6 +59,7 @@ def compiled(folder: Path, board: str = "host", **values: str) -> CompiledModel:
     return mtool.compile(folder / "net.onnx", board=board, options=options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "told"), [("body", "of the backend npu, for the user's relu"), ("file", "npu/npu.c is a file of")]
 )

@@ -232,6 +232,7 @@ def test_an_option_may_end_in_toml() -> None:
     assert parse("json:device=npu.toml") == BackendSpec("json", options={"device": "npu.toml"})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None or os.name != "posix", reason="cc is not installed")
 def test_a_simulator_that_fails_ends_the_inference(net: Path) -> None:
     model = compiled(net, compiler=python(OUTPUT), simulator="false {binary} {inputs} {outputs}")

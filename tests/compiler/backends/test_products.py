@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import amount
 import networks
 import numpy as np
 import onnx
@@ -213,7 +212,7 @@ HOSTILE = (
     "(folder / 'elsewhere').write_text(''); raise BackendError('it wrote elsewhere')",
     "import mtool.base.proc; mtool.base.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
     *(
-        pytest.param(body, marks=amount.everything)
+        pytest.param(body, marks=pytest.mark.slow)
         for body in (
             "raise ValueError('no room')",
             "return " + DOES_NOTHING.format(', files={"npu": b"", "npu/x.c": b""}'),

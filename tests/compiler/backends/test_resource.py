@@ -185,6 +185,7 @@ int main(void)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(None in ARM, reason="the Arm toolchain or QEMU is not installed")
 def test_two_models_on_an_emulated_board(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "src" / "main.c"

@@ -3,7 +3,6 @@
 import importlib.util
 from pathlib import Path
 
-import amount
 import networks
 import numpy as np
 import onnx
@@ -62,7 +61,7 @@ def test_one_that_refuses_nothing_by_name(tmp_path: Path) -> None:
     assert not any(one.region for one in claims)
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
 def test_what_vela_leaves_to_the_cpu(tmp_path: Path) -> None:
     """A pool that is too large for the NPU is C, and what stands around it is two regions."""

@@ -30,6 +30,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "small.onnx"
 
 
+@pytest.mark.slow
 def test_a_module_has_the_calls_the_interface_and_a_signature(path: Path, tmp_path: Path) -> None:
     public = keys.make(tmp_path / "own.key")
     made = make_bytecode(path, key=tmp_path / "own.key", counter=4)

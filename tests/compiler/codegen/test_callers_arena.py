@@ -63,6 +63,7 @@ def test_two_instances_keep_their_own_states(
         np.testing.assert_allclose(y.reshape(-1), made["y"].reshape(-1), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_firmware_gives_it_an_arena(
     cell: tuple[Path, onnx.ModelProto, str, mtool.Options],
     tmp_path: Path,

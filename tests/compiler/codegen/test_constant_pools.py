@@ -104,6 +104,7 @@ def test_copies_are_taken_of_what_lies_in_slow_pools() -> None:
         assert bool(made.pools[0].constant_bytes) == copied and len(made.constant_pools) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(None in ARM, reason="the Arm toolchain or QEMU is not installed")
 def test_a_firmware_has_constants_where_the_map_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -72,6 +72,7 @@ def test_states_are_reset_where_nobody_clears_a_pool(tmp_path: Path) -> None:
         np.testing.assert_allclose(y.reshape(-1), wanted["y"].reshape(-1), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize(
     "options",
@@ -91,6 +92,7 @@ def test_layers_are_read_in_their_pools(
     }
 
 
+@pytest.mark.slow
 def test_what_pools_do_not_go_with_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -165,6 +165,7 @@ def test_nested_loops(depth: int, rounds: int, limits: dict[str, int]) -> None:
         from_proto(nested_loops(depth, rounds, sized=True), "m", ModelOptions(limits=limits))
 
 
+@pytest.mark.slow
 def test_rounds_of_a_loop() -> None:
     with pytest.raises(ModelError, match="limit 'rounds'"):
         from_proto(nested_loops(1, 257, sized=True), "m")
@@ -245,6 +246,7 @@ def test_constants_of_a_body_count_in_each_round() -> None:
         from_proto(proto, "m")
 
 
+@pytest.mark.slow
 def test_sequences() -> None:
     nodes = [node("Expand", ["x", "s"], ["big"]), node("SplitToSequence", ["big"], ["q"], axis=0)]
     with pytest.raises(ModelError, match="limit 'nodes'"):
@@ -271,6 +273,7 @@ def test_a_sparse_tensor(where: str) -> None:
         from_proto(model(1 << 28), "m")
 
 
+@pytest.mark.slow
 def test_many_nodes_of_one_name() -> None:
     names = ["x", *(f"v{n}" for n in range(9999)), "y"]
     nodes = [node("Relu", [a], [b], "same") for a, b in itertools.pairwise(names)]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 
@@ -54,7 +53,7 @@ def test_it_computes_what_onnxruntime_does(program: Batch, name: str) -> None:
     check(program, name)
 
 
-@amount.everything
+@pytest.mark.slow
 def test_all_of_it_on_a_cortex_m4(tmp_path: Path) -> None:
     board = boards.get("mps2_an386")
     with firmware.build(models(target_of(board)), tmp_path / "project", board) as device:

@@ -216,6 +216,7 @@ def test_random_bytes(tmp_path: Path, data: bytes) -> None:
         frontend.load(save(tmp_path, b"\x1c\0\0\0TFL3" + data))
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @models.needed
 @pytest.mark.parametrize("name", ["kws/kws_int8", "kws/kws_float", "ad/ad_int8"])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
 from tflite_models import Op, T, litert
 
@@ -499,6 +500,7 @@ def test_float_operators(tmp_path: Path) -> None:
     assert {name: much for name, much in found.items() if not much <= 2e-5} == {}
 
 
+@pytest.mark.slow
 def test_operators_that_move_elements(tmp_path: Path) -> None:
     assert {name: much for name, much in differences(MOVES, tmp_path).items() if much} == {}
 

@@ -181,6 +181,7 @@ def test_slices_with_new_axes(masks: dict[str, int], numbers: Any, made: list[in
     check("STRIDED_SLICE", [x([3, 4, 5]), *told], y(made), tmp_path, "StridedSliceOptions", masks)
 
 
+@pytest.mark.slow
 def test_elements_that_few_models_have(tmp_path: Path) -> None:
     corners = np.asarray([[0, 0, 1, -1, 3, -2, 1e-30, -5], [1, -1, 0, 0, 3, -2, -1, 1e30]], F32)
     check("ATAN2", [given("a", corners[0], F32), given("b", corners[1], F32)], y([8]), tmp_path)

@@ -169,6 +169,7 @@ def cases() -> list[Case]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
 def test_a_sequence_is_litert_s(rounding: Any, tmp_path: Path) -> None:
     data, inputs, outputs = one_model(cases())

@@ -60,6 +60,7 @@ class Chain:
             np.testing.assert_array_equal(found.reshape(golden.shape), golden, name)
 
 
+@pytest.mark.slow
 def test_the_goldens_of_tflm(tmp_path: Path) -> None:
     c = Chain()
     ramp = np.arange(16, dtype=I16) * I16(256)
@@ -249,6 +250,7 @@ def test_a_transform_is_kiss_fft_s_to_the_bit(dtype: Any, bits: int, tmp_path: P
     c.check(tmp_path)
 
 
+@pytest.mark.slow
 def test_transforms_of_floats_are_numpy_s(tmp_path: Path) -> None:
     lengths = (4, 12, 30, 40, 90, 480)
     tensors, ops, feeds = [], [], {}
@@ -364,6 +366,7 @@ def spotter(network: bool) -> bytes:
     return model(tensors, ops, ["x"], ["word" if network else "logs"])
 
 
+@pytest.mark.slow
 def test_a_word_of_samples_in_one_model(tmp_path: Path) -> None:
     sound = (R.standard_normal(6 * STEP) * 3000 * np.sin(np.arange(6 * STEP) / 40)).astype(I16).reshape(6, STEP)
     found = {}

@@ -84,6 +84,7 @@ def estimators() -> dict[str, tuple[Any, Any, bool]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_every_estimator_is_tried() -> None:
     assert set(ESTIMATORS) == set(estimators())

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import amount
 import numpy as np
 import pytest
 from graphs import lowered, model
@@ -171,7 +170,7 @@ def _cases() -> list[Case]:
     return made
 
 
-@amount.everything
+@pytest.mark.slow
 def test_the_plain_c_of_every_function(tmp_path: Path) -> None:
     assert failures(_cases(), tmp_path, None) == []
     called = set(re.findall(r"mt_mve_(\w+)\(", "".join(path.read_text() for path in tmp_path.glob("*.c"))))

@@ -142,6 +142,7 @@ def test_any_vector_length_gives_exact_results(optimise: str, tmp_path: Path) ->
         assert emulated(tmp_path, BOARD, ("vlen=128", f"vlen={length}")) == "end\n", length
 
 
+@pytest.mark.slow
 def test_floats_are_not_written_over_the_results_that_they_come_from(tmp_path: Path) -> None:
     """A row of int8 lies in the output's place until an epilogue reads it: that must not be of larger elements."""
     rng = np.random.default_rng(0)

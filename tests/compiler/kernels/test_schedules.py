@@ -518,6 +518,7 @@ def each_setting(target: Target, prefix: str, asked: Callable[..., Made] | None 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
 @pytest.mark.product
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
@@ -531,6 +532,7 @@ def test_vectors_of_this_computer(narrower: str, tmp_path: Path) -> None:
     assert failures(cases, tmp_path, None, definitions=[narrower] if narrower else []) == []
 
 
+@pytest.mark.slow
 def test_the_portable_c_of_a_kernel_wider_than_the_image(tmp_path: Path) -> None:
     assert failures(wide_cases(HOST, "c99"), tmp_path, None) == []
 
@@ -542,12 +544,14 @@ def test_schedules_in_the_emulator(target: Target, prefix: str, board: str, tmp_
     assert failures(cases, tmp_path, board) == []
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("target, prefix", PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
 def test_the_plain_c_of_schedules_as_tflite_rounds(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures(each_setting(target, prefix, rescaled), tmp_path, None) == []
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.parametrize("target, prefix, board", INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def feed() -> dict[str, Any]:
     return {"x": np.random.default_rng(2).standard_normal((1, 5, 7, 6)).astype(F)}
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.parametrize("core", [*CORES, "cortex-m55"])
 def test_float16_weights_give_the_bits_of_widened_ones_in_half_the_flash(core: str, tmp_path: Path) -> None:

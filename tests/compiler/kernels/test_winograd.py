@@ -109,6 +109,7 @@ SHAPES = [  # channels, rows, columns, outputs, pads: top, left, bottom, right
 ]
 
 
+@pytest.mark.slow
 def test_random_convolutions_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DspWinograd, "cost", lambda *_: 0.0)
     rng = np.random.default_rng(3)

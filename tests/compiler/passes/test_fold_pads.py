@@ -362,7 +362,7 @@ def test_windows_of_tflite_models_are_litert_s(dtype: Any, tmp_path: Path) -> No
         assert_equal(compute(data, feeds, folder, rounding, HOST), litert(data, feeds, reference=True), seed)
 
 
-@amount.everything
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "board"), [(HOST, None), (DSP, "mps2_an386"), (MVE, "mps3_an547")])
 @pytest.mark.parametrize("dtype", [F, *POINTS])
 def test_boards_give_the_numbers_of_onnxruntime(dtype: Any, target: Target, board: str | None, tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_integers_that_say_it_exactly_are_kept_as_such() -> None:
     assert "int8" in kinds and "float32" in kinds
 
 
+@pytest.mark.slow
 def test_hundreds_of_roundings_before_a_state_need_no_recursion() -> None:
     nodes = [
         helper.make_node("Concat", ["cache", "x"], ["all"], axis=2),

@@ -204,6 +204,7 @@ def window(seed: int) -> Graph:
     return passes.run(from_proto(model(nodes, inputs, outputs, constants), "test", options), HOST)
 
 
+@pytest.mark.slow
 def test_windows_of_streams() -> None:
     appended = 0
     for seed in range(60):
@@ -213,6 +214,7 @@ def test_windows_of_streams() -> None:
     assert appended >= 30
 
 
+@pytest.mark.slow
 def test_the_order_is_no_worse_than_the_given_one() -> None:
     for seed in range(30):
         graph = lowered(networks.floats(seed, 20))

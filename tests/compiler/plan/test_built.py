@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import amount
 import pytest
 
 import mtool
@@ -52,6 +51,7 @@ def test_a_level_that_is_none_is_told() -> None:
     assert "its values: auto, O2, O3, Os" in caught.value.details
 
 
+@pytest.mark.slow
 @needs_arm
 def test_the_board_computes_the_same_and_has_what_was_asked_for(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "p")
@@ -80,7 +80,7 @@ def test_an_avr_has_its_constants_in_flash() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-@amount.everything
+@pytest.mark.slow
 def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
     lines, _ = commands.build_plan(compiled, tmp_path / "p")

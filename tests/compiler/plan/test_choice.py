@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 
@@ -38,7 +37,7 @@ def outputs(folder: Path, **schedules: Choice) -> tuple[list[Array], int]:
 
 
 @needs_arm
-@amount.everything
+@pytest.mark.slow
 def test_a_knob_that_is_turned_reaches_the_board(tmp_path: Path) -> None:
     plain, own = outputs(tmp_path / "plain")
     turned, others = outputs(tmp_path / "turned", conv_2=Choice("dsp_patch", {"unroll": 8}))

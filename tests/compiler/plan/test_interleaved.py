@@ -7,6 +7,7 @@ import amount
 import interpreter
 import networks
 import numpy as np
+import pytest
 import stateful
 from graphs import HOST, lowered
 from interpreter import Arena
@@ -54,6 +55,7 @@ class Nested:
         self.done[model] += 1
 
 
+@pytest.mark.slow
 def test_a_more_urgent_model_runs_between_the_operators_of_another() -> None:
     nested, whole = 0, 0
     for seed in range(amount.of(80, 12)):

@@ -77,6 +77,7 @@ def cases(target: Target, *, integer: bool) -> list[Case]:
     raise AssertionError(f"only {len(found)} networks were computed in parts")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [HOST, DSP, MVE, NO_FPU], ids=lambda target: target.cpu)
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
 @pytest.mark.product
@@ -152,6 +153,7 @@ def test_nothing_is_computed_twice() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @models.needed
 @pytest.mark.parametrize("io", ["arena", "external"])

@@ -48,6 +48,7 @@ def bytes_are_one_tensors(plan: Plan) -> None:
     assert plan.arena_bytes == sum(placed.bytes for placed in plan.pools)
 
 
+@pytest.mark.slow
 def test_random_networks_compute_the_same_in_pools() -> None:
     done, refused = 0, 0
     for seed in range(amount.of(60, 8)):
@@ -170,6 +171,7 @@ def small_board(first: int, second: int) -> boards.Board:
     return board.model_copy(update={"memories": memories})
 
 
+@pytest.mark.slow
 def test_an_arena_that_is_too_large_for_one_memory_lies_in_two() -> None:
     never = mtool.Options(partial="never", optimize="size")
     size = mtool.compile(DIGITS, board="mps2_an386", options=never).manifest.arena_bytes

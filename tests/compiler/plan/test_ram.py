@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from mtool import boards, commands
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
@@ -28,6 +30,7 @@ def with_ram(size: int) -> Board:
     return L4.model_copy(update={"memories": memories})
 
 
+@pytest.mark.slow
 def test_slow_flash_and_room_decide() -> None:
     found = in_ram(L4)
     assert any(found.values())

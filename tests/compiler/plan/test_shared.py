@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool import boards
@@ -33,6 +34,7 @@ def _network(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_boards_that_share_get_the_files_that_each_gets_alone(tmp_path: Path) -> None:
     path = _network(tmp_path / "net.onnx")
     names = "mps2_an385 mps2_an386 mps2_an521 nucleo_u575zi qemu_cortex_r5 mps2_an500 sim_m0 rpi_pico feathers2"

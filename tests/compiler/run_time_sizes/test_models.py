@@ -153,6 +153,7 @@ def test_rows_of_a_dense_network(target: Target, tmp_path: Path) -> None:
     check(mlp(), {"batch": 9}, tmp_path, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [8, 5])
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.product
@@ -160,6 +161,7 @@ def test_rows_of_integers_leave_any_remainder_of_a_tile(target: Target, channels
     check(quantised_mlp(channels), {"n": 14}, tmp_path, target, tolerance=1e-5 if target is not NO_FPU else 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [{"n": 6, "b": 5}, {"n": 9, "b": 1}])
 @pytest.mark.parametrize("target", [HOST, DSP], ids=["host", "dsp"])
 @pytest.mark.product(2)
@@ -186,6 +188,7 @@ def test_a_batch_of_images(target: Target, tmp_path: Path) -> None:
     check(cnn(), {"batch": 5}, tmp_path, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
 @pytest.mark.product(2)
 def test_convolutions_along_time(target: Target, tmp_path: Path) -> None:
@@ -193,6 +196,7 @@ def test_convolutions_along_time(target: Target, tmp_path: Path) -> None:
     assert [tensor.dims for tensor in library.manifest.outputs if tensor.dims] == [("1", "5", "(n + 1) // 2")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
 @pytest.mark.product(2)
 def test_means_of_integers_over_the_size(target: Target, tmp_path: Path) -> None:
@@ -207,6 +211,7 @@ def test_recurrent_layers_of_two_sizes(op: str, direction: str, tmp_path: Path) 
     check(recurrent(op, direction), {"n": 6, "b": 3}, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("target", [HOST, MVE], ids=["host", "mve"])
 def test_a_block_of_an_encoder(target: Target, tmp_path: Path) -> None:
@@ -246,6 +251,7 @@ def test_rows_from_the_end_and_padding_behind_it(tmp_path: Path) -> None:
     assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [3]
 
 
+@pytest.mark.slow
 def test_padding_of_two_open_dimensions(tmp_path: Path) -> None:
     """A row of zeros is a constant of as many as the other size is."""
     proto = build(

@@ -68,6 +68,7 @@ def test_sizes_begin_where_a_slice_is_not_cut_short(first: int, last: int, least
     ]
 
 
+@pytest.mark.slow
 def test_both_sizes_begin_where_slices_are_not_cut_short(tmp_path: Path) -> None:
     nodes = [node("Slice", "x f l a", "y"), node("Slice", "x g m b", "z")]
     constants = {name: np.array([value]) for name, value in zip("flagmb", (0, 4, 0, -3, 99, 1), strict=True)}
@@ -76,6 +77,7 @@ def test_both_sizes_begin_where_slices_are_not_cut_short(tmp_path: Path) -> None
     assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [4, 3]
 
 
+@pytest.mark.slow
 def test_a_shape_that_follows_no_formula(tmp_path: Path) -> None:
     """There are as many rows as the square root of the size."""
     nodes = [

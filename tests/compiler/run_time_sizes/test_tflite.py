@@ -42,6 +42,7 @@ def flattened(*, quantised: bool) -> bytes:
     return model(tensors, ops, ["x"], ["y"])
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
 @pytest.mark.parametrize("quantised", [False, True])

@@ -43,6 +43,7 @@ def device(folder: Path) -> Iterator[Device]:
         yield opened
 
 
+@pytest.mark.slow
 def test_the_shape_of_the_data_gives_the_size(folder: Path, capsys: Captured) -> None:
     for size in (1, 5, 7):
         x = floats(size, 6)
@@ -98,6 +99,7 @@ def two_sizes() -> onnx.ModelProto:
     return build(nodes, {"a": ("n", 4), "b": ("m", 4)}, {"y": ("n", "m")}, {})
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
 def test_verify_draws_several_sizes(board: str, tmp_path: Path) -> None:

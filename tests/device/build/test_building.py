@@ -68,6 +68,7 @@ def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
         assert any("undeclared" in line for line in caught.value.details)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", [HOST, boards.get("mps2_an386")], ids=lambda board: board.name)
 def test_a_warning_fails_the_builds_of_tests_only(
     board: boards.Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,6 +126,7 @@ def _wrapper(folder: Path, program: str, more: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_another_compiler_of_the_same_version_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MTOOL_CACHE", str(tmp_path / "cache"))
 
@@ -146,6 +148,7 @@ def test_another_compiler_of_the_same_version_builds_again(tmp_path: Path, monke
     assert made() == (False, False)  # from the cache
 
 
+@pytest.mark.slow
 def test_objects_of_another_compiler_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     board = boards.get("mps2_an386")
     if any(shutil.which(program) is None for program in (board.toolchain, "cmake", "ninja")):
@@ -177,6 +180,7 @@ def test_a_model_folder_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
     assert "host_driven, standalone" in caught.value.details[0]
 
 
+@pytest.mark.slow
 def test_a_folder_that_moved_or_changed_its_board_is_configured_again(tmp_path: Path) -> None:
     first, second = boards.get("mps2_an386"), boards.get("qemu_riscv32")
     for program in (first.toolchain, second.toolchain, "cmake", "ninja"):

@@ -80,6 +80,7 @@ def address(elf: Path, symbol: str) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.product(2)
 @pytest.mark.parametrize("board", [board for board in HERE if board.memories], ids=lambda board: board.name)
@@ -98,6 +99,7 @@ def test_each_thing_lies_in_the_memory_that_the_board_has_for_it(board: boards.B
         assert memory.base <= address(elf, symbol) < memory.base + memory.size, symbol
 
 
+@pytest.mark.slow
 def test_a_role_may_have_any_memory(tmp_path: Path) -> None:
     """The same firmware, with each role in a memory that no entry has it in."""
     board = boards.get("mps3_an547")
@@ -157,6 +159,7 @@ def test_the_guard_compiles_for_every_cortex_m(core: str, tmp_path: Path) -> Non
     subprocess.run(argv, cwd=built.folder, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @every_board
 def test_a_readme_says_how_to_build_by_hand(board: boards.Board, tmp_path: Path) -> None:
@@ -185,6 +188,7 @@ def test_every_toolchain_of_a_board_is_known() -> None:
         assert program.startswith("{") or program in toolchains.known(), board.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mps2_an386", "mps3_an547"])
 def test_the_kernels_assemble_at_every_level(name: str, tmp_path: Path) -> None:
     """Helium's narrowing stores take none but the low registers: which the compiler chooses depends on the level."""

@@ -14,6 +14,7 @@ from mtool.device.build.symbolizer import Symboliser
 from mtool.device.session import opening
 
 
+@pytest.mark.slow
 def test_extra_files_are_compiled_with_the_definitions(tmp_path: Path) -> None:
     extra = tmp_path / "sensors"
     (extra / "deep").mkdir(parents=True)

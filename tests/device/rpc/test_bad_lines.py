@@ -38,6 +38,7 @@ def test_noise_changes_no_result(on_host: Path, harms: tuple[str, ...]) -> None:
     assert noisy.longest_s < 10
 
 
+@pytest.mark.slow
 @models.needed
 def test_noise_before_an_emulator_changes_no_result(in_qemu: Path) -> None:
     noisy = trials.over_noise(in_qemu, count=10, rate=4e-3, seed=1)
@@ -46,10 +47,12 @@ def test_noise_before_an_emulator_changes_no_result(in_qemu: Path) -> None:
     assert noisy.resent > 0
 
 
+@pytest.mark.slow
 def test_unplugged_in_the_middle_of_anything() -> None:
     assert trials.unplug(times=40, seed=1).reconnected == 40
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("rate", [0, 1e-3])
 @pytest.mark.parametrize("ring_bytes", [63, 256, 2048])

@@ -52,6 +52,7 @@ class Sample:
         assert np.array_equal(np.frombuffer(y3, np.uint8), self.x2 ^ 0x5A)
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.parametrize("defines", [(), ("TEST_BUFFER_BYTES=256",), ("TEST_BUFFER_BYTES=65536",)])
 def test_inference_after_inference(defines: tuple[str, ...]) -> None:
@@ -87,6 +88,7 @@ def test_noise_never_changes_a_result(harm: str) -> None:
     assert client.resent > 100
 
 
+@pytest.mark.slow
 def test_heavy_noise_and_a_small_buffer() -> None:
     random = np.random.default_rng(2)
     with process("TEST_BUFFER_BYTES=256", "TEST_WINDOW_BYTES=300") as transport:
@@ -109,6 +111,7 @@ def test_a_dead_line_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
             client.info()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window_bytes", [0, 200, 1000])
 def test_the_window_is_never_overrun(window_bytes: int) -> None:
     with process(f"TEST_WINDOW_BYTES={window_bytes}") as transport:
@@ -209,6 +212,7 @@ def test_a_session_that_was_taken_over() -> None:
         assert second.info().inputs == 3
 
 
+@pytest.mark.slow
 def test_bytes_beside_the_frames_do_no_harm() -> None:
     class Chatty(Lossy):
         """A firmware that prints into the same channel."""

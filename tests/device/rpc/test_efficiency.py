@@ -71,6 +71,7 @@ class Simulated(Transport):
                     return frames
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapter_s", ADAPTER_S.values(), ids=ADAPTER_S)
 def test_a_large_tensor_takes_little_more_than_its_bytes(adapter_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.random.default_rng(0).integers(0, 256, DATA_BYTES).astype(np.uint8).tobytes()

@@ -114,6 +114,7 @@ def test_another_rate_is_found_and_the_line_is_left_as_it_was() -> None:
     assert line.tried == [9600, 57600, 230400, 115200]
 
 
+@pytest.mark.slow
 def test_no_rate_is_the_right_one() -> None:
     line = Wired(300)
     error = refused(line)

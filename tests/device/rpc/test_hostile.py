@@ -69,6 +69,7 @@ def test_a_device_that_never_ends_a_frame_fills_no_memory(megabytes: int) -> Non
     assert list(decoder.feed(b"\0" + encode(Frame(1, 2, 3))))[-1] == Frame(1, 2, 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=amount.of(100, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_answers_to_any_request_end_in_a_result_or_an_error(data: st.DataObject) -> None:

@@ -68,6 +68,7 @@ def test_a_delta_that_is_not_from_the_module_in_flash_leaves_that() -> None:
         assert added(client, 1) == 6
 
 
+@pytest.mark.slow
 def test_a_bad_line_changes_no_byte_and_a_lost_one_goes_on() -> None:
     old, new = model(5), model(6)
     made = between(old, new)

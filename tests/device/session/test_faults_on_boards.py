@@ -163,6 +163,7 @@ def test_a_fault_outside_of_a_session(name: str, tmp_path: Path) -> None:
     assert caught.value.details == ("the emulator ended with exit code 103, and no word of where",)
 
 
+@pytest.mark.slow
 def test_another_exit_code_is_no_fault(tmp_path: Path) -> None:
     leave = '#include "platform.h"\nint main(void);\nint main(void)\n{\n    platform_exit(7);\n}\n'
     folder = faulty.make(boards.get("mps2_an385"), tmp_path / "project", replace={"src/main.c": leave})

@@ -5,7 +5,6 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import amount
 import numpy as np
 import pytest
 
@@ -55,7 +54,7 @@ def address_of(firmware: Path, symbol: str) -> int:
 
 
 @pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="the Arm toolchain or QEMU is not installed")
-@amount.everything
+@pytest.mark.slow
 def test_modules_run_inside_a_fence(tmp_path: Path) -> None:
     keys.make(tmp_path / "own.key")
     made = modules.make_module(

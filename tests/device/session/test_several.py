@@ -111,6 +111,7 @@ def test_a_device_of_several_wants_a_name(device: Device) -> None:
         digits.run(image)
 
 
+@pytest.mark.slow
 def test_files_of_one_model_are_named_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +208,7 @@ def test_models_without_options_of_their_own_are_refused() -> None:
             mtool.compile_models(paths, board="host", options=options)
 
 
+@pytest.mark.slow
 def test_commands_take_several_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,7 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
     assert np.abs(first - second).max() > 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize(("quantised", "at_most"), [(False, 0.9), (True, 0.65)], ids=["float", "int8"])
@@ -159,6 +160,7 @@ def test_a_real_export_of_torch(tmp_path: Path) -> None:
     ).check()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made = stateful.recurrent("LSTM", "torch", 1)
@@ -216,6 +218,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "expected  float32[1,1,16], or one number" in wrong and "found     int64[2], from 1 to 2" in wrong
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_tflite_model(board: str, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_what_does_not_go_together(
     assert said in capsys.readouterr().err and not folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @pytest.mark.parametrize("interface", ["feed", "step", "packed"])
 def test_a_standalone_program_calls_each_of_its_models(interface: str, tmp_path: Path) -> None:
@@ -106,6 +107,7 @@ def test_a_standalone_program_calls_each_of_its_models(interface: str, tmp_path:
     subprocess.run([tmp_path / "project" / "build" / "standalone"], check=True, timeout=20)
 
 
+@pytest.mark.slow
 def test_models_in_one_arena_are_not_streamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A frame is under way for long, and another model would run over its rows."""
     for name in ("one", "two"):

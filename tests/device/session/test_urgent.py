@@ -35,6 +35,7 @@ def said(folder: Path) -> dict[str, int]:
     return {words[0]: int(words[1]) for line in text.decode().splitlines() if len(words := line.split()) == 2}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(None in ARM, reason="the Arm toolchain or QEMU is not installed")
 def test_an_urgent_model_waits_for_one_operator_of_the_other_at_most(tmp_path: Path) -> None:
     console = resources.path("project_templates") / "own" / "console" / "baremetal.c"

@@ -116,6 +116,7 @@ def test_close_ends_the_program(program: str) -> None:
         transport.write(b"x", timeout_s=0)
 
 
+@pytest.mark.slow
 def test_a_forgotten_transport_ends_its_program() -> None:
     transport = ProcessTransport(["cat"], name="cat")
     pid = transport.pid

@@ -32,6 +32,7 @@ def is_right(code: ctypes.CDLL, signature: bytes, key: bytes, message: bytes) ->
     return bool(code.mt_ed25519_is_right(signature, key, message, len(message)))
 
 
+@pytest.mark.slow
 def test_sha512_is_hashlibs_for_any_pieces(code: ctypes.CDLL) -> None:
     rng = np.random.default_rng(0)
     for size in (0, 1, 111, 112, 113, 127, 128, 129, 239, 240, 256, 1000):

@@ -27,6 +27,7 @@ def run(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_project_is_tested(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

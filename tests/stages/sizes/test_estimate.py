@@ -74,6 +74,7 @@ WINOGRAD = {"mps2_an386": "dsp_winograd", "qemu_riscv32": "int_winograd"}
 """Boards, and the schedule by which they compute a convolution of the example."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model"),
     [
@@ -110,6 +111,7 @@ def test_a_board_with_just_the_estimate_takes_the_firmware(name: str, model: Pat
         assert guess.bytes - weights <= MOST * (real.bytes - weights) + 1024, (real, guess)
 
 
+@pytest.mark.slow
 def test_a_graph_executor_counts_with_its_graph(tmp_path: Path) -> None:
     board = boards.get("mps2_an386")
     need(board)
@@ -148,6 +150,7 @@ def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "most"), [("arduino_uno", 4_000), ("arduino_mega2560", 8_000)])
 @pytest.mark.product(2)
 def test_the_largest_that_is_said_to_fit_an_arduino_builds(name: str, most: int, tmp_path: Path) -> None:
@@ -210,6 +213,7 @@ def test_every_board_has_an_estimate_by_each_template(board: Board, tmp_path: Pa
             assert any(part.what == "server's buffers" for need in found.needs for part in need.parts)
 
 
+@pytest.mark.slow
 def test_a_build_of_other_options_does_not_count(tmp_path: Path) -> None:
     board = boards.get("mps2_an386")
     need(board)

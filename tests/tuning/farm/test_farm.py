@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import amount
 import psutil
 import pytest
 
@@ -53,7 +52,7 @@ def test_a_worker_of_a_local_scheduler_listens_on_loopback_alone_and_serves_no_p
     assert listening == ["127.0.0.1"]
 
 
-@amount.everything
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_when_workers_die_and_the_scheduler_is_started_again(
     spaces: list[Space], tmp_path: Path
 ) -> None:
@@ -107,7 +106,7 @@ def test_a_candidate_that_no_board_survives_costs_itself_alone(
     assert "did not come back" in failed[killer].reason
 
 
-@amount.everything
+@pytest.mark.slow
 def test_goals_end_the_search_and_free_the_boards(rack: Cluster, spaces: list[Space], tmp_path: Path) -> None:
     with connected(rack, 4) as farm:
         few = search(

@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import amount
 import pytest
 
 from tests.tuning.dense import network
@@ -15,7 +14,7 @@ from tests.tuning.rig import BOARD, environment, rig
 BEST = "int_rows:channels=6"
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="builds firmware with many processes")
+@pytest.mark.slow
 def test_a_rack_of_boards_with_faults_finds_the_best_and_loses_a_worker(tmp_path: Path) -> None:
     model = network(tmp_path / "m.onnx")
     with (

@@ -17,6 +17,7 @@ pytest.importorskip("onnxruntime")
 COMMANDS = ["check model.onnx", "verify model.onnx --board host", "quantize model.onnx --data x.npy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_is_left_in_the_temporary_folder(command: str, tmp_path: Path) -> None:
     weights = {"w": np.eye(16, 4, dtype=np.float32)}

@@ -59,6 +59,7 @@ def ran(path: Path) -> list[float]:
     return list(found["y"])
 
 
+@pytest.mark.slow
 def test_its_death_is_an_error_and_the_next_call_starts_another(division: Path, relu: Path) -> None:
     for _ in range(2):
         with pytest.raises(DiedError) as caught:
@@ -120,6 +121,7 @@ def test_a_relative_path_is_that_of_the_caller(relu: Path, monkeypatch: pytest.M
     assert ran(Path(relu.name)) == [0, 2]
 
 
+@pytest.mark.slow
 def test_it_imports_nothing_of_the_working_folder(relu: Path) -> None:
     """A model's folder is where mtool is run; it may hold anything."""
     for name in ("json", "numpy", "onnxruntime", "mtool", "logging"):
