@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from mtool.base import configuration, escaping, files, flash_runners, resources, spelling
-from mtool.base import invalid as problems
+from mtool.base import configuration, escaping, files, flash_runners, records, resources, spelling
 from mtool.base.errors import BoardError, UsageError
 from mtool.base.option_values import PoolUse
+from mtool.base.records import Strict
 from mtool.boards import zephyr
 from mtool.boards.zephyr.describing import PREFIX, describe
 
@@ -89,20 +89,14 @@ Settings = dict[str, str | int]
 Features = Annotated[frozenset[str], BeforeValidator(_features), PlainSerializer(sorted)]
 
 
-class Record(BaseModel):
-    """A record that refuses unknown keys and can't be changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Cache(Record):
+class Cache(Strict):
     """A cache: how many lines, and how many of them an address may lie in; 0: all."""
 
     lines: int = Field(gt=0, le=2048)
     ways: int = Field(default=0, ge=0)
 
 
-class Reads(Record):
+class Reads(Strict):
     """How a memory answers that is slower than the core, for estimates of cycles.
 
     Attributes:
@@ -133,7 +127,7 @@ class Reads(Record):
         )
 
 
-class Lending(Record):
+class Lending(Strict):
     """That a memory may have tensors of models, or copies of their constants, beside what it holds.
 
     Attributes:
@@ -147,7 +141,7 @@ class Lending(Record):
     use: PoolUse = "all"
 
 
-class Memory(Record):
+class Memory(Strict):
     """One memory: its base address, its size in bytes, what lives there, and how it is read if it lets the core wait.
 
     A memory without `reads` is taken for one that answers at once. One with `pool` is lent to a model whose arena does
@@ -166,7 +160,7 @@ class Memory(Record):
         return self.pool is not None or not self.holds or bool({"arena", "data", "stack"} & {*self.holds})
 
 
-class Draw(Record):
+class Draw(Strict):
     """The power that the chip draws while it computes.
 
     Attributes:
@@ -188,14 +182,14 @@ class Draw(Record):
         return self
 
 
-class FrameworkMemory(Record):
+class FrameworkMemory(Strict):
     """The most memory that a framework takes besides the model: bytes of code, and of data."""
 
     code: Size
     data: Size
 
 
-class Emulator(Record):
+class Emulator(Strict):
     """An emulated machine that stands for the board: the program and its arguments.
 
     The program's standard input and output carry the bytes between the host and the firmware:
@@ -221,7 +215,7 @@ class Emulator(Record):
         return self.program == "{elf}"
 
 
-class Timer(Record):
+class Timer(Strict):
     """The timer that the port uses, and what its nanoseconds mean.
 
     `kind` names the driver in the template, `base` is the address of its registers, `hz` the rate
@@ -234,7 +228,7 @@ class Timer(Record):
     unit: Literal["instructions", "ns"] = "ns"
 
 
-class Usb(Record):
+class Usb(Strict):
     """How the board shows up on USB: its ids ("0483:374b", vendor and product), and the baud rate of its UART there.
 
     The first id is that of the board as it is sold; others are those of its boot loader or of older ones.
@@ -244,7 +238,7 @@ class Usb(Record):
     uart: int = Field(default=115200, gt=0)
 
 
-class Board(Record):
+class Board(Strict):
     """One entry of boards.yaml. A board's name never stands in the code; these facts do.
 
     `cpu` is GCC's name of the core ("cortex-m4"), or "host". `features` are what the compile half
@@ -267,20 +261,20 @@ class Board(Record):
     cpu: str
     features: Features = frozenset()
     clock_hz: int = 0
-    memories: dict[str, Memory] = {}
-    placed: dict[str, dict[Role, str]] = {}
-    takes: dict[str, FrameworkMemory] = {}
+    memories: dict[str, Memory] = Field(default={})
+    placed: dict[str, dict[Role, str]] = Field(default={})
+    takes: dict[str, FrameworkMemory] = Field(default={})
     templates: Annotated[dict[str, str], _not_misspelt(_TEMPLATES)]
-    status: dict[str, Literal["run", "built", "generated"]] = {}
+    status: dict[str, Literal["run", "built", "generated"]] = Field(default={})
     usb: Usb | None = None
-    flash: Annotated[dict[str, Settings], BeforeValidator(_settings)] = {}
+    flash: Annotated[dict[str, Settings], BeforeValidator(_settings)] = Field(default={})
     power: str = ""
     draws: Draw | None = Field(default=None, exclude=True)
     toolchain: str = ""
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None
     timer: Timer | None = None
-    port: Annotated[dict[str, str | int], _not_misspelt(PORT)] = {}
+    port: Annotated[dict[str, str | int], _not_misspelt(PORT)] = Field(default={})
 
     @model_validator(mode="after")
     def _memories_are_whole(self) -> Self:
@@ -336,22 +330,18 @@ class Board(Record):
         return None if name is None else self.memories[name]
 
 
-def told(invalid: ValidationError) -> list[str]:
-    """Return what is wrong with an entry, a line each: the key, and what was expected or meant."""
-    return [": ".join(filter(None, (problems.place(error), _said(error)))) for error in invalid.errors()]
-
-
 def _said(error: ErrorDetails) -> str:
+    """Return what is wrong with an entry: what was expected, or which key was meant."""
     record = _record_at(error["loc"][:-1]) if error["type"] == "extra_forbidden" else None
     if record is None:
-        return problems.said(error)
+        return records.said(error)
     known = [name for name in record.model_fields if name != "name"]
     return f"there is no such key; {_meant(str(error['loc'][-1]), known)}"
 
 
-def _record_at(path: tuple[int | str, ...]) -> type[Record] | None:
+def _record_at(path: tuple[int | str, ...]) -> type[Strict] | None:
     """Return the record that stands at a path of keys in an entry."""
-    record: type[Record] = Board
+    record: type[Strict] = Board
     for key in path:
         if isinstance(key, str) and key in record.model_fields:
             found = _record_in(record.model_fields[key].annotation)
@@ -361,8 +351,8 @@ def _record_at(path: tuple[int | str, ...]) -> type[Record] | None:
     return record
 
 
-def _record_in(annotation: Any) -> type[Record] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Record):
+def _record_in(annotation: Any) -> type[Strict] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
         return annotation
     return next((found for each in get_args(annotation) if (found := _record_in(each)) is not None), None)
 
@@ -482,7 +472,7 @@ def board_of(path: Path, name: str, entry: object) -> Board:
     except ValidationError as invalid:
         raise UsageError(
             f"{path.name}: the entry of {name} breaks the schema",
-            details=told(invalid),
+            details=records.lines(invalid, said=_said),
             hint="what each key means: docs/add-a-board.md",
         ) from None
 

@@ -14,20 +14,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     PlainSerializer,
     SerializationInfo,
     ValidationError,
 )
 
-from mtool.base import configuration, formulas
-from mtool.base import invalid as problems
+from mtool.base import configuration, formulas, records
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.escaping import plain
 from mtool.base.identifiers import firmware_name
 from mtool.base.option_values import Executor, InterfaceApi, OperatorsApi
+from mtool.base.records import Strict
 from mtool.boards import Board
 
 FILE_NAME = "mtool.json"
@@ -57,12 +55,6 @@ def _inside(path: str) -> str:
 
 Inside = Annotated[str, AfterValidator(_inside)]
 """A path below the project folder."""
-
-
-class Strict(BaseModel):
-    """A record that refuses unknown keys and can't be changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _formula(text: str) -> str:
@@ -606,7 +598,7 @@ def load(folder: Path, model: str = "") -> Manifest:
             )
         found = Firmware.model_validate_json(path.read_bytes()).manifests()
     except ValidationError as invalid:
-        details = problems.lines(invalid, 5)
+        details = records.lines(invalid, 5)
         raise UsageError(f"{path} is not a manifest of schema 2", details=details, hint="build it again") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None

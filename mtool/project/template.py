@@ -7,25 +7,23 @@ from typing import Annotated, Literal
 
 import jinja2
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
-from mtool.base import invalid as problems
-from mtool.base import resources, spelling
+from mtool.base import records, resources, spelling
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree, from_folder, is_plain
+from mtool.base.records import Strict
 
 FILE_NAME = "template.yaml"
 _DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)
 
 
-class Option(BaseModel):
+class Option(Strict):
     """One option of a template: its type, its default, what it may be and a line of help.
 
     `choices` are those of a "choice", `minimum` is the least that an "int" may be. "definitions" are macros for the C
     compiler, NAME or NAME=VALUE; a "folder" is one of the user's, whose files the project gets below `extra/`.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["choice", "int", "bool", "text", "definitions", "folder"]
     default: str | int | bool
@@ -68,10 +66,8 @@ def _inside(path: str) -> str:
 Inside = Annotated[str, AfterValidator(_inside)]
 
 
-class Folders(BaseModel):
+class Folders(Strict):
     """The folders of a project: of the model's files, the runtime's headers and sources, and mt_build.h."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: Inside = "model"
     headers: Inside = "crt/include"
@@ -79,7 +75,7 @@ class Folders(BaseModel):
     build_header: Inside = "include"
 
 
-class Template(BaseModel):
+class Template(Strict):
     """What `template.yaml` says, and where it lies; `is_own`: it is mtool's, not a user's.
 
     `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
@@ -89,8 +85,6 @@ class Template(BaseModel):
     cores with memory protection. `program` is what a user's own program is that it can build as the
     standalone firmware: C with a main, an Arduino sketch, or none.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     folder: Path
@@ -102,7 +96,7 @@ class Template(BaseModel):
     folders: Folders = Folders()
     program: Literal["c", "sketch", "none"] = "none"
     protects: bool = False
-    options: dict[str, Option] = {}
+    options: dict[str, Option] = Field(default={})
 
     def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:
         """Return the value of every option: what is given, else its default.
@@ -174,7 +168,7 @@ def load(template: str) -> Template:
             {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
         )
     except ValidationError as invalid:
-        details = problems.lines(invalid)
+        details = records.lines(invalid)
         raise UsageError(f"{path} breaks the schema", details=details) from None
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None

@@ -15,7 +15,9 @@ def rows(header: str) -> list[tuple[str, int, str]]:
 
 
 def test_statuses() -> None:
-    assert rows("mtool.h") == [(code.name, code.value, code.meaning) for code in Status]
+    found = rows("mtool.h")
+    assert [(name, code) for name, code, _ in found] == [(code.name, code.value) for code in Status]
+    assert [protocol.describe(code) for code in Status] == [f"{name}: {meaning}" for name, _, meaning in found]
     assert protocol.describe(13) == "MT_MODEL: the model failed"
     assert "77" in protocol.describe(77)
 

@@ -3,13 +3,14 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mtool.base import spelling
 from mtool.base.errors import BoardError, BuildError, MtoolError
 from mtool.boards import zephyr
 
+_SDK = "Zephyr's SDK: west sdk install"
 _MOST = 12  # targets, or lines, that a message shows
 _MISSING_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 _MODULE_OF_KCONFIG = re.compile(r"modules/(hal_\w+)/")
@@ -66,27 +67,65 @@ def explain(
         roots: further board roots.
         compiler: the compiler that the board wants ("arm-none-eabi-gcc"), where that is known.
     """
-    return (
-        _no_workspace(output, tree)
-        or _no_board(output, board, tree, list(roots))
-        or _no_compiler(output, board, compiler)
-        or _no_blobs(output, board)
-        or _no_module(output, tree, board, None if modules is None else set(modules), list(roots))
-        or _no_libc(output, compiler)
-        or _not_32_bits(output, board)
-        or _other_architecture(output, board, compiler)
-        or _no_libraries(output, board, compiler)
-        or _outdated(output, tree, board)
-    )
+    known = None if modules is None else set(modules)
+    return next(filter(None, _causes(output, tree, board, known, list(roots), compiler)), None)
 
 
-def _no_workspace(output: str, tree: Path) -> MtoolError | None:
-    found = _NO_WORKSPACE.search(output)
-    return found and BuildError(
-        f"the Zephyr tree {tree} lies in no west workspace, and west has no command build without one",
-        details=[found[0]],
-        hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
-    )
+def _causes(
+    output: str, tree: Path, board: str, modules: set[str] | None, roots: list[Path], compiler: str
+) -> Iterator[MtoolError | None]:
+    """Yield what the output may stand for, the surest first."""
+    gcc = compiler or "the compiler"
+    if found := _NO_WORKSPACE.search(output):
+        yield BuildError(
+            f"the Zephyr tree {tree} lies in no west workspace, and west has no command build without one",
+            details=[found[0]],
+            hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
+        )
+    yield _no_board(output, board, tree, roots)
+    if found := _NO_TOOLCHAIN.search(output):
+        variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
+        other = f"install {compiler}" if compiler else ""
+        ways = [f"unset ZEPHYR_TOOLCHAIN_VARIANT, which says {variant}" if variant else other, f"take {_SDK}"]
+        details = [" ".join(found[0].split())]
+        yield BuildError(f"there is no compiler for {board}", details=details, hint="; or ".join(filter(None, ways)))
+    if found := _BLOBS.search(output):
+        yield BuildError(
+            f"binary files of {found[1]} are missing, which {board} needs",
+            hint=f"in the west workspace: west blobs fetch {found[1]}",
+        )
+    yield _no_module(output, tree, board, modules, roots)
+    if found := _NO_LIBC.search(output):
+        yield BuildError(
+            f"{gcc} has no C library that Zephyr can use: picolibc is missing",
+            details=[_line_of(output, found)],
+            hint=f"sudo apt-get install picolibc-{compiler.removesuffix('-gcc') or 'arm-none-eabi'}; or take {_SDK}",
+        )
+    if found := _NO_32_BITS.search(output):
+        yield BuildError(
+            f"this computer's compiler has no libraries of 32 bits, which {board} needs",
+            details=[_line_of(output, found)],
+            hint="sudo apt-get install gcc-multilib; or take the 64-bit one: --board native_sim",
+        )
+    if found := _WRONG_ARCH.search(output):
+        instead = f": mtool then takes {compiler}" if compiler else ""
+        yield BuildError(
+            f"the toolchain that Zephyr was given does not compile for {board}",
+            details=[_line_of(output, found)],
+            hint=f"unset ZEPHYR_TOOLCHAIN_VARIANT{instead}; or take {_SDK}",
+        )
+    if found := _NO_LIBRARIES.search(output):
+        yield BuildError(
+            f"{gcc} has no libraries for the core of {board} as Zephyr names it",
+            details=[found[0]],
+            hint="take Zephyr's SDK, which has them: west sdk install",
+        )
+    if found := _OUTDATED.search(output):
+        yield BuildError(
+            f"the modules of this workspace do not fit the Zephyr tree, as a build for {board} shows",
+            details=[" ".join(found[0].split()), f"the tree is Zephyr {zephyr.version(tree)}"],
+            hint="bring the modules to the tree's own versions: west update",
+        )
 
 
 def _no_board(output: str, board: str, tree: Path, roots: list[Path]) -> MtoolError | None:
@@ -130,83 +169,10 @@ def _no_module(output: str, tree: Path, board: str, modules: set[str] | None, ro
     assert evidence is not None
     return BuildError(
         f"Zephyr's module {' or '.join(lacking)} is missing, which {board} needs",
-        details=[
-            _line_of(output, evidence.start()),
-            f"there are: {', '.join(sorted(modules or ())) or 'none'}",
-        ],
+        details=[_line_of(output, evidence), f"there are: {', '.join(sorted(modules or ())) or 'none'}"],
         hint=f"in the west workspace: west update {' '.join(lacking)}",
     )
 
 
-def _no_blobs(output: str, board: str) -> MtoolError | None:
-    blobs = _BLOBS.search(output)
-    return blobs and BuildError(
-        f"binary files of {blobs[1]} are missing, which {board} needs",
-        hint=f"in the west workspace: west blobs fetch {blobs[1]}",
-    )
-
-
-def _no_libc(output: str, compiler: str) -> MtoolError | None:
-    found = _NO_LIBC.search(output)
-    package = compiler.removesuffix("-gcc") or "arm-none-eabi"
-    return found and BuildError(
-        f"{compiler or 'the compiler'} has no C library that Zephyr can use: picolibc is missing",
-        details=[_line_of(output, found.start())],
-        hint=f"sudo apt-get install picolibc-{package}; or take Zephyr's SDK: west sdk install",
-    )
-
-
-def _not_32_bits(output: str, board: str) -> MtoolError | None:
-    found = _NO_32_BITS.search(output)
-    return found and BuildError(
-        f"this computer's compiler has no libraries of 32 bits, which {board} needs",
-        details=[_line_of(output, found.start())],
-        hint="sudo apt-get install gcc-multilib; or take the 64-bit one: --board native_sim",
-    )
-
-
-def _other_architecture(output: str, board: str, compiler: str) -> MtoolError | None:
-    found = _WRONG_ARCH.search(output)
-    return found and BuildError(
-        f"the toolchain that Zephyr was given does not compile for {board}",
-        details=[_line_of(output, found.start())],
-        hint="unset ZEPHYR_TOOLCHAIN_VARIANT"
-        + (f": mtool then takes {compiler}" if compiler else "")
-        + "; or take Zephyr's SDK: west sdk install",
-    )
-
-
-def _no_compiler(output: str, board: str, compiler: str) -> MtoolError | None:
-    found = _NO_TOOLCHAIN.search(output)
-    variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
-    named = f"unset ZEPHYR_TOOLCHAIN_VARIANT, which says {variant}" if variant else ""
-    instead = f"install {compiler}" if compiler and not named else ""
-    return found and BuildError(
-        f"there is no compiler for {board}",
-        details=[" ".join(found[0].split())],
-        hint="; or ".join(filter(None, [named, instead, "take Zephyr's SDK: west sdk install"])),
-    )
-
-
-def _no_libraries(output: str, board: str, compiler: str) -> MtoolError | None:
-    found = _NO_LIBRARIES.search(output)
-    return found and BuildError(
-        f"{compiler or 'the compiler'} has no libraries for the core of {board} as Zephyr names it",
-        details=[found[0]],
-        hint="take Zephyr's SDK, which has them: west sdk install",
-    )
-
-
-def _outdated(output: str, tree: Path, board: str) -> MtoolError | None:
-    found = _OUTDATED.search(output)
-    return found and BuildError(
-        f"the modules of this workspace do not fit the Zephyr tree, as a build for {board} shows",
-        details=[" ".join(found[0].split()), f"the tree is Zephyr {zephyr.version(tree)}"],
-        hint="bring the modules to the tree's own versions: west update",
-    )
-
-
-def _line_of(output: str, at: int) -> str:
-    begin = output.rfind("\n", 0, at) + 1
-    end = output.find("\n", at)
-    return output[begin : end if end >= 0 else None].strip()
+def _line_of(output: str, found: re.Match[str]) -> str:
+    return (output[: found.start()].rpartition("\n")[2] + output[found.start() :].partition("\n")[0]).strip()

@@ -18,13 +18,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from mtool.base import files
-from mtool.base import invalid as problems
+from mtool.base import files, records
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.escaping import one_line
 from mtool.base.option_values import Order, Partial
+from mtool.base.records import Strict
 from mtool.boards import Board
-from mtool.manifest import Strict
 from mtool.version import __version__
 
 SCHEMA = 1
@@ -309,5 +308,5 @@ def _record(value: dict[str, Any], path: Path, number: int) -> Measurement | Who
     try:
         return _RECORD.validate_json(json.dumps(value))
     except ValidationError as invalid:
-        details = problems.lines(invalid, 5)
+        details = records.lines(invalid, 5)
         raise UsageError(f"{where} is no record of schema {SCHEMA}", details=details) from None

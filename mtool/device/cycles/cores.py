@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from mtool.base import resources
+from mtool.base.records import Strict
 
 _FOLDER = Path(__file__).parent
 _CORES = _FOLDER / "tables"
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Cost(_Record):
+class Cost(Strict):
     """The cost of an instruction.
 
     Attributes:
@@ -48,7 +45,7 @@ class Cost(_Record):
     taken: int | None = None
 
 
-class Core(_Record):
+class Core(Strict):
     """A core's table.
 
     Attributes:
@@ -90,7 +87,7 @@ class Core(_Record):
     misprediction: int = 0
     address_stall: int = 0
     float_stall: int = 0
-    units: dict[str, int] = {}
+    units: dict[str, int] = Field(default={})
     per_instruction: tuple[()] | tuple[float, float] = ()
     schedules_factor: float = 1.0
     schedules_error: float = 0.05
@@ -106,7 +103,7 @@ class Core(_Record):
 _DEFAULT = Cost()
 
 
-class Group(_Record):
+class Group(Strict):
     """Instructions that cores time alike; see `groups/`."""
 
     kind: Literal["load", "store", "multiply-accumulate", "arithmetic", "branch", "other"]

@@ -1,12 +1,14 @@
 """Messages, as in crt/include/mt_protocol.h and crt/PROTOCOL.md; a test holds the numbers together."""
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from mtool.base import resources
 from mtool.base.errors import CommunicationError, DeviceError
 
 VERSION = 1
@@ -298,56 +300,23 @@ def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any
     return layout.unpack_from(payload)
 
 
-class Status(IntEnum):
-    """The status of a function of the runtime, or of a reply; `meaning` says it in words."""
-
-    meaning: str
-
-    def __new__(cls, code: int, meaning: str) -> "Status":
-        """Return the number, which has a meaning too."""
-        status = int.__new__(cls, code)
-        status._value_ = code
-        status.meaning = meaning
-        return status
-
-    MT_OK = 0, "success"
-    MT_BAD_FRAME = 1, "a frame is malformed or its checksum is wrong"
-    MT_BAD_MESSAGE = 2, "a message is too short or its fields make no sense"
-    MT_UNKNOWN_MESSAGE = 3, "the message type is unknown to this firmware"
-    MT_BAD_INDEX = 4, "there is no tensor, operator or model with that index"
-    MT_BAD_RANGE = 5, "the range lies outside the tensor"
-    MT_NO_SESSION = 6, "no session is open"
-    MT_TOO_LARGE = 7, "the frame is larger than the receive buffer"
-    MT_TIMER_NOT_STARTED = 8, "the timer was stopped before it was started"
-    MT_TIMER_RUNNING = 9, "the timer was started while it was running"
-    MT_TIMER_OVERFLOW = 10, "the timer ran over its range"
-    MT_NOT_SUPPORTED = 11, "the platform has no such function"
-    MT_IO = 12, "the platform could not read or write"
-    MT_MODEL = 13, "the model failed"
-    MT_STACK_OVERFLOW = 14, "the stack went over its end"
-    MT_BUSY = 15, "another host has a session open"
-    MT_UNKNOWN_FUNCTION = 16, "there is no function of that name"
-    MT_BAD_COUNT = 17, "a function takes another number of arguments"
-    MT_BAD_TYPE = 18, "an argument is of another type"
-    MT_BAD_SHAPE = 19, "a tensor has another shape"
-    MT_BAD_GRAPH = 20, "the graph's JSON is malformed, or of another model"
-    MT_BAD_SIZE = 21, "a size is smaller or larger than the model takes"
-    MT_DEVICE = 22, "a device that computes a part of the model failed"
-    MT_BAD_ORDER = 23, "an inference has not begun, or rows of it are missing"
-    MT_BAD_MODULE = 24, "a module is malformed, or not whole"
-    MT_BAD_SIGNATURE = 25, "a module is not signed by a key that the firmware knows"
-    MT_OLD_MODULE = 26, "a module is older than the least that the device takes"
-    MT_WRONG_MACHINE = 27, "a module is for another machine, or of a kind that the firmware does not run"
-    MT_NO_MEMORY = 28, "there is not enough memory, or it is not aligned"
-    MT_MISSING_IMPORT = 29, "a module calls a function that the firmware does not have"
-    MT_BAD_DELTA = 30, "a delta is malformed, of other bytes than are there, or too large"
-    MT_STOPPED = 31, "the model was stopped at a fault, and the firmware goes on"
+Status = IntEnum(
+    "Status",
+    "MT_OK MT_BAD_FRAME MT_BAD_MESSAGE MT_UNKNOWN_MESSAGE MT_BAD_INDEX MT_BAD_RANGE MT_NO_SESSION MT_TOO_LARGE "
+    "MT_TIMER_NOT_STARTED MT_TIMER_RUNNING MT_TIMER_OVERFLOW MT_NOT_SUPPORTED MT_IO MT_MODEL MT_STACK_OVERFLOW "
+    "MT_BUSY MT_UNKNOWN_FUNCTION MT_BAD_COUNT MT_BAD_TYPE MT_BAD_SHAPE MT_BAD_GRAPH MT_BAD_SIZE MT_DEVICE "
+    "MT_BAD_ORDER MT_BAD_MODULE MT_BAD_SIGNATURE MT_OLD_MODULE MT_WRONG_MACHINE MT_NO_MEMORY MT_MISSING_IMPORT "
+    "MT_BAD_DELTA MT_STOPPED",
+    start=0,
+)
+"""The status of a function of the runtime, or of a reply, in the order of the list in crt/include/mtool.h."""
 
 
 def describe(code: int) -> str:
-    """Return a status code's name and meaning; a code of newer firmware is told by its number."""
-    status = next((one for one in Status if one == code), None)
-    return f"status {code}, which this mtool does not know" if status is None else f"{status.name}: {status.meaning}"
+    """Return a code's name and meaning, as that list has them; one of newer firmware is told by its number."""
+    header = (resources.path("crt") / "include" / "mtool.h").read_text()
+    found = re.search(rf'X\((MT_\w+), +{code}, "(.*?)"\)', header)
+    return f"{found[1]}: {found[2]}" if found else f"status {code}, which this mtool does not know"
 
 
 _SURVIVED = 0x80  # MT_FAULT_SURVIVED

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mtool.base import invalid as problems
-from mtool.base import spelling
+from mtool.base import records, spelling
 from mtool.base.errors import UsageError
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.protocol import Placed
@@ -109,7 +108,7 @@ class GraphExecutor:
         except (ValidationError, IndexError) as invalid:
             details = [str(invalid)]
             if isinstance(invalid, ValidationError):
-                details = problems.lines(invalid, 5)
+                details = records.lines(invalid, 5)
             raise UsageError(
                 f"the graph of {manifest.model} is malformed", details=details, hint="build it again"
             ) from None

@@ -11,9 +11,10 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from mtool.base import invalid
+from mtool.base import records
 from mtool.base.errors import CommunicationError, UsageError
-from mtool.manifest import OfModel, StateTensor, Strict, Tensor
+from mtool.base.records import Strict
+from mtool.manifest import OfModel, StateTensor, Tensor
 
 MAGIC: Final = b"MTM1"
 VERSION: Final = 1
@@ -217,7 +218,7 @@ def unpack(data: bytes, what: str = "the module") -> Module:
     try:
         description = Description.model_validate_json(data[text_at : text_at + head.text_bytes])
     except ValidationError as error:
-        raise refuse(f"its description is malformed: {'; '.join(invalid.lines(error))}") from None
+        raise refuse(f"its description is malformed: {'; '.join(records.lines(error))}") from None
     tensors = (*description.inputs, *description.outputs)
     places = [struct.unpack_from("<2I", data, HEAD_BYTES + 8 * number) for number in range(head.inputs + head.outputs)]
     if [(one.arena_offset, one.bytes) for one in tensors] != places or len(description.inputs) != head.inputs:
@@ -288,7 +289,7 @@ def read(fetch: Callable[[int, int], bytes]) -> Interface:
         description = Description.model_validate_json(text)
     except ValidationError as error:
         raise CommunicationError(
-            "the device has a module whose description this mtool does not know", details=invalid.lines(error, 5)
+            "the device has a module whose description this mtool does not know", details=records.lines(error, 5)
         ) from None
     counts = (len(description.inputs), len(description.outputs), len(description.operators))
     if counts != (head.inputs, head.outputs, head.operators):

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from mtool.base import invalid as problems
+from mtool.base import records
 from mtool.base.errors import UsageError
 from mtool.base.identifiers import is_keyword
 from mtool.base.option_values import Rounding
+from mtool.base.records import Strict
 from mtool.compiler.backends.interface import Allowed, Operand, Operation, Pattern, Region
 from mtool.compiler.backends.interface import refusal as refusal_by
 from mtool.compiler.backends.spec import read_toml
@@ -21,8 +22,8 @@ Function = Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,60}$")]
 Hook = Literal["activate", "open", "before", "after", "close", "deactivate"]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class _Table(Strict):
+    model_config = ConfigDict(strict=True)
 
 
 class Operator(_Table):
@@ -33,18 +34,18 @@ class Operator(_Table):
     """
 
     op: str
-    rounding: list[Rounding] = []
-    dtypes: list[str] = []
-    constant_dtypes: list[str] = []
+    rounding: list[Rounding] = Field(default=[])
+    dtypes: list[str] = Field(default=[])
+    constant_dtypes: list[str] = Field(default=[])
     quantised: bool | None = None
-    constants: list[int] = []
+    constants: list[int] = Field(default=[])
     variables: int | None = None
-    ranks: list[int] = []
+    ranks: list[int] = Field(default=[])
     same_shapes: bool = False
     same_grid: bool = False
     symmetric_weights: bool = False
-    groups: list[Literal["one", "depthwise"]] = []
-    attributes: dict[str, Allowed] = {}
+    groups: list[Literal["one", "depthwise"]] = Field(default=[])
+    attributes: dict[str, Allowed] = Field(default={})
 
     def pattern(self, layout: str) -> Pattern:
         """Return what it matches on a device with a layout."""
@@ -85,18 +86,18 @@ class Device(_Table):
 
     name: str = Field("json", pattern=r"^[a-z][a-z0-9_]{0,30}$")
     layout: Literal["", "NHWC"] = "NHWC"
-    rounding: list[Rounding] = ["onnx", "tflite"]
+    rounding: list[Rounding] = Field(default=["onnx", "tflite"])
     compiler: str = ""
     simulator: str = ""
     driver: str = ""
     driver_name: str = Field("", pattern=r"^([A-Za-z_]\w{0,60})?$")
     scratch_bytes: int = Field(0, ge=0, lt=2**31)
     alignment: Literal[4, 8, 16, 32, 64] = 4
-    hooks: dict[Hook, Function] = {}
+    hooks: dict[Hook, Function] = Field(default={})
     resource: bool = False
     memory: str = Field("", pattern=r"^([A-Za-z_]\w{0,60})?$")
     cached: bool = True
-    caches: dict[Literal["clean", "invalidate"], Function] = {}
+    caches: dict[Literal["clean", "invalidate"], Function] = Field(default={})
     limits: Limits = Limits()
     operators: list[Operator]
 
@@ -110,7 +111,7 @@ def read(path: Path) -> Device:
     try:
         found = Device.model_validate(read_toml(path, "the device file"))
     except ValidationError as invalid:
-        details = problems.lines(invalid, 8)
+        details = records.lines(invalid, 8)
         raise UsageError(
             f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists what it may have"
         ) from invalid
