@@ -6,11 +6,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir import Array, DType, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.ir.expr import acc, axis, call, const
-from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.scalar import ADD, FixedRequantise, Requantise, Rescale, RescalePair, Text
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.compiler.kernels.expressions import (
     element,

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from mtool.compiler.ir import Expr
-from mtool.compiler.ir.types import DType
+from mtool.compiler.ir import DType, Expr
 from mtool.compiler.kernels.expressions import SLOW
 
 FUNCTION_CALL = 60  # instructions of a function of the mathematical library, about;

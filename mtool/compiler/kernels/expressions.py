@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import ADD, FIXED16, MUL, Text, loaded, render, stored
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.schedule import Argument, Kernel
 
 LIBM = {

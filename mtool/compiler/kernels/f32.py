@@ -5,8 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import remembered

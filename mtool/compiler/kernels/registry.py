@@ -5,8 +5,7 @@ for cores without SIMD), f32 (float tiles for a Cortex-M's FPU), dsp (SIMD32), m
 another's package; what they share lies in mtool.compiler.kernels.
 """
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.ir import Graph, Node, Transpose, View
 from mtool.compiler.kernels import concat, control, conv2d, dense, external, loop, matmul, pool2d, softmax, template
 from mtool.compiler.kernels.schedule import KernelOp
 from mtool.compiler.kernels.specification import Channels, Operand, Specification

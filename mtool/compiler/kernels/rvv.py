@@ -6,9 +6,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import FixedRequantise, RescalePair
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.epilogues import Products, TileEpilogue, per_channel, split
 from mtool.compiler.kernels.expressions import is_identity, operand_names
 from mtool.compiler.kernels.scaling import FixedScaling

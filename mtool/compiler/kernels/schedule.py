@@ -5,9 +5,7 @@ from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, Self
 
 from mtool.base.option_values import Level
-from mtool.compiler.ir import Expr, Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.specification import Specification
 from mtool.compiler.kernels.target import Target
 

@@ -4,8 +4,7 @@ Internal form `softmax`: input x[M,N] along the last axis; acc is the float32 re
 exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a constant.
 """
 
-from mtool.compiler.ir import Attributes, DType, Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import Attributes, DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import kernel_of, needs_math
 from mtool.compiler.kernels.rendering import template

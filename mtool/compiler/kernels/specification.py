@@ -6,9 +6,8 @@ from enum import Enum
 from itertools import zip_longest
 from typing import TypeVar
 
-from mtool.compiler.ir import Attributes, DType, Graph, Node
+from mtool.compiler.ir import Attributes, Computation, DType, Graph, Node
 from mtool.compiler.ir.graph import check_expression
-from mtool.compiler.ir.node import Computation
 
 # Row-wise execution: which rows of its inputs an operator computes rows of its output from.
 

@@ -7,10 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import Array, DType, Graph, Node, WithEpilogue
 from mtool.compiler.ir.graph import accumulators
-from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.specification import Operand
 
 V = TypeVar("V")

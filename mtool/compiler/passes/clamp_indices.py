@@ -9,10 +9,8 @@ outside reads means nothing (docs/limits.md).
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir import Computation, Expr, Graph, Node, Rewriter, rewritten
 from mtool.compiler.ir.expr import const, least, most
-from mtool.compiler.ir.graph import Rewriter, rewritten
-from mtool.compiler.ir.node import Computation
 from mtool.compiler.ir.ranges import Range, Ranges, common, ranges_implied_by
 from mtool.compiler.kernels.loop.node import Loop
 

@@ -4,9 +4,8 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import Graph, Node, Rewriter
 from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
-from mtool.compiler.ir.graph import Rewriter
 
 
 def prune(graph: Graph) -> Graph:

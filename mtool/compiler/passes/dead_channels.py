@@ -12,9 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.graph import Rewriter
-from mtool.compiler.ir.node import View, WithEpilogue
+from mtool.compiler.ir import Graph, Node, Rewriter, View, WithEpilogue
 from mtool.compiler.ir.scalar import evaluate
 from mtool.compiler.ir.types import Array, TensorType, row_blocks
 from mtool.compiler.kernels import registry

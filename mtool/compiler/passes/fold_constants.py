@@ -10,11 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
-from mtool.compiler.ir.graph import Rewriter, rewritten
-from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.ir import Array, DType, Expr, Graph, Node, Rewriter, Transpose, View, rewritten
 from mtool.compiler.ir.scalar import evaluate
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.scaling import are_whole

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mtool.compiler.ir import Attributes, DType, Graph, Node
-from mtool.compiler.ir.graph import Rewriter, rewritten
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, Attributes, DType, Graph, Node, Rewriter, rewritten
 from mtool.compiler.operators.movement import Pad, Permutation
 from mtool.compiler.operators.quantize import Quantisation
 from mtool.compiler.operators.rescale import Limits

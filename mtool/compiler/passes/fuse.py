@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir import Computation, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.expr import identity, load
-from mtool.compiler.ir.node import Computation, WithEpilogue
 from mtool.compiler.ir.scalar import FUNCTIONS
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.expressions import SLOW

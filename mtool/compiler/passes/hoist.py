@@ -15,12 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, Rewriter, View, rewritten
 from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
 from mtool.compiler.ir.expr import axis, const, load
-from mtool.compiler.ir.graph import Rewriter, rewritten
-from mtool.compiler.ir.node import Computation, View
-from mtool.compiler.ir.types import DType
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop.node import Loop

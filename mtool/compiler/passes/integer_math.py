@@ -26,12 +26,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir import Array, Computation, DType, Expr, Graph, Node, Rewriter, WithEpilogue, rewritten
 from mtool.compiler.ir.expr import call, const, identity, load
-from mtool.compiler.ir.graph import Rewriter, rewritten
-from mtool.compiler.ir.node import Computation, WithEpilogue
 from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Requantise, RescalePair, evaluate
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.exact_scaling import Steps
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.target import Target

@@ -12,11 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
+from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node, Rewriter, Transpose, View, rewritten
 from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.expr import axis, const, identity, load
-from mtool.compiler.ir.graph import Rewriter, rewritten
-from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.loop.node import Loop

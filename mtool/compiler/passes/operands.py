@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mtool.compiler.ir import Expr, Node
-from mtool.compiler.ir.node import Computation
+from mtool.compiler.ir import Computation, Expr, Node
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.ir import Attributes, DType, Graph, Node, Quant, State
+from mtool.compiler.ir import Array, Attributes, DType, Graph, Node, Quant, State
 from mtool.compiler.ir.graph import Rewriter, rounded
-from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis, Dequantised, Lowering
 from mtool.compiler.operators.movement import Permutation, Slice
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from mtool.base import spelling
 from mtool.base.errors import UsageError
-from mtool.compiler.ir import Graph, Node, Stream
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir import Graph, Node, Rewriter, Stream
 from mtool.compiler.operators.lowering import NHWC_OF_NCHW
 from mtool.compiler.operators.movement import Permutation
 from mtool.compiler.operators.window import CONV

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.node import Conv2d, Pair
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import residual_operands

@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar, TypeVar
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
 from mtool.compiler.kernels.epilogues import EpilogueText, Products, TileEpilogue
 from mtool.compiler.kernels.packing import round_up

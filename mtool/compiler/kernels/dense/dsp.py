@@ -10,9 +10,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantise
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.code_price import nodes_of_operator, price_of_code
 from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix, T
 from mtool.compiler.kernels.dsp import (

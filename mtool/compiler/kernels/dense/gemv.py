@@ -6,8 +6,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.epilogues import Products, TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
 from mtool.compiler.kernels.packing import filled_up, numbers_of, packed_by_rows, round_up

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mtool.compiler.ir import DType
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, T, pack_f32
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import stored_as, words_of

@@ -6,8 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import Graph, Node, WithEpilogue
 from mtool.compiler.ir.types import Array, row_blocks, row_sums
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Products

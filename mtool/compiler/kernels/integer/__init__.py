@@ -5,8 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target

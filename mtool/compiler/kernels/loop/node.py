@@ -1,7 +1,6 @@
 """The nodes of loops: `loop`."""
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import Computation
+from mtool.compiler.ir import Computation, Graph, Node
 from mtool.compiler.kernels.specification import RowReads, RowWise, Specification
 
 

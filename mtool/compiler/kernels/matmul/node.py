@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.specification import Operand, Specification
 
 

@@ -5,9 +5,8 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.ir.scalar import Requantise
-from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import ExactScaling
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from mtool.compiler.ir import Attributes, Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import Attributes, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.specification import Channels, Operand, RowReads, RowWise, Specification, always
 
 Pair = tuple[int, int]

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, remembered
 
 # Weighted sums in vectors of floats: which nodes have them, and whether integers are exact in them.

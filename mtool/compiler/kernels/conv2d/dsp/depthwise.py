@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
 from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, T
 from mtool.compiler.kernels.dsp import any_has_floats, best_scaling

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.code_price import LEAST, nodes_alike, price_of_code
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
 from mtool.compiler.kernels.conv2d.schedule import TileSchedule

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
 from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue

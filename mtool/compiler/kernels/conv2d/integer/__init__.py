@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
 from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
