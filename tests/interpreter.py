@@ -11,9 +11,9 @@ from mtool.compiler.ir.node import Transpose, WithEpilogue
 from mtool.compiler.ir.scalar import evaluate
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.matmul.node import Matmul
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.matmul import Matmul
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.plan import Plan
 

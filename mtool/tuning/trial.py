@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, identity, load
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step

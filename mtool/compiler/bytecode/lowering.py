@@ -17,14 +17,14 @@ from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.dsp.depthwise import PhasedTraversal
 from mtool.compiler.kernels.conv2d.dsp.depthwise import pack as pack_depthwise
 from mtool.compiler.kernels.conv2d.geometry import Conv
+from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.dense.dsp import pack as pack_dense
-from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.dsp import Columns, Packed, best_scaling, go_in_pairs
 from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
 from mtool.compiler.kernels.expressions import is_identity
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.scaling import FloatScaling
 from mtool.compiler.kernels.schedule import identity_loads
 from mtool.compiler.kernels.softmax import SoftmaxOfRows

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mtool.base.escaping import comment
 from mtool.compiler.ir import Node
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
 from mtool.compiler.plan.pool import PlacedPool

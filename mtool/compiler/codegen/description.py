@@ -20,7 +20,7 @@ from mtool.compiler.codegen.weights import ModelConstants
 from mtool.compiler.ir import Node
 from mtool.compiler.kernels.expression_cost import cost_of
 from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import as_computed
 from mtool.compiler.plan import Plan, Step

@@ -3,8 +3,8 @@
 import math
 
 from mtool.compiler.ir import Attributes, Graph, Node
-from mtool.compiler.kernels.expressions import operand_arguments, operand_constants
-from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.expressions import kernel_of
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.specification import RowReads, RowWise, Specification, always
 from mtool.compiler.kernels.target import Target
 
@@ -81,8 +81,7 @@ class Copies(Schedule):
             start += count
         if outer > 1:
             lines = [f"    for (int32_t i = 0; i < {outer}; ++i) {{", *lines, "    }"]
-        arguments = (*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output"))
-        return Kernel(arguments, "\n".join(lines), operand_constants(node, graph, names))
+        return kernel_of(node, graph, "\n".join(lines), None, inputs=names)
 
 
 KERNEL = KernelOp(SPECIFICATION, always("concat"), (Copies(),))

@@ -14,7 +14,7 @@ from mtool.compiler.ir import DType, Expr, Node
 from mtool.compiler.ir.expr import acc, axis, broadcast_index, call, const, identity, load
 from mtool.compiler.ir.types import Array, RowSums, row_blocks, row_sums
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.scaling import are_whole, each_is_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering

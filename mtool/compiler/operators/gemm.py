@@ -9,8 +9,8 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, load
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.dense.node import Dense
-from mtool.compiler.kernels.matmul.node import Matmul
+from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.matmul import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated

@@ -17,7 +17,7 @@ from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.ir.ranges import Range
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.template import TemplateKernel
 
 EIGHT_BITS = (DType.INT8, DType.UINT8)

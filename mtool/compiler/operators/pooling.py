@@ -15,7 +15,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, call, choose, const, every, load
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
     EIGHT_BITS,

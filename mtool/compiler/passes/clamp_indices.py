@@ -12,7 +12,7 @@ from dataclasses import replace
 from mtool.compiler.ir import Computation, Expr, Graph, Node, Rewriter, rewritten
 from mtool.compiler.ir.expr import const, least, most
 from mtool.compiler.ir.ranges import Range, Ranges, common, ranges_implied_by
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 
 Facts = tuple[tuple[Expr, Range], ...]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mtool.compiler.ir import Graph, Node, Rewriter, View, rewritten
 from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.expr import const, identity, load
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 
 

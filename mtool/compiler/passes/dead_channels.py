@@ -18,7 +18,7 @@ from mtool.compiler.ir.types import Array, TensorType, row_blocks
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.specification import Channels
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import WeightedSum

@@ -13,7 +13,7 @@ import numpy as np
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node, Rewriter, Transpose, View, rewritten
 from mtool.compiler.ir.scalar import evaluate
 from mtool.compiler.kernels.concat import Concat
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.scaling import are_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.lowering import Epsilon

@@ -14,7 +14,7 @@ from mtool.compiler.ir.expr import identity, load
 from mtool.compiler.ir.scalar import FUNCTIONS
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.expressions import SLOW
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.passes.operands import with_expression
 

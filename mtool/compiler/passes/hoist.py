@@ -20,7 +20,7 @@ from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
 from mtool.compiler.ir.expr import axis, const, load
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import KERNELS
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.control_flow import prune

@@ -30,7 +30,7 @@ from mtool.compiler.ir import Array, Computation, DType, Expr, Graph, Node, Rewr
 from mtool.compiler.ir.expr import call, const, identity, load
 from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Requantise, RescalePair, evaluate
 from mtool.compiler.kernels.exact_scaling import Steps
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import WeightedSum

@@ -16,9 +16,9 @@ from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node, Rewriter, Tr
 from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.expr import axis, const, identity, load
 from mtool.compiler.kernels.concat import Concat
-from mtool.compiler.kernels.dense.node import Dense
-from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.matmul.node import Matmul
+from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.matmul import Matmul
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC
 
 Shape = tuple[int, ...]

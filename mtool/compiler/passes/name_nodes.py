@@ -9,7 +9,7 @@ from mtool.compiler.ir.control import Control
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.template import TemplateKernel
 
 

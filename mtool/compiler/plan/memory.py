@@ -18,7 +18,7 @@ from mtool.compiler.ir.expr import identity, load
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.plan.step import Step
 
 # Storage of states: each has one for the life of the firmware, which an inference reads and writes.

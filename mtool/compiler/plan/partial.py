@@ -16,7 +16,7 @@ from mtool.base.option_values import Io, Partial
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import View
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.memory import Storages, live_bound, storages
 from mtool.compiler.plan.plan import Plan

@@ -21,7 +21,7 @@ from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import axis, const, identity, load
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import View, expression_of
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.kernels.specification import Fill, RowReads
 from mtool.compiler.plan.memory import ALIGNMENT, aliases

@@ -19,8 +19,8 @@ from mtool.compiler.ir.expr import Reduction, axis, identity, load
 from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.specification import RowReads
 from mtool.compiler.plan.partial import (
     Candidate,

@@ -23,7 +23,7 @@ from mtool.compiler.ir.graph import Names
 from mtool.compiler.ir.node import Computation, View
 from mtool.compiler.ir.parametric import DifferError, Joined, Joiner
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.run_time_sizes.moves import check_mirrors, with_open_moves

@@ -14,7 +14,7 @@ from mtool.compiler.codegen.functions import emit_functions
 from mtool.compiler.ir import DType, Graph, Node, TensorType
 from mtool.compiler.ir.expr import axis, call, load
 from mtool.compiler.kernels.expressions import operands_read
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.plan import make_plan
 
 F = np.float32

@@ -9,7 +9,7 @@ import pytest
 from graphs import HOST, NO_FPU, compiled, lowered, model, reference, run_c
 from onnx import helper, numpy_helper
 
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.target import Target
 
 RNG = np.random.default_rng(11)

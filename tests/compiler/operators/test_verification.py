@@ -11,10 +11,10 @@ from mtool.compiler.ir.expr import Expr, acc, axis, load
 from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.dense.node import Dense
-from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.matmul.node import Matmul
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.matmul import Matmul
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.verification import verify
 

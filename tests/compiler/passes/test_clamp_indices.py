@@ -13,7 +13,7 @@ from onnx import ModelProto, helper
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.expr import axis, choose, compare, const, integer, least, load, most, number, wrapped
 from mtool.compiler.ir.ranges import Ranges, ranges_implied_by
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.plugins.onnx_backend.batch import Batch, CModel, build, to_c
 
 F, N = np.float32, np.int64

@@ -5,7 +5,7 @@ from single_pass import HOST, M3, assert_same, pairs
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import FixedRequantise
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.passes.integer_math import best_shift, use_fixed_point
 
 

@@ -8,7 +8,7 @@ from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import call, identity, load
 from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.kernels.concat import Concat
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.passes.fold_constants import fold_constants
 from mtool.compiler.passes.lower import lower

@@ -9,7 +9,7 @@ from single_pass import assert_same, ops, pairs
 
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import expression_of
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.passes.fuse import DEEPEST, LARGEST, OPERANDS, fuse
 from mtool.compiler.passes.layout import simplify_layout
 from mtool.compiler.passes.lower import lower

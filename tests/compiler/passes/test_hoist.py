@@ -16,7 +16,7 @@ from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.node import expression_of
 from mtool.compiler.kernels.expressions import LIBM
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.operators.verification import verify
 from mtool.compiler.passes.hoist import hoist_broadcasts
 

@@ -9,7 +9,7 @@ from onnx import helper
 from single_pass import assert_same
 
 from mtool.compiler.ir.graph import DEEPEST, verify
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.passes.lower import lower
 
 

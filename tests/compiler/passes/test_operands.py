@@ -2,8 +2,8 @@
 
 from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.expr import acc, call, load
-from mtool.compiler.kernels.dense.node import Dense
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.passes.operands import with_expression
 
 F = DType.FLOAT32

@@ -6,7 +6,7 @@ from graphs import HOST
 from mtool.compiler import passes
 from mtool.compiler.ir import DType, Graph
 from mtool.compiler.ir.control import Control, with_own_bodies
-from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.quantization import propagate_quantization
 from tests.compiler.passes.test_control_flow import imported

@@ -6,7 +6,7 @@ from single_pass import assert_same, ops, pairs
 
 from mtool.compiler import passes
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.operators.verification import verify
 
 

@@ -14,8 +14,8 @@ from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import axis, call, const, identity, load
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.specification import RowReads
 from mtool.compiler.plan.region import attributes_of_rows, row_reads
 

@@ -4,15 +4,213 @@ Internal form `matmul`: inputs a and b, whose elements are found by strides, the
 int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M, N].
 """
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.discovery import schedules_of
-from mtool.compiler.kernels.matmul.node import SPECIFICATION, Matmul
-from mtool.compiler.kernels.schedule import KernelOp
-from mtool.compiler.kernels.specification import always
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
+from mtool.compiler.kernels.dsp import LIMITS, UNROLLS
+from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue
+from mtool.compiler.kernels.expressions import kernel_of
+from mtool.compiler.kernels.packing import round_up
+from mtool.compiler.kernels.rendering import template
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, knob
+from mtool.compiler.kernels.specification import Operand, Specification, always
+from mtool.compiler.kernels.sum_schedule import E, SumSchedule
+from mtool.compiler.kernels.target import Target
+
+
+class Matmul(WithEpilogue):
+    """A batched product of 8-bit integers, whose elements are found by strides.
+
+    depth: products of one output.
+    a, b: the operands' strides in elements: along the outer dimensions of the output (0: the operand is broadcast),
+        then along (rows, depth) of a, (depth, columns) of b.
+    points: the zero points of a and b.
+    """
+
+    depth: int
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    points: tuple[int, int]
+
+
+def _agree(node: Node, graph: Graph) -> None:
+    """Strides lead to elements that are there."""
+    attrs, shape = Matmul.of(node), graph.types[node.outputs[0]].shape
+    *outer, rows, columns = shape
+    for value, strides, sizes in (
+        (node.inputs[0], attrs.a, (*outer, rows, attrs.depth)),
+        (node.inputs[1], attrs.b, (*outer, attrs.depth, columns)),
+    ):
+        kind, where = graph.types[value], f"{node.op} {node.name} of {list(shape)}"
+        assert len(strides) == len(sizes), f"{where} has {len(strides)} strides of {value}"
+        last = sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True))
+        assert last < kind.count, f"{where} reads element {last} of {value}, which is {kind}"
+
+
+_FACTORS = (DType.INT8, DType.UINT8)
+SPECIFICATION = Specification(Matmul, (Operand("a", dtypes=_FACTORS), Operand("b", dtypes=_FACTORS)), agree=_agree)
+
+
+# The numbers of one batched product.
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sizes, the zero points of both operands, and their strides in elements.
+
+    `batch` has the sizes of the outer dimensions, `a_batch` and `b_batch` the strides along them. `a_steps` are those
+    along (rows, depth), `b_steps` along (depth, columns).
+    """
+
+    batch: tuple[int, ...]
+    rows: int
+    depth: int
+    columns: int
+    points: tuple[int, int]
+    a_batch: tuple[int, ...]
+    b_batch: tuple[int, ...]
+    a_steps: tuple[int, int]
+    b_steps: tuple[int, int]
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Read them off a matmul node."""
+        *batch, rows, columns = graph.types[node.outputs[0]].shape
+        attrs = Matmul.of(node)
+        a, b = attrs.a, attrs.b
+        return cls(
+            tuple(batch), rows, attrs.depth, columns, attrs.points,
+            a[:-2], b[:-2], (a[-2], a[-1]), (b[-2], b[-1]),
+        )  # fmt: skip
+
+    @property
+    def batches(self) -> int:
+        """The number of products."""
+        return math.prod(self.batch)
+
+    @property
+    def indices(self) -> dict[int, str]:
+        """The C of the output's axes in the loops of the templates."""
+        outer = {dim: f"n{dim}" if size > 1 else "0" for dim, size in enumerate(self.batch)}
+        return {**outer, len(self.batch): "m", len(self.batch) + 1: "n"}
+
+
+INPUTS = {0: "a", 1: "b"}
+
+
+class ProductSchedule(SumSchedule[Product, E]):
+    """A schedule that answers for the numbers of a product and its epilogue."""
+
+    def sizes(self, node: Node, graph: Graph) -> Product:
+        """The numbers."""
+        return Product.of(node, graph)
+
+
+class Gemm(ProductSchedule[EpilogueText]):
+    """One output at a time."""
+
+    name = "c99_product"
+    forms = (EpilogueText,)
+
+    def instructions(self, product: Product, epilogue: EpilogueText, target: Target) -> float:
+        """7 instructions a multiply-accumulate, 20 an output."""
+        return float(product.batches * product.rows * product.columns * (7 * product.depth + 20))
+
+    def kernel(self, product: Product, epilogue: EpilogueText, target: Target) -> Kernel:
+        """Write the function."""
+        node, graph = epilogue.node, epilogue.graph
+        body = template(
+            "kernels/matmul/c99/gemm.c.j2",
+            product=product,
+            types=tuple(graph.types[value].dtype.c for value in node.inputs[:2]),
+            flash=tuple("MT_FLASH " if value in graph.constants else "" for value in node.inputs[:2]),
+            epilogue=epilogue,
+            indices=product.indices,
+        )
+        return kernel_of(node, graph, body, epilogue.expr, inputs=INPUTS)
+
+
+def dot_cost(depth: int, unroll: int) -> int:
+    """Return instructions of 3 x 2 dot products: 16 for four steps of k, 3 an iteration."""
+    return round_up(depth, unroll) // unroll * (unroll * 4 + 3)
+
+
+@dataclass(frozen=True)
+class GemmInt8(ProductSchedule[Int8Epilogue]):
+    """Both operands are widened to int16, less their zero points: columns a block at a time, then three rows."""
+
+    name = "dsp_product"
+    core = "has_dsp"
+    forms = (Int8Epilogue,)
+
+    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
+    block_bytes: int = knob(4096, 1024, 16384, meaning="of the arena for widened columns, if more than two fit")
+
+    def fits(self, product: Product, epilogue: Int8Epilogue) -> bool:
+        """int8 and int8 to int8, with one scale."""
+        return epilogue.graph.types[epilogue.node.inputs[1]].dtype is DType.INT8 and epilogue.scale is not None
+
+    def _unroll(self, depth: int) -> int:
+        return self.unroll or min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll))
+
+    def _padded(self, product: Product) -> int:
+        return round_up(product.depth, self._unroll(product.depth))
+
+    def _block(self, product: Product) -> int:
+        """Columns that are widened at a time: an even number, as equal as can be."""
+        most = max(self.block_bytes // (2 * self._padded(product)) // 2 * 2, 2)
+        blocks = -(-product.columns // most)
+        return round_up(-(-product.columns // blocks), 2)
+
+    def _staged(self, product: Product, epilogue: Int8Epilogue) -> int:
+        """Results that are not stored directly: all three rows', or those of the unwanted ones."""
+        stored_directly = epilogue.rest is None and product.columns % 2 == 0
+        return self._block(product) * (3 if not stored_directly else 1 if product.rows % 3 else 0)
+
+    def scratch(self, product: Product, epilogue: Int8Epilogue) -> int:
+        """Three rows, a block of columns with two words more a pair, and staged results."""
+        depth, block = self._padded(product), self._block(product)
+        return 6 * depth + block // 2 * (4 * depth + 8) + self._staged(product, epilogue)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None: every row is multiplied with every column."""
+        return ()
+
+    def instructions(self, product: Product, epilogue: Int8Epilogue, target: Target) -> float:
+        """The dot products, 50 for two columns of three rows, 2 a widened element (4 of a stride)."""
+        depth = self._padded(product)
+        tiles = -(-product.rows // 3) * (round_up(product.columns, 2) // 2)
+        blocks = -(-product.columns // self._block(product))
+        after = 6 * product.rows * product.columns if epilogue.rest is not None else 0
+        each = [2 if step == 1 else 4 for step in (product.a_steps[1], product.b_steps[0])]
+        widening = depth * (product.columns * each[1] + blocks * product.rows * each[0])
+        return product.batches * (tiles * (dot_cost(product.depth, self._unroll(depth)) + 50) + widening + after)
+
+    def kernel(self, product: Product, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        assert epilogue.scale is not None
+        body = template(
+            "kernels/matmul/dsp/gemm_int8.c.j2",
+            product=product,
+            epilogue=epilogue,
+            scale=epilogue.scale[0].item(),
+            unroll=self._unroll(product.depth),
+            depth=self._padded(product),
+            block=self._block(product),
+            staged=self._staged(product, epilogue) > 0,
+            full=(epilogue.how.low, epilogue.how.high) == LIMITS,
+            rest=epilogue.rest_text,
+        )
+        headers = ("mt_dsp_gemm_int8.h",)
+        return kernel_of(
+            epilogue.node, epilogue.graph, body, epilogue.rest, scratch="int32_t", inputs=INPUTS, headers=headers
+        )
 
 
 def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * Matmul.of(node).depth
 
 
-KERNEL = KernelOp(SPECIFICATION, always("matmul"), schedules_of(__name__, __path__), _macs)
+KERNEL = KernelOp(SPECIFICATION, always("matmul"), (Gemm(), GemmInt8()), _macs)

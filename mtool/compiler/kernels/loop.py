@@ -1,24 +1,31 @@
-"""The one emitter of loop nests."""
+"""The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir import Computation, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, axis, first_of
 from mtool.compiler.ir.scalar import ADD, FUNCTIONS, MUL, Text, literal
 from mtool.compiler.kernels.expressions import (
     Leaves,
     element,
     is_identity,
+    kernel_of,
     needs_math,
-    operand_arguments,
-    operand_constants,
     operand_names,
     operands_read,
 )
-from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.schedule import Argument, Kernel, Schedule, identity_loads
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, identity_loads
+from mtool.compiler.kernels.specification import RowWise, Specification, always
 from mtool.compiler.kernels.target import Target
+
+
+class Loop(Computation):
+    """An expression for each element of the output, which may reduce over further axes."""
+
+
+SPECIFICATION = Specification(Loop, row_wise=RowWise(always(())))  # it reads no rows beside those of its expression
 
 INDENT = "    "
 FOURS = 9
@@ -51,20 +58,17 @@ class LoopNest(Schedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Count the expression's functions an element."""
-        weight = sum(1 for _ in Loop.of(node).expr.walk())
-        return float(graph.types[node.outputs[0]].count * weight)
+        return float(graph.types[node.outputs[0]].count * Loop.of(node).expr.size)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the nest."""
         expr = Loop.of(node).expr
         out = graph.types[node.outputs[0]]
-        names = operand_names(node, graph, expr)
-        read = operands_read(expr, node, graph)
+        names, read = operand_names(node, graph, expr), operands_read(expr, node, graph)
         used = {number: name for number, name in names.items() if number in read}
-        arguments = [*operand_arguments(node, graph, used), Argument("output", out.dtype.c, "output")]
         loads = [part for part in expr.walk() if part.op == "load"]
         free = any(part.op == "axis" for part in expr.walk(indices=False))
-        free = free or any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
+        free |= any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
         flat = not free and all(
             is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
             or graph.types[node.inputs[load.value]].count == 1
@@ -93,7 +97,7 @@ class LoopNest(Schedule):
             lines.append(f"output[{element_offset(out.shape)}] = {value};")
             lines = _loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
         body = "\n".join(INDENT + line for line in lines)
-        return Kernel(tuple(arguments), body, operand_constants(node, graph, used), needs_math(expr))
+        return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
 
 
 def element_offset(shape: tuple[int, ...]) -> str:
@@ -207,4 +211,89 @@ def _plus(first: str, count: int) -> str:
     return str(int(first) + count) if first.isdigit() else f"{first} + {count}"
 
 
-SCHEDULES = (LoopNest(),)
+# Loops that only copy: one memmove.
+
+
+@dataclass(frozen=True)
+class Move(Schedule):
+    """One call of memmove, or of the runtime's by vectors, for copies of states and line buffers, which may overlap."""
+
+    name: str
+    core: str  # the feature or property of a target that it needs; "": none
+    function: str
+    headers: tuple[str, ...]
+    call_cost: float  # instructions
+    byte_cost: float
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
+        has_core = not self.core or target.has(self.core)
+        return has_core and bool(graph.states or graph.line_buffers) and copied_range(node, graph) is not None
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input: memmove copies between ranges that overlap."""
+        return (0,)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Those of the call and of each byte."""
+        return self.call_cost + graph.types[node.outputs[0]].bytes * self.byte_cost
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the call."""
+        out, start = graph.types[node.outputs[0]], copied_range(node, graph)
+        call = f"{self.function}(output, input{f' + {start}' if start else ''}, {out.c_bytes});"
+        return kernel_of(node, graph, f"    {call}", None, headers=self.headers)
+
+
+def copied_range(node: Node, graph: Graph) -> int | None:
+    """Return where the elements begin that a loop copies as they lie side by side; None: it does something else."""
+    expr = Loop.of(node).expr
+    if expr.op != "load" or node.inputs[expr.value] in graph.constants:
+        return None
+    source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
+    if source.dtype != out.dtype or len(source.shape) != len(out.shape):
+        return None
+    start, whole = 0, True  # whether all dimensions so far are taken whole, from the last one up
+    for dim in reversed(range(len(out.shape))):
+        first = _first(expr.args[dim], dim, out.shape[dim])
+        if first is None or (not whole and out.shape[dim] != 1):
+            return None
+        start += first * prod(source.shape[dim + 1 :])
+        whole = whole and source.shape[dim] == out.shape[dim]
+    return start
+
+
+def _first(index: Expr, dim: int, size: int) -> int | None:
+    """Return n of an index `axis + n`, or of a constant n where the axis has but one element."""
+    if index.op == "const":
+        return int(index.value) if size == 1 else None
+    if index == axis(dim):
+        return 0
+    if index.op == "add" and index.args[0] == axis(dim) and index.args[1].op == "const":
+        return int(index.args[1].value)
+    return None
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    """One for each step of a sum of products of two operands: a product of activations, weights that the run gives."""
+    parts = Loop.of(node).expr.parts(leaves=("load",))
+    sums: list[Reduction] = [part.value for part in parts if part.op == "reduce" and _sums_products(part)]
+    return graph.types[node.outputs[0]].count * sum(prod(size for _, size in how.axes) for how in sums)
+
+
+def _sums_products(part: Expr) -> bool:
+    """Whether a reduction adds up products of different elements: not squares, nor multiples of constants."""
+    if part.value.kind != "add":
+        return False
+    factors = [factor.args for factor in part.args[0].parts(leaves=("load",)) if factor.op == "mul"]
+    pairs = [pair for pair in factors if pair[0] != pair[1]]
+    return any(all(any(part.op == "load" for part in one.parts(leaves=("load",))) for one in pair) for pair in pairs)
+
+
+SCHEDULES = (
+    LoopNest(),
+    Move("c99_move", "", "memmove", (), 0, 1 / 4),
+    Move("mve_move", "has_mve", "mt_mve_move", ("mt_mve_move.h",), 0, 3 / 16),
+    Move("rvv_move", "has_rvv", "mt_rvv_move", ("mt_rvv.h",), 8, 1 / 16),
+)
+KERNEL = KernelOp(SPECIFICATION, lambda node, _: Loop.of(node).label or "loop", SCHEDULES, _macs)
