@@ -14,12 +14,17 @@ def path(name: str) -> Path:
     return installed if installed.exists() else PACKAGE.parent / name
 
 
-def read_yaml(path: Path) -> Any:
-    """Return what a YAML file of mtool's own holds."""
+def read_yaml(source: Path | bytes | str) -> Any:
+    """Return what a YAML file, or the text of one, holds.
+
+    Raises:
+        OSError, ValueError, RecursionError, yaml.YAMLError: it can't be read.
+    """
     import yaml  # which `mtool --help` does not load
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10 times as fast
-    return yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506: both are safe
+    text = source.read_bytes() if isinstance(source, Path) else source
+    return yaml.load(text, Loader=loader)
 
 
 def warnings_are_errors() -> bool:

@@ -364,7 +364,6 @@ VARIABLE = "MTOOL_BOARDS"
 FOLDER = "boards"  # beside mtool.toml
 _SUFFIXES = (".yaml", ".yml")
 _LINES = 6  # of what a parser says
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10 times as fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +445,7 @@ def read_files(paths: tuple[Path, ...]) -> Read:
 
 def _entries(path: Path) -> dict[Any, Any]:
     try:
-        entries = yaml.load(files.read_named(path), Loader=_LOADER)
+        entries = resources.read_yaml(files.read_named(path))
     except OSError as failed:
         missing = isinstance(failed, FileNotFoundError)
         raise UsageError(

@@ -157,7 +157,7 @@ def load(template: str) -> Template:
             hint=spelling.did_you_mean(template, names()),
         )
     try:
-        entry = yaml.safe_load(path.read_bytes())
+        entry = resources.read_yaml(path)
         if not isinstance(entry, dict):
             raise UsageError(f"{path} is not a mapping", details=["expected: builder, transport, firmware, options"])
         if reserved := {"name", "folder", "is_own"} & {*entry}:

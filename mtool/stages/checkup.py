@@ -17,7 +17,7 @@ from typing import Any, Literal
 import yaml
 
 from mtool import project
-from mtool.base import distribution, system
+from mtool.base import distribution, resources, system
 from mtool.base.errors import FlashError, MtoolError
 from mtool.boards import Board, zephyr
 from mtool.device import flash
@@ -383,7 +383,7 @@ def _modules(board: Board, tree: Path) -> list[Item]:
 
 def _paths_of_modules(tree: Path) -> dict[str, Path]:
     try:
-        read: Any = yaml.safe_load((tree / "west.yml").read_bytes())
+        read: Any = resources.read_yaml(tree / "west.yml")
         projects = read["manifest"]["projects"]
         return {str(one["name"]): tree.parent / str(one.get("path", one["name"])) for one in projects}
     except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError):

@@ -9,10 +9,9 @@ from typing import Any
 
 import yaml
 
-from mtool.base import configuration, proc
+from mtool.base import configuration, proc, resources
 from mtool.base.errors import BuildError, UsageError
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Modules of chips whose vendor's folder in soc/ has another name; the others are hal_<vendor>.
 _HALS: Mapping[str, str] = {"st": "hal_stm32", "raspberrypi": "hal_rpi_pico", "gd": "hal_gigadevice"}
 
@@ -158,7 +157,7 @@ def _boards_of(file: Path) -> Iterator[dict[str, Any]]:
 
 def _load(file: Path) -> dict[str, Any]:
     try:
-        read = yaml.load(file.read_bytes(), Loader=_LOADER)
+        read = resources.read_yaml(file)
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}

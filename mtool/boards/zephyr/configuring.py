@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from mtool.base import proc
+from mtool.base import proc, resources
 from mtool.base.errors import BuildError
 from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain
@@ -112,7 +110,7 @@ def _read(build: Path, inside: Path) -> Configured:
     kconfig = re.findall(r'^CONFIG_(\w+)="?(.*?)"?$', (of_zephyr / ".config").read_text(), re.MULTILINE)
     devicetree = _PROPERTY.findall((of_zephyr / "dts.cmake").read_text())
     runners = of_zephyr / "runners.yaml"
-    read = yaml.safe_load(runners.read_text()) if runners.is_file() else {}
+    read = resources.read_yaml(runners) if runners.is_file() else {}
     ninja = (build / "build.ninja").read_text()
     flags = re.search(r"^build [^\n]*app/[^\n]*main\.c[^\n]*\n(?: [^\n]*\n)*?  FLAGS = ([^\n]*)", ninja, re.MULTILINE)
     qemu = re.search(r"(\S*qemu-system-\w+ [^\n]*?-kernel) ", ninja)
