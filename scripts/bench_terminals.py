@@ -14,14 +14,15 @@ from mtool.commands import Deployment, Options
 from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned.record import Log, digest
 from mtool.compiler.tuned.tasks import tasks_of
+from mtool.stages.building import BuiltProject
 from mtool.stages.tuned import target_and_setup
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.farm.client import Farm
-from mtool.tuning.farm.messages import Bundle
-from mtool.tuning.farm.search import FarmSearch, TrialMaker
+from mtool.tuning.farm.messages import Bundle, pack
+from mtool.tuning.farm.search import FarmSearch
 from mtool.tuning.firmware import TrialLimits, TrialSite, shares_of
 from mtool.tuning.search import Goal, Progress, WantedCandidate
-from mtool.tuning.trial import Names, Share
+from mtool.tuning.trial import Names, Share, trial_of
 from tests.tuning.dense import network
 from tests.tuning.farm.cluster import Cluster, cluster, wait_for
 from tests.tuning.rig import BOARD, BOARDS, rig
@@ -33,18 +34,18 @@ A_FIRMWARE, A_SLICE = 240, 48
 class Beforehand:
     """Makes each firmware once, and keeps it: what is timed compiles nothing."""
 
-    maker: TrialMaker
+    maker: TrialSite
     made: dict[tuple[tuple[str, ...], ...], Bundle] = field(default_factory=dict)
 
     def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle]:
         """Return the operators of a trial, and its firmware."""
         key = tuple((share.space.task.record.key, *(one.text for one in share.candidates)) for share in shares)
         if key not in self.made:
-            names, bundle = self.maker.make(shares, build=True)
-            assert isinstance(bundle, Bundle)
-            self.made[key] = bundle
-            return names, bundle
-        return self.maker.place.trial(shares).tasks, self.made[key]
+            names, built = self.maker.make(shares)
+            assert isinstance(built, BuiltProject)
+            self.made[key] = pack(built)
+            return names, self.made[key]
+        return trial_of(shares, target_of(self.maker.board)).tasks, self.made[key]
 
 
 class SearchAlone(FarmSearch):
@@ -59,7 +60,7 @@ class SearchAlone(FarmSearch):
         while left:
             _, count = shares_of(left, self.room)
             shares, _ = shares_of(left[:count], self.room)
-            self.maker.make(self._with_baseline(shares), build=True)
+            self.bench.make(self._with_baseline(shares), build=True)
             left = left[count:]
 
 
@@ -88,7 +89,7 @@ def bench(folder: Path, workers: int, each: int, factor: float) -> None:
     plan, names = plan_model(model, board)
     spaces_of_it = (space_of(task, target_of(board)) for task in tasks_of(plan, names))
     space = max(spaces_of_it, key=lambda one: len(one.candidates))
-    maker = Beforehand(TrialMaker(TrialSite(board, Options(edits="force"), folder / "trials", Deployment())))
+    maker = Beforehand(TrialSite(board, Options(edits="force"), folder / "trials", Deployment()))
     count = workers * each
     rates = {}
     for number, processes in ((1, 1), (count, workers)):
@@ -130,7 +131,7 @@ def _run(
     progress = Progress.of(spaces, "ns")
     path = folder / f"{number}.jsonl"
     with farm:
-        search = SearchAlone(farm, maker, 3, progress, None, room, target, setup, path, Log(), Goal())
+        search = SearchAlone(farm, progress, maker, room, target, setup, path, Log(), Goal())
         search.prepare()
         before = {side: sum(map(cpu_s, processes)) for side, processes in sides.items()}
         start = time.monotonic()

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mtool.boards import Board
@@ -20,8 +20,8 @@ from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import LOST, Deployment, Reconnection
 from mtool.stages.options import Options, weights_of
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.measuring import BoardMeter, Measuring, Outcome
-from mtool.tuning.trial import NAME, Names, Share, Trial, arena_bytes, trial_of
+from mtool.tuning.measuring import BoardMeter, OpenBoard, Outcome
+from mtool.tuning.trial import NAME, Names, Share, arena_bytes, trial_of
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
 _RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
@@ -57,12 +57,16 @@ class TrialSite:
         named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
         return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
-    def trial(self, shares: Sequence[Share]) -> Trial:
-        """Return the trial of some candidates on the board."""
-        return trial_of(shares, target_of(self.board))
+    def make(
+        self, shares: Sequence[Share], *, build: bool = True
+    ) -> tuple[tuple[Names, ...], BuiltProject | CompiledModel]:
+        """Return the operators of a trial of some candidates, and its project: built, or as C.
 
-    def written(self, trial: Trial) -> CompiledModel:
-        """Return a trial as C."""
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it, or is missing.
+        """
+        trial = trial_of(shares, target_of(self.board))
         said = []
         for share in (names.share for names in trial.tasks):
             said += [share.space.task.record.key, *(candidate.text for candidate in share.candidates)]
@@ -70,7 +74,20 @@ class TrialSite:
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
         files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
-        return CompiledModel(Path(NAME), self.board, options, files, manifest)
+        model = CompiledModel(Path(NAME), self.board, options, files, manifest)
+        return trial.tasks, build_model(model, self.folder) if build else model
+
+    def start(self, shares: Sequence[Share]) -> tuple[tuple[Names, ...], OpenBoard]:
+        """Build the firmware of some candidates and bring it onto the board; return their operators, and the board.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it, or is missing.
+            MtoolError: the board can't be flashed, or does not answer.
+        """
+        names, prepared = self.make(shares)
+        assert isinstance(prepared, BuiltProject)
+        return names, self.opened(prepared)
 
     @property
     def revival(self) -> Reconnection:
@@ -107,9 +124,10 @@ class TrialSite:
             self.board, template=template, deployment=self.deployment, has_build_folder=self.has_build_folder
         )
 
-    def meter(self, prepared: BuiltProject, seed: int) -> BoardMeter:
-        """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""
-        return BoardMeter(lambda: self.open(prepared), seed, revive=lambda hangs: self.revive(prepared, hangs=hangs))
+    def opened(self, prepared: BuiltProject) -> "OpenedBoard":
+        """Bring a firmware onto the board, and return the board; it raises what `open` does."""
+        meter = BoardMeter(lambda: self.open(prepared), revive=lambda hangs: self.revive(prepared, hangs=hangs))
+        return OpenedBoard(meter, prepared)
 
     def revive(self, prepared: BuiltProject, *, hangs: bool) -> Device | None:
         """Bring an attached board back, and return a session with the firmware that is in its flash; None: it can't be.
@@ -202,83 +220,45 @@ def _code_bytes(candidate: Candidate) -> int:
     return max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)
 
 
-# The bench: builds trials for a board and runs them there.
-
-
-@dataclass(slots=True)
-class BoardSession:
-    """A trial's firmware on a board, and a session with it.
-
-    Attributes:
-        names: the operators of each task.
-        measuring: times them.
-        prepared: the project that was built.
-    """
-
-    names: tuple[Names, ...]
-    measuring: Measuring
-    prepared: BuiltProject
-    _meter: BoardMeter = field(repr=False)
-
-    def outcomes(self, measured: Mapping[tuple[int, int], Outcome]) -> Mapping[tuple[int, int], Outcome]:
-        """Return outcomes with the cycles that are estimated of one call each, in place of instructions."""
-        self.close()
-        operators = [self.names[task].candidates[place] for task, place in measured]
-        return dict(zip(measured, in_cycles(self.prepared, operators, [*measured.values()]), strict=True))
-
-    def close(self) -> None:
-        """End the session."""
-        self._meter.close()
+# A board that runs a trial's firmware.
 
 
 @dataclass(frozen=True, slots=True)
-class BoardBench:
-    """Builds trials and runs them on a board.
+class OpenedBoard:
+    """A board that runs a trial's firmware: what measures there, and the project that was built."""
 
-    Attributes:
-        place: the board, and the project folder.
-        repeats: readings of each candidate.
-        seed: of the inputs.
-    """
+    meter: BoardMeter
+    prepared: BuiltProject
 
-    place: TrialSite
-    repeats: int
-    seed: int = 0
+    def in_unit(self, operators: Sequence[str], outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Return outcomes with the cycles of one call each, estimated on the board's core, in place of instructions.
 
-    def start(self, shares: Sequence[Share]) -> BoardSession:
-        """Build the firmware of some candidates and bring it onto the board.
+        Operators that share a function, where only the function's cycles are known, have an equal part.
+
+        Args:
+            operators: their names.
+            outcomes: theirs, in the same order.
 
         Raises:
-            FitError: it does not fit.
-            BuildError: the compiler refuses it, or is missing.
-            MtoolError: the board can't be flashed, or does not answer.
+            UsageError: the board's core has no table, or it has no emulator.
+            BuildError: a tool is missing.
         """
-        trial = self.place.trial(shares)
-        prepared = build_model(self.place.written(trial), self.place.folder)
-        meter = self.place.meter(prepared, self.seed)
-        return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, meter)
+        self.close()
+        described, cpu = self.prepared.manifest, self.prepared.board.cpu
+        (sample,) = sampling.seeded(described.inputs, count=1, seed=0)
+        functions = {one.name: one.function for one in described.operators}
+        parts = cycles.estimate(self.prepared.folder, sample).operators
+        estimated = {part.name: float(part.cycles[cpu]) for part in parts}
+        users = Counter(functions.values())
+        found = {
+            name: estimated.get(name, estimated.get(function, 0.0) / users[function])
+            for name, function in functions.items()
+        }
+        return [
+            Outcome("ok", (found[name],)) if outcome.status == "ok" else outcome
+            for name, outcome in zip(operators, outcomes, strict=True)
+        ]
 
-
-def in_cycles(prepared: BuiltProject, names: Sequence[str], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return outcomes with the cycles of one call each, estimated on the board's core, in place of instructions.
-
-    Operators that share a function, where only the function's cycles are known, have an equal part.
-
-    Args:
-        prepared: the project.
-        names: the operators.
-        outcomes: theirs, in the same order.
-
-    Raises:
-        UsageError: the board's core has no table, or it has no emulator.
-        BuildError: a tool is missing.
-    """
-    (sample,) = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
-    cpu, functions = prepared.board.cpu, {one.name: one.function for one in prepared.manifest.operators}
-    told = {part.name: float(part.cycles[cpu]) for part in cycles.estimate(prepared.folder, sample).operators}
-    users = Counter(functions.values())
-    found = {name: told.get(name, told.get(function, 0.0) / users[function]) for name, function in functions.items()}
-    return [
-        Outcome("ok", (found[name],)) if outcome.status == "ok" else outcome
-        for name, outcome in zip(names, outcomes, strict=True)
-    ]
+    def close(self) -> None:
+        """End the session."""
+        self.meter.close()

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mtool.device.session import Device
 from mtool.stages import samples as sampling
 from mtool.stages.building import BuiltProject
 from mtool.stages.samples import Sample
+from mtool.version import __version__
 
 if TYPE_CHECKING:
     from mtool.tuning.candidates import Candidate, Space
@@ -94,7 +95,6 @@ class BoardMeter:
 
     Args:
         open_device: flashes the firmware, or starts its emulator, and opens a session.
-        seed: of the inputs.
         revive: brings the board back without writing its flash, and opens a session; told whether it hangs; None: it
             could not.
 
@@ -105,11 +105,10 @@ class BoardMeter:
     def __init__(
         self,
         open_device: Callable[[], Device],
-        seed: int = 0,
         *,
         revive: Callable[[bool], Device | None] = lambda hangs: None,
     ) -> None:
-        self._open, self._seed, self._revive = open_device, seed, revive
+        self._open, self._revive = open_device, revive
         self._hangs = False
         self._device = open_device()
         self.unit: Unit = "instructions" if self._device.unit == "instructions" else "ns"
@@ -125,7 +124,7 @@ class BoardMeter:
     def begin(self, names: Operators) -> None:
         """Write random inputs and run the reference, whose own time says how long a candidate may take."""
         client = self._device.client
-        for index, data in zip(names.inputs, inputs(names, self._seed), strict=True):
+        for index, data in zip(names.inputs, inputs(names), strict=True):
             client.write_at(protocol.INPUTS, index, 0, data)
         self._limit_s = _LEAST_LIMIT_S + self._work_s[names.reference]
         start = time.monotonic()
@@ -171,9 +170,9 @@ class BoardMeter:
             return
 
 
-def inputs(names: Operators, seed: int) -> list[bytes]:
+def inputs(names: Operators) -> list[bytes]:
     """Return random inputs of a task: integers over their whole range, floats from the standard normal distribution."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     return [_drawn(kind, random) for kind in names.input_types]
 
 
@@ -223,10 +222,11 @@ class Measuring:
     Args:
         meter: the board.
         repeats: readings of each candidate; one is enough where the timer counts instructions.
+        heard: called at each sign of life: a board that gives none for long hangs.
     """
 
-    def __init__(self, meter: Meter, repeats: int = REPEATS) -> None:
-        self.meter = meter
+    def __init__(self, meter: Meter, repeats: int = REPEATS, heard: Callable[[], object] = lambda: None) -> None:
+        self.meter, self._heard = meter, heard
         self.repeats = 1 if meter.unit == "instructions" else repeats
         self._begun: Operators | None = None
         self._idle: float | None = None
@@ -265,9 +265,10 @@ class Measuring:
         for tries in itertools.count(1):
             try:
                 if self._idle is None:
-                    self._idle = self.meter.time(IDLE, _IDLE_RUNS) / _IDLE_RUNS
+                    self._idle = self._time(IDLE, _IDLE_RUNS) / _IDLE_RUNS
                 if self._begun is not names:
                     self.meter.begin(names)
+                    self._heard()
                     self._begun = names
                 return
             except (DeviceError, CommunicationError):
@@ -277,21 +278,27 @@ class Measuring:
 
     def _restart(self) -> None:
         self._begun = None
+        self._heard()
         self.meter.restart()
+        self._heard()
+
+    def _time(self, operator: str, number: int) -> float:
+        found = self.meter.time(operator, number)
+        self._heard()
+        return found
 
     def _measured(self, names: Operators, operator: str, repeats: int) -> Outcome:
-        meter = self.meter
         for one in names.spoil:
-            meter.time(one, 1)
-        first = meter.time(operator, 1)
+            self._time(one, 1)
+        first = self._time(operator, 1)
         for one in names.compare:
-            meter.time(one, 1)
-        wrong = meter.differences(names)
+            self._time(one, 1)
+        wrong = self.meter.differences(names)
         if wrong:
             return Outcome("wrong", reason=f"{wrong} of {names.elements} elements differ from the reference's")
         number = self._number(first)
         idle = self._idle or 0.0
-        readings = (meter.time(operator, number) / number - idle for _ in range(repeats))
+        readings = (self._time(operator, number) / number - idle for _ in range(repeats))
         return Outcome("ok", tuple(max(reading, 0.0) for reading in readings), number)
 
     def _number(self, once: float) -> int:
@@ -382,6 +389,117 @@ def take_turns(
         if len(ranked) < 2:
             return
         left = ranked[: max(2, (len(ranked) + 1) // 2)]
+
+
+# A slice: what a board measures with one firmware, in one search on this computer or in a part of one on a board farm.
+
+
+Mode = Literal["once", "turns"]
+"""Each candidate after the other, or all of them in turns, the slower half leaving after each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One candidate to measure.
+
+    Attributes:
+        ident: of the measurement, in the log too: an answer that comes twice is one.
+        task: the number of its task in the firmware.
+        place: its number among the candidates of the task.
+        repeats: readings; 0: those of the slice.
+    """
+
+    ident: str
+    task: int
+    place: int
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one board does with one firmware.
+
+    Attributes:
+        operators: those of each task.
+        asks: what to measure, in this order.
+        unit: of the answers.
+        repeats: readings of each candidate.
+        mode: how the asks follow one another.
+        ident: the slice's own.
+        topic: where the answers are published as they come.
+        board: the name of the boards that may do it.
+        version: of mtool, which has to be the worker's.
+    """
+
+    operators: tuple[Operators, ...]
+    asks: tuple[Ask, ...]
+    unit: Unit
+    repeats: int
+    mode: Mode = "once"
+    ident: str = ""
+    topic: str = ""
+    board: str = ""
+    version: str = __version__
+
+
+class OpenBoard(Protocol):
+    """A board that runs a firmware, or in a test what stands for one."""
+
+    @property
+    def meter(self) -> Meter:
+        """What measures there."""
+
+    def in_unit(self, operators: Sequence[str], outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return the outcomes of operators in the unit of the slice, where that is not the meter's."""
+
+    def close(self) -> None:
+        """Let go of the board."""
+
+
+def measure_slice(
+    opened: OpenBoard,
+    measuring: Measuring,
+    asked: Slice,
+    is_over: Callable[[], bool],
+    begins: Callable[[str], object] = lambda ident: None,
+) -> Iterator[tuple[str, Outcome]]:
+    """Measure what is asked for until it is over, and yield each outcome with the id of its measurement as it comes.
+
+    Args:
+        opened: the board.
+        measuring: measures there.
+        asked: what to measure; in turns each ask has an outcome after each round that it is in.
+        is_over: whether to stop.
+        begins: is given the id of the measurement that begins; "": it has ended.
+    """
+    if asked.mode == "turns":
+        for task in dict.fromkeys(ask.task for ask in asked.asks):
+            idents = {ask.place: ask.ident for ask in asked.asks if ask.task == task}
+            rounds = dict.fromkeys(idents, 0)
+            for place, outcome in take_turns(measuring, asked.operators[task], idents, is_over):
+                yield round_ident(idents[place], rounds[place]), outcome
+                rounds[place] += 1
+        return
+    is_whole = asked.unit != measuring.meter.unit  # the unit is computed for all of them at once
+    measured: list[tuple[Ask, Outcome]] = []
+    for ask in asked.asks:
+        if is_over():
+            break
+        begins(ask.ident)
+        outcome = measuring.measure(asked.operators[ask.task], ask.place, ask.repeats or None)
+        begins("")
+        measured.append((ask, outcome))
+        if not is_whole:
+            yield ask.ident, outcome
+    if measured and is_whole:
+        operators = [asked.operators[ask.task].candidates[ask.place] for ask, _ in measured]
+        outcomes = opened.in_unit(operators, [outcome for _, outcome in measured])
+        yield from zip((ask.ident for ask, _ in measured), outcomes, strict=True)
+
+
+def round_ident(ident: str, number: int) -> str:
+    """Return the id of an ask's answer in one of several rounds, the first of which is 0; the same each time."""
+    return ident if not number else f"{(int(ident, 16) + number) % (1 << 64):016x}"
 
 
 # A run of the whole model with one plan: its outputs, and how long it takes.

@@ -3,6 +3,7 @@
 Each measurement is in the log before the next begins. What the log knows is not measured again.
 """
 
+import contextlib
 import itertools
 import logging
 import math
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal
 
 from mtool.base.errors import BuildError, FitError
 from mtool.base.option_values import LEVEL, WEIGHTS, Level
@@ -32,8 +33,20 @@ from mtool.compiler.tuned.record import (
     reason_of,
 )
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.firmware import TrialLimits, shares_of
-from mtool.tuning.measuring import Measuring, Outcome, finalists, spread, take_turns
+from mtool.tuning.firmware import TrialLimits, TrialSite, shares_of
+from mtool.tuning.measuring import (
+    REPEATS,
+    ROUNDS,
+    Ask,
+    Measuring,
+    Mode,
+    Outcome,
+    Slice,
+    finalists,
+    measure_slice,
+    round_ident,
+    spread,
+)
 from mtool.tuning.trial import Names, Share
 from mtool.version import __version__
 
@@ -220,42 +233,29 @@ _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
 
 
-class Bench(Protocol):
-    """Runs trials: a board with its compiler, or in a test what stands for both."""
+@dataclass(frozen=True, slots=True)
+class OpenMeasurement:
+    """A measurement that was asked for and has no outcome yet; `part` is the slice on a board farm."""
 
-    def start(self, shares: Sequence[Share]) -> "Session":
-        """Build the firmware of some candidates and bring it onto the board.
-
-        Raises:
-            FitError: it does not fit.
-            BuildError: the compiler refuses it.
-        """
-
-
-class Session(Protocol):
-    """A firmware on the board."""
-
-    names: tuple[Names, ...]
-    measuring: Measuring
-
-    def outcomes(self, measured: Mapping[tuple[int, int], Outcome]) -> Mapping[tuple[int, int], Outcome]:
-        """Return outcomes by the numbers of task and candidate in the unit of the objective."""
-
-    def close(self) -> None:
-        """Let go of the board."""
+    space: Space
+    candidate: Candidate
+    kind: Literal["candidate", "baseline", "final"]
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
     """When a search ends: after so many measurements or seconds; 0: when all candidates are measured.
 
-    The fastest are tried in other `builds` too, with so much memory for data, `ram_bytes`.
+    The fastest are tried in other `builds` too, with so much memory for data, `ram_bytes`. `repeats` are the readings
+    of each candidate.
     """
 
     trials: int = 0
     seconds: float = 0.0
     builds: tuple[Build, ...] = ()
     ram_bytes: int = 0
+    repeats: int = REPEATS
 
 
 class Search:
@@ -263,7 +263,7 @@ class Search:
 
     Args:
         progress: the tasks, and where the search tells how far it is.
-        bench: builds and runs trials.
+        bench: builds trials and runs them on its board.
         room: what a firmware holds.
         target, setup: what the measurements are of.
         path: the log.
@@ -275,7 +275,7 @@ class Search:
     def __init__(
         self,
         progress: Progress,
-        bench: Bench,
+        bench: TrialSite,
         room: TrialLimits,
         target: Target,
         setup: Setup,
@@ -289,6 +289,7 @@ class Search:
         self._clock, self._start = clock, clock()
         self._part = _BEFORE_BUILDS if goal.builds else 1.0
         self._baseline: list[float] = []
+        self._open: dict[str, OpenMeasurement] = {}
         self._heaviest_key = max(
             progress.rows,
             key=lambda key: progress.rows[key].space.default.estimate * len(progress.rows[key].space.task.nodes),
@@ -303,13 +304,17 @@ class Search:
         Raises:
             MtoolError: nothing can be built, or the board does not come back.
         """
-        while batch := self._next_batch():
-            self._batch(batch)
+        self._drive(self._next_batch, "once")
         self._add_builds()
-        while batch := self._next_batch():
-            self._batch(batch)
+        self._drive(self._next_batch, "once")
         if self.setup.unit == "ns":
-            self._finals()
+            batches = self._final_batches()
+            self._drive(lambda: next(batches, []), "turns")
+
+    def _drive(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
+        """Measure what the source gives, until it gives nothing."""
+        while not self._is_late() and (batch := source()):
+            self._batch(batch, mode)
 
     @property
     def _heaviest(self) -> Space | None:
@@ -389,36 +394,80 @@ class Search:
                 )
         return fitting
 
-    def _batch(self, batch: Sequence[WantedCandidate]) -> None:
-        """Measure candidates, in as few firmwares as can be built."""
-        for session, part in self._sessions(batch, f"build of {len(batch)} candidates"):
-            self._run(session, {(space.task.record.key, one.text) for space, one in part})
-
-    def _sessions(
-        self, batch: Sequence[WantedCandidate], phase: str
-    ) -> Iterator[tuple[Session, Sequence[WantedCandidate]]]:
-        """Yield sessions with firmwares of some candidates: one of all, or of halves, where that can't be built.
-
-        A candidate that can't be built, or does not fit, even alone is recorded so.
-        """
-        self.progress.says(phase)
-        shares, _ = shares_of(batch, self.room)
+    def _batch(self, batch: Sequence[WantedCandidate], mode: Mode) -> None:
+        """Measure candidates with one firmware, or with those of halves, where that can't be built."""
+        phase = "measuring" if mode == "once" else "finals"
+        self.progress.says(f"build of {len(batch)} candidates" if mode == "once" else phase)
         try:
-            session = self.bench.start(self._with_baseline(shares) if len(batch) > 1 else shares)
+            names, opened = self.bench.start(self._shares(batch, mode))
         except (FitError, BuildError) as refused:
-            half = len(batch) // 2
-            if not half:
-                self._refused(*batch[0], refused)
-                return
-            for part in (batch[:half], batch[half:]):
+            for part in self._halves(batch, refused):
                 if not self._is_late():
-                    yield from self._sessions(part, phase)
+                    self._batch(part, mode)
             return
         self.progress.firmwares += 1
-        try:
-            yield session, batch
-        finally:
-            session.close()
+        with contextlib.closing(opened):
+            self.progress.says(phase)
+            measuring = Measuring(opened.meter, self.goal.repeats)
+
+            def measure(asks: tuple[Ask, ...], is_over: Callable[[], bool] = lambda: False) -> None:
+                asked = Slice(names, asks, self.setup.unit, self.goal.repeats, mode)
+                for ident, outcome in measure_slice(opened, measuring, asked, is_over):
+                    self._answer(ident, outcome)
+
+            if mode == "once":
+                measure(self._baseline_ask(names, _BASELINE_REPEATS))
+            asks = tuple(ask for each in self._asks(names, batch) for ask in each)
+            self._note_open(names, asks, mode)
+            measure(asks, self._is_over if mode == "once" else self._is_late)
+            if mode == "once":
+                measure(self._baseline_ask(names, _BASELINE_REPEATS))
+
+    def _shares(self, batch: Sequence[WantedCandidate], mode: Mode) -> tuple[Share, ...]:
+        """Return the candidates by task, with the baseline among them where there is something to compare it with."""
+        shares, _ = shares_of(batch, self.room)
+        return self._with_baseline(shares) if len(batch) > 1 and mode == "once" else shares
+
+    def _halves(
+        self, batch: Sequence[WantedCandidate], refused: FitError | BuildError
+    ) -> Sequence[Sequence[WantedCandidate]]:
+        """Return the halves of candidates whose firmware can't be built; one alone is recorded so."""
+        half = len(batch) // 2
+        if half:
+            return batch[:half], batch[half:]
+        self._refused(*batch[0], refused)
+        return ()
+
+    def _asks(self, firmware: Sequence[Names], batch: Sequence[WantedCandidate]) -> list[tuple[Ask, ...]]:
+        """Return what is to be measured with a firmware, by task: the candidates of a batch."""
+        wanted = {(space.task.record.key, one.text) for space, one in batch}
+        return [
+            tuple(
+                Ask(new_id(), task, place)
+                for place, one in enumerate(names.share.candidates)
+                if (names.share.space.task.record.key, one.text) in wanted
+            )
+            for task, names in enumerate(firmware)
+        ]
+
+    def _note_open(self, firmware: Sequence[Names], asks: Iterable[Ask], mode: Mode, part: str = "") -> None:
+        """Note what is asked for; in turns there is an answer in each round."""
+        for ask in asks:
+            share = firmware[ask.task].share
+            for number in range(1 if mode == "once" else ROUNDS):
+                self._open[round_ident(ask.ident, number)] = OpenMeasurement(
+                    share.space, share.candidates[ask.place], "candidate" if mode == "once" else "final", part
+                )
+
+    def _baseline_ask(self, firmware: Sequence[Names], repeats: int, part: str = "") -> tuple[Ask, ...]:
+        """Return what is asked of a board to see how fast it is; nothing, where instructions are counted."""
+        for task, names in enumerate(firmware if self.setup.unit == "ns" else ()):
+            space = names.share.space
+            if space is self._heaviest and space.default in names.share.candidates:
+                ask = Ask(new_id(), task, names.share.candidates.index(space.default), repeats)
+                self._open[ask.ident] = OpenMeasurement(space, space.default, "baseline", part)
+                return (ask,)
+        return ()
 
     def _refused(self, space: Space, candidate: Candidate, refused: FitError | BuildError) -> None:
         """Record a candidate that can't be built; if that is the cost model's choice, the toolchain is the cause."""
@@ -440,61 +489,33 @@ class Search:
             for share in shares
         )
 
-    def _run(self, session: Session, batch: set[tuple[str, str]]) -> None:
-        """Measure each candidate of a batch, and the baseline before and after them."""
-        self.progress.says("measuring")
-        self._time_baseline(session)
-        whole = session.measuring.meter.unit != self.setup.unit  # the unit is computed for all of them at once
-        measured: dict[tuple[int, int], Outcome] = {}
-        for task, names in enumerate(session.names):
-            for place, candidate in enumerate(names.share.candidates):
-                if (names.share.space.task.record.key, candidate.text) not in batch:
-                    continue
-                if self._is_over():
-                    break
-                outcome = session.measuring.measure(names, place)
-                measured[task, place] = outcome
-                if not whole:
-                    self._record(names.share.space, candidate, outcome)
-        if whole:
-            for (task, place), outcome in session.outcomes(measured).items():
-                share = session.names[task].share
-                self._record(share.space, share.candidates[place], outcome)
-        self._time_baseline(session)
-
-    def _time_baseline(self, session: Session) -> None:
-        """Time the baseline, and tell if the board has become faster or slower since the search began."""
-        if session.measuring.meter.unit == "instructions":
+    def _answer(self, ident: str, outcome: Outcome, board: str = "") -> None:
+        """Write an outcome to the log, unless it was there before."""
+        one = self._open.pop(ident, None)
+        if one is None:
             return
-        for names in session.names:
-            default = names.share.space.default
-            if names.share.space is not self._heaviest or default not in names.share.candidates:
-                continue
-            place = names.share.candidates.index(default)
-            outcome = session.measuring.measure(names, place, repeats=_BASELINE_REPEATS)
-            self._append(names.share.space, default, outcome, baseline=True)
-            if outcome.status == "ok":
-                self._baseline.append(outcome.median)
-                change = outcome.median / self._baseline[0] - 1 if self._baseline[0] else 0.0
-                noise = spread(outcome.times) / outcome.median if outcome.median else 0.0
-                if abs(change) > max(_DRIFT, 3 * noise, 1.2 * abs(self.progress.drift)):
-                    self.progress.drift = change
-                    log.warning(
-                        "the board has become %.1f%% %s", abs(change) * 100, "slower" if change > 0 else "faster"
-                    )
+        if one.kind != "baseline":
+            self._record(one.space, one.candidate, outcome, counts=one.kind == "candidate", ident=ident)
+            return
+        self._append(one.space, one.candidate, outcome, baseline=True, ident=ident)
+        if outcome.status == "ok":
+            self._compare_speed(outcome, board)
 
-    def _finals(self) -> None:
-        """Measure the fastest of each task again, in one firmware and in turn, more often from round to round."""
+    def _compare_speed(self, outcome: Outcome, board: str) -> None:
+        """Tell if the board has become faster or slower since the search began."""
+        self._baseline.append(outcome.median)
+        change = outcome.median / self._baseline[0] - 1 if self._baseline[0] else 0.0
+        noise = spread(outcome.times) / outcome.median if outcome.median else 0.0
+        if abs(change) > max(_DRIFT, 3 * noise, 1.2 * abs(self.progress.drift)):
+            self.progress.drift = change
+            log.warning("the board has become %.1f%% %s", abs(change) * 100, "slower" if change > 0 else "faster")
+
+    def _final_batches(self) -> Iterator[list[WantedCandidate]]:
+        """Yield the fastest of each task, to be measured again in turn, more often from round to round."""
         wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
-        while wanted and not self._is_late():
+        while wanted:
             _, count = shares_of(wanted, self.room)
-            for session, part in self._sessions(wanted[:count], "finals"):
-                self.progress.says("finals")
-                for names in session.names:
-                    texts = {one.text for space, one in part if space is names.share.space}
-                    places = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
-                    for place, outcome in take_turns(session.measuring, names, places, self._is_late):
-                        self._record(names.share.space, names.share.candidates[place], outcome, counts=False)
+            yield wanted[:count]
             wanted = wanted[count:]
 
     def _key(self, space: Space, candidate: Candidate) -> str:

@@ -26,8 +26,8 @@ from mtool.stages.options import Options, check_options
 from mtool.stages.tuned import options_of, target_and_setup
 from mtool.tuning.candidates import shipped, space_of, with_prior
 from mtool.tuning.farm.security import FarmAddress
-from mtool.tuning.firmware import BoardBench, TrialLimits, TrialSite
-from mtool.tuning.measuring import REPEATS
+from mtool.tuning.firmware import TrialLimits, TrialSite
+from mtool.tuning.measuring import REPEATS, Runs, run_on
 from mtool.tuning.search import Goal, Progress, Search, other_builds, ram_bytes
 from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
@@ -142,9 +142,9 @@ def tune(
     """
     source, chosen = Path(path), options or Options()
     if farm is not None and isinstance(board, str):
-        from mtool.tuning.farm import search
+        from mtool.tuning.farm.search import board_of
 
-        board = search.board_of(board, farm)
+        board = board_of(board, farm)
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
@@ -176,18 +176,23 @@ def tune(
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
-    place = TrialSite(target_board, _of_project(chosen), folder, deployment)
+    site = TrialSite(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
     room = TrialLimits.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
-    given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
-    if farm is not None:
-        from mtool.tuning.farm import search
+    goal = Goal(trials, minutes * 60, others, ram_bytes(target_board), repeats)
+    search = (progress, site, room, target, setup, output, known, goal)
 
-        whole = search.tune_on(farm, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
+    def measure(run: Runs) -> Whole:
+        return best_whole(source, chosen, site, progress, unit, run, pareto=pareto)
+
+    if farm is not None:
+        from mtool.tuning.farm.search import tune_on
+
+        whole = tune_on(farm, site, progress, search, measure)
     else:
-        with _held(place):
-            Search(progress, BoardBench(place, repeats), *given).run()
-            whole = best_whole(source, chosen, place, progress, unit, pareto=pareto) if progress.rows else None
+        with _held(site):
+            Search(*search).run()
+            whole = measure(run_on(site.open)) if progress.rows else None
     if whole is not None:
         whole = whole.with_choices(given_choices)
         for point in (whole.default, *whole.others) if pareto else ():

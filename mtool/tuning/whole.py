@@ -21,7 +21,7 @@ from mtool.stages.options import Options, weights_of
 from mtool.stages.samples import Sample
 from mtool.tuning.candidates import Candidate
 from mtool.tuning.firmware import TrialSite
-from mtool.tuning.measuring import Runs, run_on
+from mtool.tuning.measuring import Runs
 from mtool.tuning.search import Progress, Row
 
 # Plans of a whole model beside the fastest: for less arena, for less flash, and with operators computed in parts.
@@ -168,14 +168,14 @@ def best_whole(
     place: TrialSite,
     progress: Progress,
     unit: Unit,
-    run: Runs | None = None,
+    run: Runs,
     *,
     pareto: bool = False,
 ) -> Whole:
     """Return the fastest plan of those that the search suggests, measured in the whole model.
 
-    It is never slower than the default, gives the same outputs, and its arena fits the board. `run` is what runs it;
-    None: the board of the place. `pareto`: plans for less arena and less flash are measured too.
+    It is never slower than the default, gives the same outputs, and its arena fits the board. `run` is what runs it.
+    `pareto`: plans for less arena and less flash are measured too.
 
     Raises:
         MtoolError: the default can't be built or measured.
@@ -183,7 +183,7 @@ def best_whole(
     rows = [row for row in progress.rows.values() if row.best is not None]
     own = {row.space.task.record.key: row.space.default.text for row in rows}
     default = PlanChoice(own, partial=options.partial, order=options.order)
-    trier = _Trier(model, options, place, rows, unit, run or run_on(place.open))
+    trier = _Trier(model, options, place, rows, unit, run)
     progress.says("the whole model, as it is by default")
     first = trier.measure(default, None)
     best = first

@@ -13,7 +13,7 @@ from mtool import boards
 from mtool.base.errors import BuildError, DeviceError, FitError, NoAnswerError
 from mtool.compiler.compilation import target_of
 from mtool.compiler.tuned.record import Unit
-from mtool.tuning.measuring import IDLE, Measuring, Outcome
+from mtool.tuning.measuring import IDLE
 from mtool.tuning.trial import Names, Share, trial_of
 
 BOARD = boards.get("mps2_an386")
@@ -112,11 +112,7 @@ class SimulatedMeter:
 
 @dataclass
 class SimulatedSession:
-    names: tuple[Names, ...]
-    measuring: Measuring
-
-    def outcomes(self, measured: Mapping[tuple[int, int], Outcome]) -> Mapping[tuple[int, int], Outcome]:
-        return measured
+    meter: SimulatedMeter
 
     def close(self) -> None:
         pass
@@ -131,7 +127,7 @@ class SimulatedBench:
     unbuildable: frozenset[str] = frozenset()
     too_large: frozenset[str] = frozenset()
 
-    def start(self, shares: Sequence[Share]) -> SimulatedSession:
+    def start(self, shares: Sequence[Share]) -> tuple[tuple[Names, ...], SimulatedSession]:
         texts = {candidate.text for share in shares for candidate in share.candidates}
         if texts & self.unbuildable:
             raise BuildError("the compiler refuses it")
@@ -140,4 +136,4 @@ class SimulatedBench:
         self.world.flashes += 1
         self.world.now += FLASH_S
         names = trial_of(shares, target_of(BOARD)).tasks
-        return SimulatedSession(names, Measuring(SimulatedMeter(self.world, names, self.unit)))
+        return names, SimulatedSession(SimulatedMeter(self.world, names, self.unit))

@@ -19,9 +19,9 @@ from mtool.base.errors import CommunicationError, MtoolError
 from mtool.compiler.tuned.record import Unit, new_id
 from mtool.stages.compiling import CompiledModel
 from mtool.tuning.farm import security
-from mtool.tuning.farm.messages import ANY, BUILD, Answer, Bundle, Slice, SliceEnd, board_of, resource
+from mtool.tuning.farm.messages import ANY, BUILD, Answer, Bundle, SliceEnd, board_of, resource
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.tuning.measuring import WholeRun
+from mtool.tuning.measuring import Slice, WholeRun
 
 # Events of a board farm.
 

@@ -1,19 +1,17 @@
-"""What goes over the network: what a board is asked to measure, and what it answers. Plain data, without weights."""
+"""What goes over the network beside slices: what a board answers, and firmware. Plain data, without weights."""
 
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mtool import manifest
 from mtool.base import files
 from mtool.base.errors import UsageError
-from mtool.compiler.tuned.record import Unit
 from mtool.device.build import Built
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
-from mtool.tuning.measuring import Operators, Outcome
-from mtool.version import __version__
+from mtool.tuning.measuring import Outcome
 
 ANY = "mtool"
 """The resource that every worker of mtool has, far more of it than tasks: what else is in the cluster gets none."""
@@ -21,8 +19,6 @@ PLENTY = 1_000_000
 BUILD = "mtool-build"
 """The resource of workers that compile."""
 _BOARD = "mtool-board-"
-Mode = Literal["once", "turns"]
-"""Each candidate after the other, or all of them in turns, the slower half leaving after each round."""
 
 
 def resource(board: str) -> str:
@@ -33,52 +29,6 @@ def resource(board: str) -> str:
 def board_of(name: str) -> str:
     """Return the board that a resource stands for; "" for another resource."""
     return name.removeprefix(_BOARD) if name.startswith(_BOARD) else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One candidate to measure.
-
-    Attributes:
-        ident: of the measurement, in the log too: an answer that comes twice is one.
-        task: the number of its task in the firmware.
-        place: its number among the candidates of the task.
-        repeats: readings; 0: those of the slice.
-    """
-
-    ident: str
-    task: int
-    place: int
-    repeats: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """What one board does with one firmware.
-
-    Attributes:
-        ident: the slice's own.
-        topic: where the answers are published as they come.
-        board: the name of the boards that may do it.
-        operators: those of each task.
-        asks: what to measure, in this order.
-        unit: of the answers.
-        repeats: readings of each candidate.
-        mode: how the asks follow one another.
-        seed: of the inputs.
-        version: of mtool, which has to be the worker's.
-    """
-
-    ident: str
-    topic: str
-    board: str
-    operators: tuple[Operators, ...]
-    asks: tuple[Ask, ...]
-    unit: Unit
-    repeats: int
-    mode: Mode = "once"
-    seed: int = 0
-    version: str = __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +70,6 @@ class SliceEnd:
     asked: str = ""
     is_quarantined: bool = False
     is_stopped: bool = False
-
-
-def round_ident(ident: str, number: int) -> str:
-    """Return the id of an ask's answer in one of several rounds, the first of which is 0; the same each time."""
-    return ident if not number else f"{(int(ident, 16) + number) % (1 << 64):016x}"
 
 
 # A bundle: what a worker needs of a built project to flash it and to talk to it, as bytes.

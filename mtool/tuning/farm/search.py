@@ -11,24 +11,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mtool import boards
 from mtool.base.errors import BoardError, BuildError, FitError, UsageError
 from mtool.compiler.tuned.record import Unit, new_id
-from mtool.stages.building import BuiltProject, build_model
-from mtool.stages.compiling import CompiledModel
-from mtool.stages.options import Options
-from mtool.tuning.candidates import Candidate, Space
+from mtool.stages.building import BuiltProject
 from mtool.tuning.farm.client import Built, Ended, Farm, Refused
-from mtool.tuning.farm.messages import Answer, Ask, Bundle, Mode, Slice, pack, round_ident
+from mtool.tuning.farm.messages import Answer, pack
 from mtool.tuning.farm.security import FarmAddress
-from mtool.tuning.firmware import BoardBench, TrialSite, shares_of
-from mtool.tuning.measuring import ROUNDS, Operators, Outcome, WholeRun, finalists
+from mtool.tuning.firmware import TrialSite
+from mtool.tuning.measuring import ROUNDS, Ask, Mode, Operators, Outcome, Runs, Slice, WholeRun, round_ident
 from mtool.tuning.search import Progress, Search, WantedCandidate
-from mtool.tuning.trial import Names, Share
-from mtool.tuning.whole import Whole, best_whole
+from mtool.tuning.trial import Names
+from mtool.tuning.whole import Whole
 
 # What a search on a board farm has under way: firmware that is made, slices, measurements that are asked for.
 
@@ -55,16 +51,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenMeasurement:
-    """A measurement that was asked for and not told yet."""
-
-    space: Space
-    candidate: Candidate
-    kind: str  # "candidate", "baseline" or "final"
-    part: str  # the slice
-
-
-@dataclass(frozen=True, slots=True)
 class Running:
     """A slice that a worker has."""
 
@@ -80,43 +66,9 @@ class UnderWay:
     making: dict[str, Firmware] = field(default_factory=dict)
     waiting: deque[Part] = field(default_factory=deque)
     running: dict[str, Running] = field(default_factory=dict)
-    open: dict[str, OpenMeasurement] = field(default_factory=dict)
     again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of what could not be built
     suspects: dict[str, list[str]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
-
-
-# What makes the firmware of trials for a board farm.
-
-
-class Maker(Protocol):
-    """Makes firmware, or what a worker makes it of; or in a test stands for that."""
-
-    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | CompiledModel]:
-        """Return the operators of a trial, and its firmware, or what a worker builds that of.
-
-        Raises:
-            FitError: it does not fit.
-            BuildError: the compiler refuses it.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class TrialMaker:
-    """Makes the firmware of trials for a board."""
-
-    place: TrialSite
-
-    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | CompiledModel]:
-        """Return the operators of a trial, and its firmware, or what a worker builds that of.
-
-        Raises:
-            FitError: it does not fit.
-            BuildError: the compiler refuses it.
-        """
-        trial = self.place.trial(shares)
-        model = self.place.written(trial)
-        return trial.tasks, pack(build_model(model, self.place.folder)) if build else model
 
 
 log = logging.getLogger(__name__)
@@ -135,18 +87,17 @@ class FarmSearch(Search):
 
     Args:
         farm: the connection to the board farm.
-        maker: makes the firmware.
-        repeats: readings of each candidate.
-        given: what `Search` takes.
+        given: what `Search` takes; of the bench it uses what makes firmware.
     """
 
-    def __init__(self, farm: Farm, maker: Maker, repeats: int, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.farm, self.maker, self.repeats = farm, maker, repeats
+    def __init__(self, farm: Farm, *given: Any) -> None:
+        super().__init__(*given)
+        self.farm = farm
         self.quarantined: dict[str, str] = {}
         self._state = UnderWay()
         self._speeds: dict[str, list[float]] = {}
         self._empty_since: float | None = None
+        self._makers = ThreadPoolExecutor(1, thread_name_prefix="mtool-build")
 
     def run(self) -> None:
         """Measure what is left, until the goal is reached.
@@ -154,35 +105,23 @@ class FarmSearch(Search):
         Raises:
             MtoolError: nothing can be built, no board is left, or the scheduler does not come back.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="mtool-build") as makers:
-            try:
-                self._drive(makers, self._next_batch, "once")
-                self._add_builds()
-                self._drive(makers, self._next_batch, "once")
-                if self.setup.unit == "ns":
-                    batches = self._final_batches()
-                    self._drive(makers, lambda: next(batches, []), "turns")
-            finally:
-                makers.shutdown(wait=True, cancel_futures=True)
+        try:
+            super().run()
+        finally:
+            self._makers.shutdown(wait=True, cancel_futures=True)
 
     def _trials_left(self) -> int:
-        on_the_way = sum(one.kind == "candidate" for one in self._state.open.values())
+        on_the_way = sum(one.kind == "candidate" for one in self._open.values())
         on_the_way += sum(len(firmware.batch) for firmware in self._state.making.values())
         on_the_way += sum(len(batch) for batch in self._state.again)
         return max(super()._trials_left() - on_the_way, 0)
 
-    def _final_batches(self) -> Iterator[list[WantedCandidate]]:
-        wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
-        while wanted:
-            _, count = shares_of(wanted, self.room)
-            yield wanted[:count]
-            wanted = wanted[count:]
-
-    def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
+    def _drive(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
         """Keep the boards busy with what the source gives, until it gives nothing and all has been told."""
         self._state = state = UnderWay()
+        self._open.clear()
         while not self._is_late():
-            self._fill(makers, source, mode)
+            self._fill(source, mode)
             if not (state.making or state.waiting or state.running or state.again):
                 return
             self._check_boards()
@@ -190,7 +129,7 @@ class FarmSearch(Search):
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
-    def _fill(self, makers: ThreadPoolExecutor, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
+    def _fill(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
         """Ask for as many slices as there are free boards, and make firmware for those that come next."""
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
@@ -201,25 +140,23 @@ class FarmSearch(Search):
                 return
             firmware = Firmware(new_id(), batch, mode)
             state.making[firmware.ident] = firmware
-            makers.submit(self._make, firmware)
+            self._makers.submit(self._make, firmware)
 
     def _make(self, firmware: Firmware) -> None:
         """Make a firmware, in a thread of its own."""
         try:
-            shares, _ = shares_of(firmware.batch, self.room)
-            if len(firmware.batch) > 1 and firmware.mode == "once":
-                shares = self._with_baseline(shares)
-            firmware.names, payload = self.maker.make(shares, build=not self.farm.builders)
-            self.farm.post((firmware, payload))
+            shares = self._shares(firmware.batch, firmware.mode)
+            firmware.names, made = self.bench.make(shares, build=not self.farm.builders)
+            self.farm.post((firmware, pack(made) if isinstance(made, BuiltProject) else made))
         except BaseException as failed:
             self.farm.post(Refused(firmware.ident, failed))
 
     def _take(self, event: Any) -> None:
         match event:
             case Answer():
-                if event.ident in self._state.open:
-                    self.farm.heard(self._state.open[event.ident].part)
-                self._answer(event)
+                if event.ident in self._open:
+                    self.farm.heard(self._open[event.ident].part)
+                self._answer(event.ident, event.outcome, event.board)
             case Ended():
                 self._ended(event)
             case Built():
@@ -249,23 +186,11 @@ class FarmSearch(Search):
             raise event.error
         batch = self._state.making.pop(event.firmware).batch
         self.farm.release(event.firmware)
-        half = len(batch) // 2
-        if half:
-            self._state.again += [batch[:half], batch[half:]]
-        else:
-            self._refused(*batch[0], event.error)
+        self._state.again += self._halves(batch, event.error)
 
     def _parts(self, firmware: Firmware) -> Iterator[Part]:
         """Cut a firmware into slices: so that all boards have their part of what is to come, but not too small ones."""
-        wanted = {(space.task.record.key, one.text) for space, one in firmware.batch}
-        asks = [
-            [
-                Ask(new_id(), task, place)
-                for place, one in enumerate(names.share.candidates)
-                if (names.share.space.task.record.key, one.text) in wanted
-            ]
-            for task, names in enumerate(firmware.names)
-        ]
+        asks = self._asks(firmware.names, firmware.batch)
         if firmware.mode == "turns":  # those of a task have to be on one board
             cut = [each for each in asks if each]
         else:
@@ -274,57 +199,23 @@ class FarmSearch(Search):
             to_come = len(everything) + len(self._left) + sum(len(part.asks) for part in parts)
             to_come += sum(len(other.batch) for other in self._state.making.values())
             size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
-            cut = [everything[at : at + size] for at in range(0, len(everything), size)]
+            cut = [tuple(everything[at : at + size]) for at in range(0, len(everything), size)]
         for each in cut:
-            self._open(firmware, each, "")
-            yield Part(firmware, tuple(each))
-
-    def _open(self, firmware: Firmware, asks: Sequence[Ask], part: str) -> None:
-        """Note what is asked for; in turns there is an answer in each round."""
-        kind = "candidate" if firmware.mode == "once" else "final"
-        for ask in asks:
-            share = firmware.names[ask.task].share
-            for number in range(ROUNDS if kind == "final" else 1):
-                opened = OpenMeasurement(share.space, share.candidates[ask.place], kind, part)
-                self._state.open[round_ident(ask.ident, number)] = opened
+            self._note_open(firmware.names, each, firmware.mode)
+            yield Part(firmware, each)
 
     def _submit(self, part: Part) -> None:
         firmware, ident = part.firmware, new_id()
         asks = part.asks
         if firmware.mode == "once":
-            self._open(firmware, asks, ident)
-            baseline = self._baseline_ask(firmware, ident)
-            asks = (*baseline, *asks)
+            self._note_open(firmware.names, asks, "once", ident)
+            asks = (*self._baseline_ask(firmware.names, _BASELINE_READINGS, ident), *asks)
+        operators = tuple(_without_share(names) for names in firmware.names)
         asked = Slice(
-            ident, self.farm.topic, self.farm.board, tuple(_without_share(names) for names in firmware.names), asks,
-            self.setup.unit, self.repeats, firmware.mode,
-        )  # fmt: skip
+            operators, asks, self.setup.unit, self.goal.repeats, firmware.mode, ident, self.farm.topic, self.farm.board
+        )
         worker = self.farm.submit(asked, firmware.ident, part.avoid)
         self._state.running[ident] = Running(part, asked, worker)
-
-    def _baseline_ask(self, firmware: Firmware, ident: str) -> tuple[Ask, ...]:
-        """Return what is asked of each board first, to see how fast it is; nothing, where instructions are counted."""
-        if self.setup.unit != "ns":
-            return ()
-        for task, names in enumerate(firmware.names):
-            space = names.share.space
-            if space is self._heaviest and space.default in names.share.candidates:
-                ask = Ask(new_id(), task, names.share.candidates.index(space.default), _BASELINE_READINGS)
-                self._state.open[ask.ident] = OpenMeasurement(space, space.default, "baseline", ident)
-                return (ask,)
-        return ()
-
-    def _answer(self, answer: Answer) -> None:
-        """Write an answer to the log, unless it was there before."""
-        one = self._state.open.pop(answer.ident, None)
-        if one is None:
-            return
-        if one.kind == "baseline":
-            self._append(one.space, one.candidate, answer.outcome, baseline=True, ident=answer.ident)
-            self._compare_speed(answer)
-        else:
-            counts = one.kind == "candidate"
-            self._record(one.space, one.candidate, answer.outcome, counts=counts, ident=answer.ident)
 
     def _ended(self, event: Ended) -> None:
         running = self._state.running.pop(event.ident, None)
@@ -333,7 +224,7 @@ class FarmSearch(Search):
         part, end = running.part, event.end
         is_whole = end is not None and not end.failed and not end.is_stopped
         for answer in end.answers if end is not None else ():
-            self._answer(answer)
+            self._answer(answer.ident, answer.outcome, answer.board)
         if end is not None and end.failed:
             self._board_failed(end.board or running.worker, end.failed, end.is_quarantined)
             self._suspect(end.asked, end.board, end.failed)
@@ -356,7 +247,7 @@ class FarmSearch(Search):
 
     def _rest(self, part: Part, asked: Slice, *, is_whole: bool) -> tuple[Ask, ...]:
         """Return what of a slice is still to be asked; turns that were broken off begin anew, with new ids."""
-        opened = self._state.open
+        opened = self._open
         for ask in asked.asks:
             if ask.ident in opened and opened[ask.ident].kind == "baseline":
                 del opened[ask.ident]
@@ -368,18 +259,18 @@ class FarmSearch(Search):
         if is_whole:
             return ()
         again = tuple(Ask(new_id(), ask.task, ask.place) for ask in part.asks)
-        self._open(part.firmware, again, "")
+        self._note_open(part.firmware.names, again, "turns")
         return again
 
     def _suspect(self, ident: str, board: str, reason: str) -> None:
         """Record a candidate as a fault from which boards did not come back: the next one would not either."""
-        if self._state.open.get(ident) is None:
+        if ident not in self._open:
             return
         boards = self._state.suspects.setdefault(ident, [])
         boards.append(board)
         if len(boards) >= _SUSPECT:
             told = f"{' and '.join(dict.fromkeys(boards))} did not come back from it: {reason}"
-            self._answer(Answer(ident, Outcome("fault", reason=told[:400]), board))
+            self._answer(ident, Outcome("fault", reason=told[:400]), board)
 
     def _board_failed(self, board: str, reason: str, is_quarantined: bool) -> None:
         log.warning("%s has failed, its candidates go to another board: %s", board, reason)
@@ -411,20 +302,18 @@ class FarmSearch(Search):
                 hint=f"start one: mtool worker {self.farm.address} --board {self.farm.board}",
             )
 
-    def _compare_speed(self, answer: Answer) -> None:
+    def _compare_speed(self, outcome: Outcome, board: str) -> None:
         """Tell, once, of a board that is faster or slower than the others."""
-        if answer.outcome.status != "ok":
-            return
-        self._speeds.setdefault(answer.board, []).append(answer.outcome.median)
-        others = [time_ for board, times in self._speeds.items() if board != answer.board for time_ in times]
-        own = self._speeds[answer.board]
-        if len(others) < 3 or len(own) < 3 or answer.board in self._state.told:
+        self._speeds.setdefault(board, []).append(outcome.median)
+        others = [time_ for other, times in self._speeds.items() if other != board for time_ in times]
+        own = self._speeds[board]
+        if len(others) < 3 or len(own) < 3 or board in self._state.told:
             return
         change = statistics.median(own) / statistics.median(others) - 1
         if abs(change) > _DIFFERENT:
-            self._state.told.add(answer.board)
+            self._state.told.add(board)
             log.warning(
-                "%s is %.1f%% %s than the others", answer.board, abs(change) * 100, "slower" if change > 0 else "faster"
+                "%s is %.1f%% %s than the others", board, abs(change) * 100, "slower" if change > 0 else "faster"
             )
 
 
@@ -506,44 +395,32 @@ def board_of(name: str, address: FarmAddress) -> str:
 
 
 def tune_on(
-    address: FarmAddress,
-    place: TrialSite,
-    source: Path,
-    options: Options,
-    progress: Progress,
-    unit: Unit,
-    repeats: int,
-    *given: Any,
-    pareto: bool = False,
+    address: FarmAddress, site: TrialSite, progress: Progress, search: Sequence[Any], measure: Callable[[Runs], Whole]
 ) -> Whole | None:
     """Search on a board farm, and return the whole plan that was found; None, if no operator has a choice.
 
     Args:
         address: the board farm's.
-        place: where firmware is built here.
-        source: the model.
-        options: of its compilation.
+        site: where firmware is built here.
         progress: the tasks.
-        unit: of the objective.
-        repeats: readings of each candidate.
-        given: what `Search` takes behind the bench.
-        pareto: plans for less arena and less flash are measured too.
+        search: what `Search` takes.
+        measure: returns the whole plan by what runs it.
 
     Raises:
         MtoolError: of the class that tells the stage.
     """
-    if place.deployment.port or place.deployment.probe:
+    if site.deployment.port or site.deployment.probe:
         raise UsageError(
             "--port and --probe are of a board on this computer, --scheduler is of a board farm's",
             hint="give them to: mtool worker",
         )
-    with Farm(address.scheduler, place.board.name, address.tls) as farm:
-        FarmSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, repeats), *given).run()
+    with Farm(address.scheduler, site.board.name, address.tls) as farm:
+        FarmSearch(farm, *search).run()
         for _ in range(_TRIES_of_farm_tuning if progress.rows else 0):
             try:
-                return best_whole(source, options, place, progress, unit, WholeRuns(farm), pareto=pareto)
+                return measure(WholeRuns(farm))
             except BoardLost as lost:
                 log.warning("the whole model is measured on another board: %s", lost)
         if progress.rows:
-            raise BoardError(f"no {place.board.name} of the farm has run the whole model to the end")
+            raise BoardError(f"no {site.board.name} of the farm has run the whole model to the end")
     return None

@@ -11,9 +11,9 @@ from distributed import Worker, WorkerPlugin, get_worker
 from mtool.compiler.tuned.record import Unit
 from mtool.stages.building import build_model
 from mtool.stages.compiling import CompiledModel
-from mtool.tuning.farm.messages import Answer, Bundle, Slice, SliceEnd, pack
+from mtool.tuning.farm.messages import Answer, Bundle, SliceEnd, pack
 from mtool.tuning.farm.worker_boards import WorkerBoards
-from mtool.tuning.measuring import WholeRun
+from mtool.tuning.measuring import Slice, WholeRun
 
 PLUGIN = "mtool-farm"
 

@@ -16,83 +16,16 @@ from mtool import boards
 from mtool.base import locks
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
-from mtool.compiler.tuned.record import Unit
 from mtool.device.flash import ports
-from mtool.stages.building import BuiltProject
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
 from mtool.tuning.farm import security
-from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, Bundle, Slice, resource, unpack
+from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.tuning.farm.worker_boards import HANG_S, Held, OpenBoard, WorkerBoards
-from mtool.tuning.firmware import TrialSite, in_cycles
-from mtool.tuning.measuring import BoardMeter, Outcome, WholeRun, run_on
-
-# A real board of a board farm, or its emulator: a bundle is unpacked, flashed, and driven through a session.
-
+from mtool.tuning.farm.worker_boards import HANG_S, Held, Opener, WorkerBoards
+from mtool.tuning.firmware import TrialSite
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class OpenedBoard:
-    """A board that runs a firmware."""
-
-    meter: BoardMeter
-    prepared: BuiltProject
-    folder: "tempfile.TemporaryDirectory[str]"
-
-    def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Return outcomes with the cycles that are estimated of one call each, in place of instructions."""
-        self.meter.close()
-        names = [asked.operators[ask.task].candidates[ask.place] for ask in asked.asks]
-        return in_cycles(self.prepared, names, outcomes)
-
-    def close(self) -> None:
-        """End the session, and remove the firmware's folder."""
-        self.meter.close()
-        self.folder.cleanup()
-
-
-@dataclass(frozen=True, slots=True)
-class BoardOpener:
-    """Brings firmware onto one board.
-
-    Attributes:
-        board: the board.
-        deployment: how it is found, flashed, and how its power is cycled; nothing at all: its emulator.
-    """
-
-    board: Board
-    deployment: Deployment
-
-    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
-        """Flash the firmware of a trial and open a session with it.
-
-        Raises:
-            MtoolError: the board can't be flashed, or does not answer.
-        """
-        folder = tempfile.TemporaryDirectory(prefix="mtool-farm-")
-        try:
-            prepared = unpack(bundle, Path(folder.name))
-            place = self._place(folder.name)
-            return OpenedBoard(place.meter(prepared, asked.seed), prepared, folder)
-        except BaseException:
-            folder.cleanup()
-            raise
-
-    def run(self, bundle: Bundle, unit: Unit) -> WholeRun:
-        """Flash the firmware of a whole model and run it.
-
-        Raises:
-            MtoolError: the board can't be flashed, or does not answer.
-        """
-        with tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder:
-            return run_on(self._place(folder).open)(unpack(bundle, Path(folder)), unit)
-
-    def _place(self, folder: str) -> TrialSite:
-        deployment = replace(self.deployment, folder=Path(folder))
-        return TrialSite(self.board, Options(), Path(folder), deployment, has_build_folder=False)
 
 
 def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
@@ -123,7 +56,7 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
             log.warning("%s %s is not there yet: %s", board.name, name, missing.what)
             devices = (ports.Attached(deployment.port, "", deployment.probe, "").lock,)
     label = f"{board.name} {name or f'{number}'} at {platform.node()}"
-    return Held(board.name, label, BoardOpener(board, deployment)), devices
+    return Held(board.name, label, Opener(board, deployment)), devices
 
 
 def check_tool(board: Board, deployment: Deployment) -> None:

@@ -5,16 +5,22 @@ A board that fails three times in a row gets no more work. What a candidate does
 
 import logging
 import queue
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from mtool.base.errors import BoardError, MtoolError
+from mtool.boards import Board
 from mtool.compiler.tuned.record import Unit, reason_of
-from mtool.tuning.farm.messages import Answer, Ask, Bundle, Slice, SliceEnd, round_ident
-from mtool.tuning.measuring import Measuring, Meter, Operators, Outcome, WholeRun, take_turns
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
+from mtool.tuning.farm.messages import Answer, Bundle, SliceEnd, unpack
+from mtool.tuning.firmware import TrialSite
+from mtool.tuning.measuring import Measuring, OpenBoard, Slice, WholeRun, measure_slice, run_on
 from mtool.version import __version__
 
 log = logging.getLogger(__name__)
@@ -26,29 +32,30 @@ HANG_S = 600.0
 _POLL_S = 0.5
 
 
-class OpenBoard(Protocol):
-    """A board that runs a firmware."""
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Brings firmware onto one board.
 
-    @property
-    def meter(self) -> Meter:
-        """What measures there."""
+    Attributes:
+        board: the board.
+        deployment: how it is found, flashed, and how its power is cycled; nothing at all: its emulator.
+    """
 
-    def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Return the outcomes of all asks in the unit of the slice, where that is not the meter's."""
+    board: Board
+    deployment: Deployment
 
-    def close(self) -> None:
-        """Let go of the board."""
-
-
-class Opener(Protocol):
-    """Brings firmware onto one board, or in a test stands for that."""
-
-    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
-        """Flash the firmware and open a session with it.
+    @contextmanager
+    def open(self, bundle: Bundle) -> Iterator[OpenBoard]:
+        """Flash the firmware of a trial and open a session with it.
 
         Raises:
             MtoolError: the board can't be flashed, or does not answer.
         """
+        with (
+            tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder,
+            closing(self._site(folder).opened(unpack(bundle, Path(folder)))) as opened,
+        ):
+            yield opened
 
     def run(self, bundle: Bundle, unit: Unit) -> WholeRun:
         """Flash the firmware of a whole model and run it.
@@ -56,6 +63,12 @@ class Opener(Protocol):
         Raises:
             MtoolError: the board can't be flashed, or does not answer.
         """
+        with tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder:
+            return run_on(self._site(folder).open)(unpack(bundle, Path(folder)), unit)
+
+    def _site(self, folder: str) -> TrialSite:
+        deployment = replace(self.deployment, folder=Path(folder))
+        return TrialSite(self.board, Options(), Path(folder), deployment, has_build_folder=False)
 
 
 @dataclass(slots=True)
@@ -82,6 +95,15 @@ class Held:
     beat: float = 0.0
     asked: str = ""
     reasons: list[str] = field(default_factory=list)
+
+    def begins(self, ident: str) -> None:
+        """Note what it measures."""
+        self.asked = ident
+
+    def answers(self) -> None:
+        """Note that it gives a sign of life, unless it was given up."""
+        if self.beat >= 0:
+            self.beat = time.monotonic()
 
     @property
     def is_quarantined(self) -> bool:
@@ -140,16 +162,14 @@ class WorkerBoards:
         if held is None:
             return SliceEnd((), "", failed=f"no {asked.board} is free", is_stopped=is_stopped())
 
-        def answer(ident: str, outcome: Outcome) -> None:
-            answers.append(Answer(ident, outcome, held.label))
-            report(answers[-1])
-
         def work() -> None:
-            opened = held.opener.open(bundle, asked)
-            try:
-                _measure(held, opened, asked, answer, lambda: held.beat < 0 or is_stopped())
-            finally:
-                opened.close()
+            with held.opener.open(bundle) as opened:
+                measuring = Measuring(opened.meter, asked.repeats, held.answers)
+                for ident, outcome in measure_slice(
+                    opened, measuring, asked, lambda: held.beat < 0 or is_stopped(), held.begins
+                ):
+                    answers.append(Answer(ident, outcome, held.label))
+                    report(answers[-1])
 
         failed, at = self._work(held, work)
         return SliceEnd(tuple(answers), held.label, failed, at, held.is_quarantined, is_stopped())
@@ -236,77 +256,3 @@ class WorkerBoards:
         if held.strikes == STRIKES:
             log.error("%s is quarantined, after %d failures in a row: %s", held.label, STRIKES, "; ".join(held.reasons))
             self.on_change()
-
-
-@dataclass(slots=True)
-class _Heard:
-    """A meter whose every sign of life is noted: it does not hang."""
-
-    meter: Meter
-    held: Held
-    unit: Unit
-    granularity: float
-
-    def begin(self, names: Operators) -> None:
-        self.meter.begin(names)
-        self._beat()
-
-    def time(self, operator: str, number: int) -> float:
-        found = self.meter.time(operator, number)
-        self._beat()
-        return found
-
-    def differences(self, names: Operators) -> int:
-        found = self.meter.differences(names)
-        self._beat()
-        return found
-
-    def restart(self) -> None:
-        self._beat()
-        self.meter.restart()
-        self._beat()
-
-    def _beat(self) -> None:
-        if self.held.beat >= 0:  # else it was given up
-            self.held.beat = time.monotonic()
-
-
-def _measure(
-    held: Held, opened: OpenBoard, asked: Slice, answer: Callable[[str, Outcome], None], is_stopped: Callable[[], bool]
-) -> None:
-    meter = opened.meter
-    measuring = Measuring(_Heard(meter, held, meter.unit, meter.granularity), asked.repeats)
-    if asked.mode == "turns":
-        _take_turns(held, measuring, asked, answer, is_stopped)
-        return
-    is_whole = asked.unit != meter.unit  # the unit is computed for all of them at once
-    measured: list[tuple[Ask, Outcome]] = []
-    for ask in asked.asks:
-        if is_stopped():
-            return
-        held.asked = ask.ident
-        outcome = measuring.measure(asked.operators[ask.task], ask.place, ask.repeats or None)
-        held.asked = ""
-        measured.append((ask, outcome))
-        if not is_whole:
-            answer(ask.ident, outcome)
-    if is_whole:
-        outcomes = opened.in_unit(asked, [outcome for _, outcome in measured])
-        for (ask, _), outcome in zip(measured, outcomes, strict=True):
-            answer(ask.ident, outcome)
-
-
-def _take_turns(
-    held: Held,
-    measuring: Measuring,
-    asked: Slice,
-    answer: Callable[[str, Outcome], None],
-    is_stopped: Callable[[], bool],
-) -> None:
-    """Let the asks of each task take turns; each has an answer after each round that it is in."""
-    for task in dict.fromkeys(ask.task for ask in asked.asks):
-        idents = {ask.place: ask.ident for ask in asked.asks if ask.task == task}
-        rounds = dict.fromkeys(idents, 0)
-        for place, outcome in take_turns(measuring, asked.operators[task], idents, is_stopped):
-            answer(round_ident(idents[place], rounds[place]), outcome)
-            rounds[place] += 1

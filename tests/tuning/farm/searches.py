@@ -77,7 +77,7 @@ def search(
     progress = Progress.of(spaces, maker.unit)
     known = tuning_log.read([path]) if path.exists() else Log()
     setup, room = SETUP.model_copy(update={"unit": maker.unit}), TrialLimits(1 << 22, None, 1 << 22, most)
-    FarmSearch(farm, maker, 3, progress, None, room, TARGET, setup, path, known, goal or Goal()).run()  # type: ignore[arg-type]
+    FarmSearch(farm, progress, maker, room, TARGET, setup, path, known, goal or Goal()).run()  # type: ignore[arg-type]
     return progress
 
 

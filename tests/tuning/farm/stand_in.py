@@ -11,16 +11,17 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from mtool.base.errors import CommunicationError, DeviceError, FlashError
 from mtool.compiler.tuned.record import Unit
-from mtool.tuning.farm.messages import Bundle, Slice
+from mtool.tuning.farm.messages import Bundle
 from mtool.tuning.farm.worker import Service, serve
 from mtool.tuning.farm.worker_boards import Held, WorkerBoards
-from mtool.tuning.measuring import IDLE, Operators, Outcome, WholeRun
+from mtool.tuning.measuring import IDLE, Operators, WholeRun
 
 BOARD = "stand_in"
 IDLE_NS = 500.0
@@ -82,25 +83,20 @@ class StandInMeter:
 class StandInOpened:
     meter: Any
 
-    def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-        return outcomes
-
-    def close(self) -> None:
-        pass
-
 
 @dataclass
 class StandInOpener:
     behaviour: str = "good"
-    opened: list[str] = field(default_factory=list)
+    opened: int = 0
 
-    def open(self, bundle: Bundle, asked: Slice) -> StandInOpened:
+    @contextmanager
+    def open(self, bundle: Bundle) -> Iterator[StandInOpened]:
         firmware = Firmware.of(bundle)
         time.sleep(firmware.flash_s)
         if self.behaviour == "dead":
             raise FlashError("no probe answers")
-        self.opened.append(asked.ident)
-        return StandInOpened(StandInMeter(firmware, self.behaviour if len(self.opened) > 1 else "good"))
+        self.opened += 1
+        yield StandInOpened(StandInMeter(firmware, self.behaviour if self.opened > 1 else "good"))
 
     def run(self, bundle: Bundle, unit: Unit) -> WholeRun:
         firmware = Firmware.of(bundle)

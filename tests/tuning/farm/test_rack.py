@@ -3,6 +3,9 @@
 import datetime
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,11 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.cli import app
 from mtool.cli.worker import aligned
 from mtool.tuning.farm import security
-from mtool.tuning.farm.messages import Bundle, Slice, unpack
+from mtool.tuning.farm.messages import Bundle, unpack
 from mtool.tuning.farm.search import BoardLost, WholeRuns
 from mtool.tuning.farm.security import Tls
 from mtool.tuning.farm.worker_boards import Held, WorkerBoards
+from mtool.tuning.measuring import Slice
 from tests.tuning.farm.stand_in import BOARD, Firmware, rack_of
 
 
@@ -115,8 +119,8 @@ def test_a_bundle_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
 
 
 def asked(board: str = BOARD, version: str | None = None) -> Slice:
-    made = Slice("s", "t", board, (), (), "ns", 3)
-    return made if version is None else Slice("s", "t", board, (), (), "ns", 3, version=version)
+    made = Slice((), (), "ns", 3, ident="s", topic="t", board=board)
+    return made if version is None else replace(made, version=version)
 
 
 def measured(rack: WorkerBoards, one: Slice) -> Any:
@@ -152,9 +156,11 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
     class Sleeper:
         wake = threading.Event()
 
-        def open(self, bundle: Bundle, one: Slice) -> Any:
+        @contextmanager
+        def open(self, bundle: Bundle) -> Iterator[Any]:
             self.wake.wait(20)
             raise UsageError("it was asleep")
+            yield
 
         def run(self, bundle: Bundle, unit: Any) -> Any:
             raise NotImplementedError
