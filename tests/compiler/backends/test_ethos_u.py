@@ -21,7 +21,7 @@ from mtool.compiler import frontend
 from mtool.compiler.backends import BackendError, BackendSpec, Context, Product, Region
 from mtool.compiler.backends.chosen import Chosen, choose
 from mtool.compiler.backends.ethos_u import EthosU, vela
-from mtool.compiler.backends.ethos_u.writing import Operator, Tensor, tflite_of, written
+from mtool.compiler.backends.ethos_u.writing import Model, tflite_of
 from mtool.compiler.backends.partition import partition
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Quant
@@ -122,12 +122,13 @@ def test_the_driver_gets_what_it_needs(name: str, board: str, tmp_path: Path) ->
 @installed
 def test_what_vela_leaves_to_the_cpu_is_told(tmp_path: Path) -> None:
     grid = Quant((0.1,), (0,))
-    tensors = [Tensor("image", (1, 300, 300, 4), DType.INT8, grid), Tensor("mine", (1, 1, 1, 4), DType.INT8, grid)]
+    made = Model()
+    image = made.tensor("image", (1, 300, 300, 4), DType.INT8, grid)
+    mine = made.tensor("mine", (1, 1, 1, 4), DType.INT8, grid)
     window = {"StrideH": 1, "StrideW": 1, "Padding": tflite.Padding.VALID, "FilterHeight": 300, "FilterWidth": 300}
     path = tmp_path / "region.tflite"
-    path.write_bytes(
-        written("region", tensors, [Operator("MAX_POOL_2D", 2, (0,), (1,), "Pool2DOptions", window)], [0], [1])
-    )
+    made.operator("MAX_POOL_2D", 2, [image], [mine], "Pool2DOptions", window)
+    path.write_bytes(made.finish("region", [image], [mine]))
     with pytest.raises(BackendError, match="to the CPU") as failed:
         vela.compiled(path, [f"--accelerator-config={CONFIG}"], ["Pool pool_7"])
     reason, region = failed.value.details

@@ -1,7 +1,6 @@
 """Regions as TFLite models, with the user's names of tensors: what Vela reads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import flatbuffers
 import numpy as np
@@ -27,114 +26,96 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A tensor: its name, shape, element type, grid and, of a constant, its elements."""
+class Model:
+    """A TFLite model with one subgraph, as it grows: each tensor and each operator is a table in its file at once."""
 
-    name: str
-    shape: tuple[int, ...]
-    dtype: DType
-    quant: Quant | None = None
-    data: Array | None = field(default=None, compare=False, repr=False)
+    def __init__(self) -> None:
+        self.builder = flatbuffers.Builder(1024)
+        self.tensors: list[int] = []
+        self.operators: list[int] = []
+        self.buffers = [self.table("Buffer")]
+        self.codes: dict[tuple[str, int], int] = {}
 
+    def table(self, kind: str, **fields: float) -> int:
+        """Append a table of the schema with its fields in this order."""
+        getattr(tflite, f"{kind}Start")(self.builder)
+        for name, value in fields.items():
+            getattr(tflite, f"{kind}Add{name}")(self.builder, value)
+        return int(getattr(tflite, f"{kind}End")(self.builder))
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator.
+    def offsets(self, offsets: Sequence[int]) -> int:
+        """Append a vector of tables."""
+        self.builder.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            self.builder.PrependUOffsetTRelative(offset)
+        return int(self.builder.EndVector())
 
-    code: its name in the schema's BuiltinOperator.
-    version: the least that knows its element types.
-    inputs, outputs: the numbers of its tensors.
-    table: the name of its options' table; "": it has none.
-    options: their fields, as the schema's functions spell them; those that are not there are 0.
-    """
+    def numbers(self, numbers: Sequence[int]) -> int:
+        """Append a vector of numbers."""
+        return int(self.builder.CreateNumpyVector(np.asarray(numbers, np.int32)))
 
-    code: str
-    version: int
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    table: str = ""
-    options: Mapping[str, int | float] = field(default_factory=dict)
+    def tensor(
+        self, name: str, shape: Sequence[int], dtype: DType, quant: Quant | None = None, data: Array | None = None
+    ) -> int:
+        """Append a tensor, with its elements if it is a constant, and return its number."""
+        b, buffer = self.builder, 0
+        if data is not None:
+            raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+            b.StartVector(1, raw.size, _CONSTANT_ALIGNMENT)
+            b.head -= raw.size
+            b.Bytes[b.head : b.head + raw.size] = raw.tobytes()
+            buffer = len(self.buffers)
+            self.buffers.append(self.table("Buffer", Data=b.EndVector()))
+        title, sizes = b.CreateString(name), self.numbers(shape)
+        grid: dict[str, int] = {}
+        if quant is not None:
+            scale = b.CreateNumpyVector(np.asarray(quant.scale, np.float32))
+            points = b.CreateNumpyVector(np.asarray(quant.zero_point, np.int64))
+            fields = {"Scale": scale, "ZeroPoint": points, "QuantizedDimension": quant.axis or 0}
+            grid = {"Quantization": self.table("QuantizationParameters", **fields)}
+        self.tensors.append(self.table("Tensor", Shape=sizes, Type=_TYPES[dtype], Buffer=buffer, Name=title, **grid))
+        return len(self.tensors) - 1
 
+    def operator(
+        self,
+        code: str,
+        version: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        table: str = "",
+        options: Mapping[str, int | float] | None = None,
+    ) -> None:
+        """Append an operator.
 
-def written(
-    name: str, tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
-) -> bytes:
-    """Return a TFLite model with one subgraph; inputs and outputs are numbers of tensors."""
-    b = flatbuffers.Builder(1024)
-    buffers = [_buffer(b, None)]
-    made = []
-    for tensor in tensors:
-        if tensor.data is not None:
-            buffers.append(_buffer(b, tensor.data))
-        made.append(_tensor(b, tensor, len(buffers) - 1 if tensor.data is not None else 0))
-    kinds = list(dict.fromkeys((one.code, one.version) for one in operators))
-    codes = [_code(b, code, version) for code, version in kinds]
-    calls = [_operator(b, one, kinds.index((one.code, one.version))) for one in operators]
-    graph = {"Name": b.CreateString(name), "Tensors": _offsets(b, made), "Inputs": _numbers(b, inputs)}
-    graph |= {"Outputs": _numbers(b, outputs), "Operators": _offsets(b, calls)}
-    order = ("Tensors", "Inputs", "Outputs", "Operators", "Name")
-    graphs = _offsets(b, [_table(b, "SubGraph", **{field: graph[field] for field in order})])
-    code_list, buffer_list = _offsets(b, codes), _offsets(b, buffers)
-    root = _table(b, "Model", Version=_VERSION, OperatorCodes=code_list, Subgraphs=graphs, Buffers=buffer_list)
-    b.Finish(root, b"TFL3")
-    return bytes(b.Output())
+        Args:
+            code: its name in the schema's BuiltinOperator.
+            version: the least that knows its element types.
+            inputs, outputs: the numbers of its tensors.
+            table: the name of its options' table; "": it has none.
+            options: their fields, as the schema's functions spell them; those that are not there are 0.
+        """
+        more: dict[str, int] = {}
+        if table:
+            kind = getattr(tflite.BuiltinOptions, table)
+            more = {"BuiltinOptionsType": kind, "BuiltinOptions": self.table(table, **(options or {}))}
+        index = self.codes.setdefault((code, version), len(self.codes))
+        read, made = self.numbers(inputs), self.numbers(outputs)
+        self.operators.append(self.table("Operator", OpcodeIndex=index, Inputs=read, Outputs=made, **more))
 
-
-def _table(b: flatbuffers.Builder, kind: str, **fields: float) -> int:
-    """Append a table of the schema with its fields in this order."""
-    getattr(tflite, f"{kind}Start")(b)
-    for name, value in fields.items():
-        getattr(tflite, f"{kind}Add{name}")(b, value)
-    return int(getattr(tflite, f"{kind}End")(b))
-
-
-def _offsets(b: flatbuffers.Builder, offsets: Sequence[int]) -> int:
-    b.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        b.PrependUOffsetTRelative(offset)
-    return int(b.EndVector())
-
-
-def _numbers(b: flatbuffers.Builder, numbers: Sequence[int]) -> int:
-    return int(b.CreateNumpyVector(np.asarray(numbers, np.int32)))
-
-
-def _buffer(b: flatbuffers.Builder, data: Array | None) -> int:
-    if data is None:
-        return _table(b, "Buffer")
-    raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    b.StartVector(1, raw.size, _CONSTANT_ALIGNMENT)
-    b.head -= raw.size
-    b.Bytes[b.head : b.head + raw.size] = raw.tobytes()
-    return _table(b, "Buffer", Data=b.EndVector())
-
-
-def _tensor(b: flatbuffers.Builder, tensor: Tensor, buffer: int) -> int:
-    name, shape = b.CreateString(tensor.name), _numbers(b, tensor.shape)
-    grid: dict[str, int] = {}
-    if tensor.quant is not None:
-        scale = b.CreateNumpyVector(np.asarray(tensor.quant.scale, np.float32))
-        points = b.CreateNumpyVector(np.asarray(tensor.quant.zero_point, np.int64))
-        fields = {"Scale": scale, "ZeroPoint": points, "QuantizedDimension": tensor.quant.axis or 0}
-        grid = {"Quantization": _table(b, "QuantizationParameters", **fields)}
-    return _table(b, "Tensor", Shape=shape, Type=_TYPES[tensor.dtype], Buffer=buffer, Name=name, **grid)
-
-
-def _code(b: flatbuffers.Builder, code: str, version: int) -> int:
-    number = getattr(tflite.BuiltinOperator, code)
-    old = min(number, 127)
-    return _table(b, "OperatorCode", DeprecatedBuiltinCode=old, BuiltinCode=number, Version=version)
-
-
-def _operator(b: flatbuffers.Builder, operator: Operator, code: int) -> int:
-    options: dict[str, int] = {}
-    if operator.table:
-        made = _table(b, operator.table, **operator.options)
-        options["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, operator.table)
-        options["BuiltinOptions"] = made
-    inputs, outputs = _numbers(b, operator.inputs), _numbers(b, operator.outputs)
-    return _table(b, "Operator", OpcodeIndex=code, Inputs=inputs, Outputs=outputs, **options)
+    def finish(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        """Return the file; inputs and outputs are numbers of tensors."""
+        codes = []
+        for code, version in self.codes:
+            number = getattr(tflite.BuiltinOperator, code)
+            fields = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": version}
+            codes.append(self.table("OperatorCode", **fields))
+        title, read, made = self.builder.CreateString(name), self.numbers(inputs), self.numbers(outputs)
+        tensors, operators = self.offsets(self.tensors), self.offsets(self.operators)
+        graph = self.table("SubGraph", Tensors=tensors, Inputs=read, Outputs=made, Operators=operators, Name=title)
+        lists = [self.offsets(one) for one in (codes, [graph], self.buffers)]
+        fields = dict(zip(("OperatorCodes", "Subgraphs", "Buffers"), lists, strict=True))
+        self.builder.Finish(self.table("Model", Version=_VERSION, **fields), b"TFL3")
+        return bytes(self.builder.Output())
 
 
 def padding_of(attrs: Window, image: Sequence[int], result: Sequence[int]) -> str | None:
@@ -184,12 +165,11 @@ def activation_of(operation: Operation) -> str | None:
     return _ACTIVATIONS.get((low, high))
 
 
-class _Writer:
+class _Writer(Model):
     def __init__(self, region: Region) -> None:
+        super().__init__()
         self.region = region
-        self.tensors: list[Tensor] = []
-        self.operators: list[Operator] = []
-        self.numbers: dict[str, int] = {}  # of the tensors that are no constants, by value
+        self.known: dict[str, int] = {}  # the numbers of the tensors that are no constants, by value
 
     def model(self) -> bytes:
         region = self.region
@@ -199,41 +179,34 @@ class _Writer:
             for operand in operation.variables:
                 self.variable(operand)
             WRITERS[operation.kind](self, operation)
-        inputs = [self.numbers[one.value] for one in region.inputs]
-        outputs = [self.numbers[one.value] for one in region.outputs]
-        return written(region.name, self.tensors, self.operators, inputs, outputs)
-
-    def tensor(self, tensor: Tensor) -> int:
-        self.tensors.append(tensor)
-        return len(self.tensors) - 1
+        inputs, outputs = ([self.known[one.value] for one in side] for side in (region.inputs, region.outputs))
+        return self.finish(region.name, inputs, outputs)
 
     def variable(self, operand: Operand) -> int:
-        if operand.value not in self.numbers:
-            tensor = Tensor(operand.tensor, operand.shape, operand.dtype, operand.quant)
-            self.numbers[operand.value] = self.tensor(tensor)
-        return self.numbers[operand.value]
+        if operand.value not in self.known:
+            self.known[operand.value] = self.tensor(operand.tensor, operand.shape, operand.dtype, operand.quant)
+        return self.known[operand.value]
 
     def constant(self, operand: Operand, data: Array, axis: int) -> int:
         """Add a constant whose elements were moved; `axis`: where its scales stand now."""
         quant = operand.quant
         if quant is not None:
             quant = Quant(quant.scale, quant.zero_point, axis if len(quant.scale) > 1 else None)
-        return self.tensor(Tensor(operand.tensor, data.shape, operand.dtype, quant, data))
+        return self.tensor(operand.tensor, data.shape, operand.dtype, quant, data)
 
-    def numbers_of(self, name: str, numbers: Array) -> int:
-        return self.tensor(Tensor(name, numbers.shape, DType.INT32, None, numbers.astype(np.int32)))
+    def constant_numbers(self, name: str, numbers: Array) -> int:
+        return self.tensor(name, numbers.shape, DType.INT32, None, numbers.astype(np.int32))
 
     def call(
         self,
         code: str,
         version: int,
         operation: Operation,
-        inputs: tuple[int, ...],
+        inputs: Sequence[int],
         table: str = "",
         options: Mapping[str, int | float] | None = None,
     ) -> None:
-        outputs = tuple(self.variable(one) for one in operation.outputs)
-        self.operators.append(Operator(code, version, inputs, outputs, table, options or {}))
+        self.operator(code, version, inputs, [self.variable(one) for one in operation.outputs], table, options)
 
     def bias(self, operation: Operation, weights: Operand, count: int) -> int:
         given = operation.inputs[2] if len(operation.inputs) > 2 else None
@@ -241,11 +214,15 @@ class _Writer:
         scales = tuple(float(x_scale * np.float32(one)) for one in weights.scales)
         quant = Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
         name = f"{operation.output.tensor}/bias" if given is None else given.tensor
-        return self.tensor(Tensor(name, (count,), DType.INT32, quant, bias_of(operation, count)))
+        return self.tensor(name, (count,), DType.INT32, quant, bias_of(operation, count))
 
 
 def _fused(operation: Operation) -> dict[str, int]:
     return {"FusedActivationFunction": getattr(tflite.ActivationFunctionType, activation_of(operation) or "NONE")}
+
+
+def _strides(attrs: Window, padding: str) -> dict[str, int]:
+    return {"StrideH": attrs.strides[0], "StrideW": attrs.strides[1], "Padding": getattr(tflite.Padding, padding)}
 
 
 def _convolution(writer: _Writer, operation: Operation) -> None:
@@ -259,9 +236,7 @@ def _convolution(writer: _Writer, operation: Operation) -> None:
     filters = writer.constant(weights, np.ascontiguousarray(packed), 3 if depthwise else 0)
     bias = writer.bias(operation, weights, weights.shape[0])
     options = {
-        "StrideH": attrs.strides[0],
-        "StrideW": attrs.strides[1],
-        "Padding": getattr(tflite.Padding, padding),
+        **_strides(attrs, padding),
         "DilationHFactor": attrs.dilations[0],
         "DilationWFactor": attrs.dilations[1],
         **_fused(operation),
@@ -281,9 +256,9 @@ def _padded(writer: _Writer, operation: Operation, attrs: Window) -> int:
     x, (top, left, bottom, right) = operation.operand(0), attrs.pads
     batch, height, width, channels = x.shape
     shape = (batch, height + top + bottom, width + left + right, channels)
-    pads = writer.numbers_of(f"{x.tensor}/pads", np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]))
-    result = writer.tensor(Tensor(padded_name(x), shape, x.dtype, x.quant))
-    writer.operators.append(Operator("PAD", 2, (writer.variable(x), pads), (result,), "PadOptions"))
+    pads = writer.constant_numbers(f"{x.tensor}/pads", np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]))
+    result = writer.tensor(padded_name(x), shape, x.dtype, x.quant)
+    writer.operator("PAD", 2, (writer.variable(x), pads), (result,), "PadOptions")
     return result
 
 
@@ -301,9 +276,7 @@ def _pool(writer: _Writer, operation: Operation) -> None:
     padding = padding_of(attrs, x.shape, operation.output.shape)
     assert padding is not None
     options = {
-        "StrideH": attrs.strides[0],
-        "StrideW": attrs.strides[1],
-        "Padding": getattr(tflite.Padding, padding),
+        **_strides(attrs, padding),
         "FilterHeight": attrs.kernel[0],
         "FilterWidth": attrs.kernel[1],
         **_fused(operation),
@@ -330,7 +303,7 @@ def _softmax(writer: _Writer, operation: Operation) -> None:
 
 def _reshape(writer: _Writer, operation: Operation) -> None:
     output = operation.output
-    shape = writer.numbers_of(f"{output.tensor}/shape", np.asarray(output.shape))
+    shape = writer.constant_numbers(f"{output.tensor}/shape", np.asarray(output.shape))
     writer.call("RESHAPE", 1, operation, (writer.variable(operation.operand(0)), shape))
 
 
@@ -346,13 +319,13 @@ def _pad(writer: _Writer, operation: Operation) -> None:
     behind = [
         size - one - before for size, one, before in zip(operation.output.shape, x.shape, attrs.before, strict=True)
     ]
-    pads = writer.numbers_of(f"{operation.output.tensor}/pads", np.asarray([attrs.before, behind]).T)
+    pads = writer.constant_numbers(f"{operation.output.tensor}/pads", np.asarray([attrs.before, behind]).T)
     writer.call("PAD", 2, operation, (writer.variable(x), pads), "PadOptions")
 
 
 def _mean(writer: _Writer, operation: Operation) -> None:
     attrs = Axes.of(operation)
-    axes = writer.numbers_of(f"{operation.output.tensor}/axes", np.asarray(attrs.axes))
+    axes = writer.constant_numbers(f"{operation.output.tensor}/axes", np.asarray(attrs.axes))
     inputs = (writer.variable(operation.operand(0)), axes)
     writer.call("MEAN", 2, operation, inputs, "ReducerOptions", {"KeepDims": int(attrs.keepdims)})
 
