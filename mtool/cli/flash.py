@@ -44,7 +44,6 @@ def flash(
         return
     ready = flashing.flash_model(job.path, board=board, runner=runner, options=chosen, deployment=deployment)
     described = ready.prepared.manifest
-    assert described.project is not None
     smokes = [
         {
             "name": one.model,
@@ -60,7 +59,7 @@ def flash(
             "probe": ready.device.probe if ready.device else None,
             "runner": ready.runner,
             "verified": ready.verified,
-            "build_hash": described.project.build_hash,
+            "build_hash": described.in_project.build_hash,
             "model_hash": described.model_hash,
             "smoke": smokes[0]["smoke"],
             "models": smokes,

@@ -151,8 +151,7 @@ def record(folder: Path, sample: Sample, deployment: Deployment = DEFAULT) -> tu
 def firmware_of(folder: Path) -> Path:
     """Return the firmware of a project that a host drives."""
     described = manifest.load(folder)
-    assert described.project is not None
-    return manifest.firmware_of(folder, described.project, HOST_DRIVEN).absolute()
+    return manifest.firmware_of(folder, described.in_project, HOST_DRIVEN).absolute()
 
 
 def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment: Deployment = DEFAULT) -> DebugPlan:
@@ -164,8 +163,7 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
         MtoolError: the firmware does not answer.
     """
     described = prepared.manifest
-    project = described.project
-    assert project is not None
+    project = described.in_project
     board, firmware = prepared.board, firmware_of(prepared.folder)
     wanted = find(described, asked.operator) if asked.operator else None
     program = gdb_of(board.toolchain, asked.gdb)

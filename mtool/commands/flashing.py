@@ -198,10 +198,9 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
     tools = () if is_program else checkup.flash_tool(chosen.name, target)
     kind = HOST_DRIVEN if is_program else kind
     lines, described = build_plan(model, deployment.folder, kinds=(kind,), tools=tools)
-    assert described.project is not None
     smoke = f"# smoke: one inference, compared with {reference.name_of(model.path)}"
     if is_program:
-        return [*lines, f"./{described.project.firmware[kind]}", smoke]
+        return [*lines, f"./{described.in_project.firmware[kind]}", smoke]
     flashed = flash_job(deployment.folder or model.default_folder(), described, chosen, device, kind=kind)
     if chosen.name == "gdb" and target.emulator is not None:
         flashed = dataclasses.replace(flashed, port="127.0.0.1:PORT")
@@ -251,9 +250,8 @@ def flash_job(
     folder: Path, described: Manifest, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
 ) -> flash.Job:
     """Return what a runner has to do: write a firmware kind of a built project into a device."""
-    assert described.project is not None
     port, probe = (device.port, device.probe) if device else ("", "")
-    return flash.job_of(folder.absolute(), described.project, runner, kind=kind, port=port, probe=probe)
+    return flash.job_of(folder.absolute(), described.in_project, runner, kind=kind, port=port, probe=probe)
 
 
 def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.Flashed:
@@ -266,8 +264,7 @@ def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> f
 
 
 def _channel(described: Manifest) -> Channel:
-    assert described.project is not None
-    return "uart" if described.project.transport == "serial" else "semihosting"
+    return "uart" if described.in_project.transport == "serial" else "semihosting"
 
 
 def _smoke(
@@ -301,8 +298,7 @@ def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:
 
 
 def _hashes(described: Manifest) -> str:
-    assert described.project is not None
-    build, model = described.project.build_hash[:_HASH_DIGITS], described.model_hash[:_HASH_DIGITS]
+    build, model = described.in_project.build_hash[:_HASH_DIGITS], described.model_hash[:_HASH_DIGITS]
     return f"build {build} model {model}"
 
 
@@ -367,8 +363,7 @@ def run_program(job: Job, tell: Callable[[bytes], None]) -> None:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target, prepared = job.target, _prepare_program(job)
-    project = prepared.manifest.project
-    assert project is not None
+    project = prepared.manifest.in_project
     if project.transport == "serial" and target.emulator is None:
         raise BoardError(
             f"{target.name} is not emulated, so its program can't be run here",

@@ -448,6 +448,12 @@ class Manifest(Strict):
         return self.firmware or (self,)
 
     @property
+    def in_project(self) -> Project:
+        """The project that the model stands in, which it does."""
+        assert self.project is not None, f"{self.model} stands in no project"
+        return self.project
+
+    @property
     def bytes_of_arena(self) -> int:
         """The bytes where the board's arena is: all of it, unless it lies in pools."""
         return sum(pool.bytes for pool in self.pools if pool.is_arena) if self.pools else self.arena_bytes

@@ -254,7 +254,6 @@ def build_plan(
     from mtool.stages.fitting import fit_of
 
     tree, described = model.render_project()
-    assert described.project is not None
     model.refuse_certain()
     if HOST_DRIVEN in kinds and not (fit := fit_of(model, folder=folder)).fits:
         name = " and ".join(one.model for one in described.models)
@@ -269,7 +268,7 @@ def build_plan(
     lines = [
         f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
         f"cd {shlex.quote(str(project_folder))}",
-        *building.plan(described.project, kinds),
+        *building.plan(described.in_project, kinds),
     ]
     return lines, described
 

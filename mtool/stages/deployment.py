@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mtool import boards
-from mtool.base import checked, files
+from mtool.base import checked, command_line, files
 from mtool.base.errors import BoardError, CommunicationError, FlashError, UsageError
 from mtool.base.option_table import OPTIONS
 from mtool.boards import Board
@@ -65,7 +65,7 @@ class Deployment:
                 ("power", self.power, by_command.POWER),
             ):
                 if text:
-                    by_command.words_of(text, places, what=f"the {what} command")
+                    command_line.words_of(text, places, what=f"the {what} command")
 
     def refuse_port(self, board: Board) -> None:
         """Refuse a port or a probe for a board that is a program of this computer.

@@ -109,8 +109,7 @@ class TrialSite:
         """
         if not self.is_attached:
             return session.open(prepared.folder, port=ports.EMULATOR if self.board.emulator else "")
-        assert prepared.manifest.project is not None
-        runner = self.runner(prepared.manifest.project.template)
+        runner = self.runner(prepared.manifest.in_project.template)
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
 
     def runner(self, template: str) -> Runner:

@@ -4,14 +4,14 @@ import graphlib
 import heapq
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mtool.compiler.backends.interface import Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.external import HOOKS, External, Lent
+from mtool.compiler.kernels.external import HOOKS, External, Lent, RegionCode
 from mtool.compiler.operators.external import KIND
 
 
@@ -135,27 +135,16 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
         if product.cycles:
             label += f", {product.cycles:,.0f} cycles"
         attrs = External(
+            **{one.name: getattr(product, one.name) for one in fields(RegionCode)},
             backend=backend,
             model=region.model,
             label=label,
-            body=product.body,
             constants=tuple(product.constants),
             layouts=tuple(product.layouts.get(name, "as the backend laid it out") for name in product.constants),
-            headers=product.headers,
-            files=product.files,
-            scratch=product.scratch_bytes,
-            alignment=product.alignment,
-            tensor_alignment=product.tensor_alignment,
             macs=region.macs,
-            cost=float(product.cost),
-            cycles=float(product.cycles),
             operators=tuple(one.name for one in region.operations),
-            can_fail=product.can_fail,
             hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),
             lent=placed(product, region),
-            prepare=product.prepare,
-            finish=product.finish,
-            resource=product.resource,
             **cache_care(product),
         )
         inputs = (*(one.value for one in region.inputs), *constants)

@@ -3,20 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from mtool.base.checked import NotNegative, Range
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.option_values import Rounding
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import Attributes
 from mtool.compiler.ir.types import Array, DType, Quant, TensorType
+from mtool.compiler.kernels.external import Bytes, RegionCode
 from mtool.compiler.kernels.target import Target
-
-Bytes = Annotated[int, Range(0, 2**40 - 1)]
-"""A size or an alignment in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,36 +328,18 @@ class Buffer:
     cached: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """What a backend makes of a region.
+@dataclass(frozen=True)
+class Product(RegionCode):
+    """What a backend makes of a region: the C of its call (mtool.compiler.kernels.external.RegionCode), and the rest.
 
-    body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
-        outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
-    headers: what the body includes: files below, or of the runtime (crt/include).
-    files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
-        regions stand there once.
     constants: arrays in flash, by C name; none is empty.
     layouts: what stands where in them, by name.
-    scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
-    alignment: of that memory, in bytes.
-    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
-    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`. If both are
-        0, the time of the region is not known, and so is not that of a model with it.
-    cycles: an estimate of the accelerator's cycles; 0: there is none.
-    can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
-        (crt/include/mtool.h). Otherwise it returns nothing.
     hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
         "activate", "open", "before", "after", "close", "deactivate"; mtool.h says when. Equal ones of several
         regions are called once.
-    resource: the three texts also know `resource`, a `void *` that the caller of the model gave it, and the hooks are
-        of type `int32_t f(void *resource)`. It is NULL where the caller has none to give (--interface-api pointers
-        and packed functions have), as in all firmware that mtool makes.
     buffers: memories of the board, by name: "input0", "output0", …, "scratch", which then lie there while the region
         is computed, tensors being copied there before and back afterwards; any other name is working memory, which
         the three texts know as a `uint8_t *`.
-    prepare, finish: statements of the core before the body and, unless that failed, behind it, with the same names;
-        what they do is seen by the device, and they see what the device did.
     device: what the device itself, not the core, does with what: "reads", "writes" or "both" by `input0`, `scratch`,
         a buffer's or constant's name. A cached one is cleaned before the body, and invalidated behind it if the device
         writes it.
@@ -368,24 +347,12 @@ class Product:
         "clean" and "invalidate". None: the core has no data cache, or none that the device does not see.
     """
 
-    body: str
-    headers: tuple[str, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     layouts: Mapping[str, str] = field(default_factory=dict)
-    scratch_bytes: Bytes = 0
-    alignment: Bytes = 4
-    tensor_alignment: Bytes = 1
-    cost: NotNegative = 0.0
-    cycles: NotNegative = 0.0
-    can_fail: bool = False
     hooks: Mapping[str, str] = field(default_factory=dict)
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
-    prepare: str = ""
-    finish: str = ""
     device: Mapping[str, str] = field(default_factory=dict)
     caches: Mapping[str, str] = field(default_factory=dict)
-    resource: bool = False
 
 
 class Backend:

@@ -6,7 +6,9 @@ Internal form `external`, with the attributes of mtool.compiler.kernels.external
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from mtool.base.checked import NotNegative, Range
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.specification import Specification
@@ -36,7 +38,49 @@ class Lent:
     alignment: int
 
 
-class External(Attributes):
+Bytes = Annotated[int, Range(0, 2**40 - 1)]
+"""A size or an alignment in bytes."""
+
+
+@dataclass(frozen=True)
+class RegionCode:
+    """The C of a region's call, and what it needs.
+
+    body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
+        outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
+    headers: what the body includes: files below, or of the runtime (crt/include).
+    files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
+        regions stand there once.
+    scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
+    alignment: of that memory, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
+    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`. If both are
+        0, the time of the region is not known, and so is not that of a model with it.
+    cycles: an estimate of the accelerator's cycles; 0: there is none.
+    can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
+        (crt/include/mtool.h). Otherwise it returns nothing.
+    prepare, finish: statements of the core before the body and, unless that failed, behind it, with the same names;
+        what they do is seen by the device, and they see what the device did.
+    resource: the three texts also know `resource`, a `void *` that the caller of the model gave it, and the hooks are
+        of type `int32_t f(void *resource)`. It is NULL where the caller has none to give (--interface-api pointers
+        and packed functions have), as in all firmware that mtool makes.
+    """
+
+    body: str
+    headers: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    scratch_bytes: Bytes = 0
+    alignment: Bytes = 4
+    tensor_alignment: Bytes = 1
+    cost: NotNegative = 0.0
+    cycles: NotNegative = 0.0
+    can_fail: bool = False
+    prepare: str = ""
+    finish: str = ""
+    resource: bool = False
+
+
+class External(RegionCode, Attributes):
     """A region of the network that a backend computes, as a call of its C.
 
     The node's inputs are the region's, then the constants of the call; its outputs are the region's.
@@ -44,53 +88,29 @@ class External(Attributes):
     backend: the backend's name.
     model: the network's, the beginning of all C names.
     label: what it computes, for people.
-    body: the statements of the function; they know the inputs as `input0`, `input1`, …, the outputs as `output0`, …,
-        the constants by their names, and `scratch`, in bytes.
     constants: the C names of the constants, in the order of the last inputs.
     layouts: what stands where in each of them.
-    headers: what the body includes.
-    files: what the build needs besides, by path in the model's folder.
-    scratch: bytes of working memory, in the arena.
-    alignment: of that, in bytes.
-    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
     macs: the multiply-accumulates of the operators that it computes.
-    cost: its estimate in instructions of the core.
-    cycles: the backend's estimate of the accelerator's cycles; 0: there is none.
     operators: the model's operators that it computes.
-    can_fail: the body returns a status: 0, or one of the device.
     hooks: the C functions that are called around its work, as pairs of an occasion of HOOKS and a name.
     lent: the pieces of memories that it has while it is computed.
-    prepare, finish: statements before and behind the body.
     cleaned, invalidated: what the cache is cleaned of before the body and forgets behind it, by names; `clean` and
         `invalidate` are the C functions for that.
-    resource: the body and the hooks are given the caller's `resource`.
     """
 
     backend: str
     label: str
-    body: str
     constants: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
-    scratch: int = 0
-    alignment: int = 4
-    tensor_alignment: int = 1
     macs: int = 0
-    cost: float = 0.0
-    cycles: float = 0.0
     operators: tuple[str, ...] = ()
-    can_fail: bool = False
     hooks: tuple[tuple[str, str], ...] = ()
     lent: tuple[Lent, ...] = ()
-    prepare: str = ""
-    finish: str = ""
     model: str = ""
     cleaned: tuple[str, ...] = ()
     invalidated: tuple[str, ...] = ()
     clean: str = ""
     invalidate: str = ""
-    resource: bool = False
 
     @property
     def has_frame(self) -> bool:
@@ -111,7 +131,7 @@ def _agree(node: Node, graph: Graph) -> None:
     assert len({*attrs.constants}) == count, f"{where} has the constants {attrs.constants}"
     assert all(map(str.isidentifier, attrs.constants)), f"{where} has the constants {attrs.constants}"
     assert all(when in HOOKS and name.isidentifier() for when, name in attrs.hooks), f"{where} has {attrs.hooks}"
-    assert attrs.scratch >= 0 and attrs.macs >= 0 and attrs.cost >= 0, f"{where} has negative needs"
+    assert attrs.scratch_bytes >= 0 and attrs.macs >= 0 and attrs.cost >= 0, f"{where} has negative needs"
     assert attrs.alignment > 0 and not attrs.alignment & (attrs.alignment - 1), f"{where}: alignment"
 
 
@@ -185,7 +205,7 @@ class ExternalCall(Schedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """What the backend asked for, unless it lies in another memory."""
         attrs = External.of(node)
-        return 0 if any(one.name == "scratch" for one in attrs.lent) else attrs.scratch
+        return 0 if any(one.name == "scratch" for one in attrs.lent) else attrs.scratch_bytes
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""
@@ -220,7 +240,7 @@ class ExternalCall(Schedule):
         if attrs.has_frame:
             values = [*node.inputs[:first], *node.outputs, *constants.values()]
             sizes = dict(zip((one.name for one in arguments), (types[value].bytes for value in values), strict=False))
-            body, inner = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch})
+            body, inner = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch_bytes})
         return Kernel(
             tuple(arguments),
             body,

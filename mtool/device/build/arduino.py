@@ -41,15 +41,14 @@ def _by_arduino_cli(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> N
         NotReady: the board's core is missing.
         MtoolError: as `build`.
     """
-    assert manifest.project is not None
-    for argv in _arduino_cli_commands(manifest.project, kinds):
+    for argv in _arduino_cli_commands(manifest.in_project, kinds):
         core = ":".join(argv[argv.index("--fqbn") + 1].split(":")[:2])
         hint = f"arduino-cli core update-index, then: arduino-cli core install {core}"
         lacking = NotReady(f"the Arduino core {core} is not installed", hint=hint)
         ninja.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_CORE, lacking))
-    if manifest.project.program and "standalone" in kinds:
+    if manifest.in_project.program and "standalone" in kinds:
         # The products of a user's own sketch get the names of the standalone firmware.
-        elf, sketch = folder / manifest.project.firmware["standalone"], Path(manifest.project.program).name
+        elf, sketch = folder / manifest.in_project.firmware["standalone"], Path(manifest.in_project.program).name
         for made in elf.parent.glob(f"{sketch}.ino.*"):
             files.write(elf.with_name(elf.name.partition(".")[0] + made.name.removeprefix(sketch)), made.read_bytes())
 
@@ -70,14 +69,13 @@ def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> No
         NotReady: a package that it needs is not there, and can't be had.
         MtoolError: as `build`.
     """
-    assert manifest.project is not None
     lacking = NotReady(
         "PlatformIO can't get the packages of the board",
         hint="it gets them from its registry once: is there a network?",
     )
-    for kind, argv in zip(kinds, _platformio_commands(manifest.project, kinds), strict=True):
+    for kind, argv in zip(kinds, _platformio_commands(manifest.in_project, kinds), strict=True):
         ninja.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
-        elf = folder / manifest.project.firmware[kind]
+        elf = folder / manifest.in_project.firmware[kind]
         for suffix in (".elf", ".hex", ".bin", ".uf2"):
             made = elf.with_name(f"firmware{suffix}")
             if made.is_file():
@@ -128,8 +126,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         BuildError: a tool is missing, or it failed.
         FitError: the firmware is larger than a memory of the board.
     """
-    project = manifest.project
-    assert project is not None
+    project = manifest.in_project
     first = tool_of(project)
     try:
         TOOLS[first].build(folder, manifest, kinds)

@@ -27,10 +27,9 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         BuildError: CMake, the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
-    assert manifest.project is not None
     check_path(folder)
-    configure, argv = commands(manifest.project, kinds)
-    compiler = toolchains.require(manifest.project.board.toolchain).identity
+    configure, argv = commands(manifest.in_project, kinds)
+    compiler = toolchains.require(manifest.in_project.board.toolchain).identity
     if not _is_configured(folder, compiler):
         forget_configuration(folder / "build")
         what = "configuration of the build"

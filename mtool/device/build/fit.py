@@ -49,15 +49,14 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     A linker that reserves nothing for the stack leaves it what is free; then as much counts as the template's option
     `stack_bytes` asks for.
     """
-    assert manifest.project is not None
-    board = manifest.project.board
+    board = manifest.in_project.board
     beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
     known = {
         "weights": size.flash_const_bytes - sum(constants.values()),
         "arena": size.arena_bytes - sum(beside.values()),
         "stack": size.stack_bytes,
     }
-    unreserved = 0 if size.stack_bytes or size.has_threads else int(manifest.project.options.get("stack_bytes", 0))
+    unreserved = 0 if size.stack_bytes or size.has_threads else int(manifest.in_project.options.get("stack_bytes", 0))
     total_in_ram = sum(one.constant_bytes_in_ram for one in manifest.models)
     needs = []
     for name, memory in board.memories.items():
@@ -83,10 +82,9 @@ def check(size: Size, manifest: Manifest) -> None:
     Raises:
         FitError: a memory is too small.
     """
-    assert manifest.project is not None
     needs = needs_of(size, manifest)
     if any(need.missing_bytes for need in needs):
-        raise error(needs, manifest, manifest.project.board)
+        raise error(needs, manifest, manifest.in_project.board)
 
 
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
@@ -173,8 +171,7 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
         output: what GNU ld wrote, or the compiler of an array that it can't address.
         manifest: the project's.
     """
-    assert manifest.project is not None
-    board = manifest.project.board
+    board = manifest.in_project.board
     missed = _missed(output, board)
     too_large = set(_TOO_LARGE.findall(output))
     if manifest.symbols.get("arena") in too_large:  # nothing was linked: what the model alone needs

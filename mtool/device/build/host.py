@@ -23,17 +23,16 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     Raises:
         BuildError: the compiler failed.
     """
-    assert manifest.project is not None
-    compiler = toolchains.compiler_here(manifest.project.board.toolchain)
+    compiler = toolchains.compiler_here(manifest.in_project.board.toolchain)
     for kind in kinds:
-        (folder / manifest.project.firmware[kind]).parent.mkdir(parents=True, exist_ok=True)
-    levels = ["operators"] * len(manifest.project.levels)
+        (folder / manifest.in_project.firmware[kind]).parent.mkdir(parents=True, exist_ok=True)
+    levels = ["operators"] * len(manifest.in_project.levels)
     names = [*levels, *(f"{kind} firmware" for kind in kinds)]
-    for name, argv in zip(names, commands(manifest.project, kinds), strict=True):
+    for name, argv in zip(names, commands(manifest.in_project, kinds), strict=True):
         what = f"build of the {name}"
         proc.run([*compiler, *argv[1:]], what=what, timeout_s=_TIMEOUT_S, cwd=folder, has_scratch=True)
     for kind in kinds:
-        firmware = folder / manifest.project.firmware[kind]
+        firmware = folder / manifest.in_project.firmware[kind]
         if not firmware.exists() and (suffixed := firmware.with_name(firmware.name + ".exe")).exists():
             suffixed.replace(firmware)  # Windows starts it by its path, whatever its name ends with
 

@@ -19,6 +19,7 @@ from mtool.boards import Board
 from mtool.manifest import Manifest, Project, arenas_of
 
 STACK_SECTION = ".stack"
+_NOT_IN_FILE = "SHT_NOBITS"
 _APART = (".eeprom", ".fuse", ".lock", ".signature")  # memories of an AVR's own
 
 
@@ -49,21 +50,14 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class _Symbol:
+class _Piece:
+    """A section that takes memory, or a function or object in one; `kind` is ELF's type of it."""
+
     name: str
     kind: str
     address: int
     bytes: int
     writable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    address: int
-    bytes: int
-    writable: bool
-    in_file: bool
 
 
 def measure(elf: Path, manifest: Manifest) -> Size:
@@ -85,7 +79,7 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     functions = _functions(symbols)
     if board is not None and board.memories:
         stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
-        flash_code_bytes = sum(section.bytes for section in sections if section.in_file) - flash_const_bytes
+        flash_code_bytes = sum(one.bytes for one in sections if one.kind != _NOT_IN_FILE) - flash_const_bytes
         ram_static_bytes = sum(section.bytes for section in sections if section.writable) - arena_bytes - stack_bytes
     else:
         prefixes = (*(f"{model.model}_" for model in manifest.models), *arenas)
@@ -115,7 +109,7 @@ def addresses(elf: Path) -> dict[str, int]:
     return {symbol.name: symbol.address for symbol in _read(elf)[1]}
 
 
-def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
+def _by_memory(sections: Iterable[_Piece], board: Board) -> dict[str, int]:
     """Return the bytes in each memory. What lies in none (an alias, a core's own) counts where the board has such."""
     found = dict.fromkeys(board.memories, 0)
     code, data = board.region_for("code"), board.region_for("data")
@@ -125,7 +119,7 @@ def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
         home = memory_at(board, section.address) or (data if section.writable else code)
         if section.name not in _APART:
             found[home] += section.bytes
-            if section.writable and section.in_file and home != code:
+            if section.writable and section.kind != _NOT_IN_FILE and home != code:
                 found[code] += section.bytes  # its load image
     return found
 
@@ -136,7 +130,7 @@ def memory_at(board: Board, address: int) -> str | None:
     return next(inside, None)
 
 
-def _functions(symbols: Iterable[_Symbol]) -> dict[str, int]:
+def _functions(symbols: Iterable[_Piece]) -> dict[str, int]:
     """Return the bytes of each function. One with several entry points (libgcc's float routines) is counted once."""
     functions = {}
     end = 0
@@ -148,34 +142,26 @@ def _functions(symbols: Iterable[_Symbol]) -> dict[str, int]:
     return functions
 
 
-def _read(elf: Path) -> tuple[list[_Section], list[_Symbol]]:
+def _read(elf: Path) -> tuple[list[_Piece], list[_Piece]]:
     """Return the sections that take memory and the functions and objects in them, each address once."""
     try:
         with elf.open("rb") as file:
             parsed = ELFFile(file)
-            flags = [section["sh_flags"] for section in parsed.iter_sections()]
+            written = [bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE) for section in parsed.iter_sections()]
             table = parsed.get_section_by_name(".symtab")
             if not isinstance(table, SymbolTableSection):
                 raise BuildError(f"{elf} holds no symbols", hint="build it again; nothing should strip it")
-            sections = [
-                _Section(
-                    section.name,
-                    section["sh_addr"],
-                    section["sh_size"],
-                    section.name == STACK_SECTION
-                    or bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE),  # lld has it for reading
-                    section["sh_type"] != "SHT_NOBITS",
-                )
-                for section in parsed.iter_sections()
-                if section["sh_flags"] & SH_FLAGS.SHF_ALLOC
-            ]
+            sections = []
+            for one, is_written in zip(parsed.iter_sections(), written, strict=True):
+                if one["sh_flags"] & SH_FLAGS.SHF_ALLOC:
+                    writable = is_written or one.name == STACK_SECTION  # which lld has for reading
+                    sections.append(_Piece(one.name, one["sh_type"], one["sh_addr"], one["sh_size"], writable))
             symbols = {}
             for symbol in table.iter_symbols():
                 kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
                 if kind in ("STT_FUNC", "STT_OBJECT") and isinstance(index, int):
-                    writable = bool(flags[index] & SH_FLAGS.SHF_WRITE)
-                    at = (symbol["st_value"], kind, symbol["st_size"])
-                    symbols[at] = _Symbol(symbol.name, kind, symbol["st_value"], symbol["st_size"], writable)
+                    at = (kind, symbol["st_value"], symbol["st_size"])
+                    symbols[at] = _Piece(symbol.name, *at, written[index])
             return sections, list(symbols.values())
     except FileNotFoundError:
         raise BuildError(f"{elf} is not there", hint="build it first") from None

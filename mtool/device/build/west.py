@@ -35,16 +35,15 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         FitError: the linker says that a memory overflows.
         UsageError: Zephyr has no name for the board, or CMake can't take the folder's path.
     """
-    assert manifest.project is not None
     cmake.check_path(folder)
     proc.find(program(), hint=toolchains.known()["west"].install)
-    env = environment(folder, manifest.project)
+    env = environment(folder, manifest.in_project)
     for kind in kinds:
         place = folder / "build" / kind
         configured = _is_configured(place, folder, env)
         if not configured:  # west wipes what CMake's cache tells of; Kconfig goes on from its last answers
             (place / "zephyr" / ".config").unlink(missing_ok=True)
-        argv = command(manifest.project, kind, configured=configured)
+        argv = command(manifest.in_project, kind, configured=configured)
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
         if done.returncode != 0:
             # What failed may be remembered, such as a missing C library: without this file it is configured again.
@@ -52,10 +51,10 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
             known = explain(
                 done.output,
                 tree=zephyr.base(place),
-                board=board_name(manifest.project),
+                board=board_name(manifest.in_project),
                 modules=zephyr.modules_in(place),
                 roots=zephyr.roots().get("BOARD_ROOT", ()),
-                compiler=manifest.project.board.toolchain,
+                compiler=manifest.in_project.board.toolchain,
             )
             raise known or ninja.failure(done, manifest)
 

@@ -26,9 +26,8 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         BuildError: the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
-    assert manifest.project is not None
-    board = manifest.project.board
-    built = [[*argv[3:], *header_options(board)] for argv in commands(manifest.project, kinds)]
+    board = manifest.in_project.board
+    built = [[*argv[3:], *header_options(board)] for argv in commands(manifest.in_project, kinds)]
     for argv in (_libm(folder, board), *built):
         ninja.run([str(toolchains.zig()), *argv], manifest, cwd=folder, timeout_s=_TIMEOUT_S, has_scratch=True)
 

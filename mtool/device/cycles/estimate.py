@@ -180,10 +180,9 @@ def estimate(
         BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, the emulator.
     """
     described = manifest.load(folder, model)
-    assert described.project is not None
-    board = described.project.board
+    board = described.in_project.board
     able = cores_for(board)
-    firmware = folder / described.project.firmware["host_driven"]
+    firmware = folder / described.in_project.firmware["host_driven"]
     listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
     flashes = flash_arguments(clocks, board)
     functions = entry_points(described)

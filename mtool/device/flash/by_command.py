@@ -1,20 +1,17 @@
 """A command line of a board's entry, mtool.toml or an option, which flashes a board or cycles its power.
 
-It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
-Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Any
-other name in braces is a mistake, unless it is a shell's `${NAME}`; braces around anything else are left alone. A
-program that is named with a relative path is looked for from the working folder on.
+Its words (mtool.base.command_line) may hold `{port}`, `{probe}` and the like. A program that is named with a relative
+path is looked for from the working folder on.
 """
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mtool.base import spelling
-from mtool.base.errors import BoardError, UsageError
+from mtool.base.command_line import words_of
+from mtool.base.errors import BoardError
 from mtool.base.flash_runners import records
 from mtool.device.flash.runner import NEWEST, Command, Job, Runner, Version
 
@@ -23,7 +20,6 @@ POWER: Final = ("port", "probe")
 """The names that may stand in braces in a flash command and in a power command."""
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
-_NAMED = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
 
 
 def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
@@ -52,33 +48,6 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
     if "/" in program:
         program = str(Path.cwd() / program)
     return [program, *rest]
-
-
-def words_of(text: str, places: Sequence[str], *, what: str) -> list[str]:
-    """Return the words of a command line, its places as they are.
-
-    Args:
-        text: the command line.
-        places: the names that may stand in braces.
-        what: what it is, for messages.
-
-    Raises:
-        UsageError: it has no words, a quote that is not closed, or another name in braces.
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError as wrong:
-        raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
-    if not words or not words[0]:
-        raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
-    for name in _NAMED.findall(text):
-        if name not in places:
-            raise UsageError(
-                f"{what} has the unknown placeholder {{{name}}}",
-                details=[text, f"known: {', '.join(f'{{{one}}}' for one in places)}"],
-                hint=spelling.did_you_mean(name, places),
-            )
-    return words
 
 
 @dataclass(frozen=True, kw_only=True)

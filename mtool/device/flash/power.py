@@ -1,14 +1,14 @@
 """Power: a command that takes the power from a board and gives it back, for a board that nothing else brings back.
 
 Boards have it in boards.yaml (`power: uhubctl -l 1-1 -a cycle -p 2`), folders in mtool.toml, and commands that open a
-board as `--power`. How it is read is told in mtool/device/flash/by_command.py.
+board as `--power`. How it is read is told in mtool/base/command_line.py.
 """
 
 import logging
 import time
 from dataclasses import dataclass
 
-from mtool.base import configuration, proc
+from mtool.base import command_line, configuration, proc
 from mtool.base.errors import BoardError
 from mtool.boards import Board
 from mtool.device.flash import by_command
@@ -59,5 +59,5 @@ def of(board: Board, given: str, *, port: str = "", probe: str = "") -> Power | 
     """
     text = given or configuration.load().power or board.power
     if text:
-        by_command.words_of(text, by_command.POWER, what="the power command")  # told now, not when the board hangs
+        command_line.words_of(text, by_command.POWER, what="the power command")  # told now, not when the board hangs
     return Power(text, port, probe) if text else None

@@ -146,12 +146,11 @@ class Connection(Closing):
         take_over: bool = False,
         firmware: Path | None = None,
     ) -> None:
-        assert manifest.project is not None
         self.owner = Owner()
-        self.project = manifest.project
+        self.project = manifest.in_project
         self.identity = f"{self.project.board.name} {serial_number}".strip()
         self.transport = transport
-        shared = {"project": manifest.project, "firmware": manifest.firmware}
+        shared = {"project": manifest.in_project, "firmware": manifest.firmware}
         self._own = tuple(one.model_copy(update=shared) for one in manifest.models)
         self.models = self._own
         self._timeout_s = timeout_s

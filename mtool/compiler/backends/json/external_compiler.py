@@ -9,7 +9,6 @@ import enum
 import json
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.base import proc
-from mtool.base.errors import UsageError
+from mtool.base import command_line, proc
 from mtool.compiler.backends.interface import Activation, BackendError, Operand, Operation, Region
 from mtool.version import __version__
 
@@ -35,20 +33,10 @@ def words_of(text: str, what: str, here: Path | None, places: frozenset[str]) ->
         places: the other placeholders that it may have.
 
     Raises:
-        UsageError: it is empty, a quote is open, or a placeholder is not one of those.
+        UsageError: as `mtool.base.command_line.words_of`.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError as open_quote:
-        raise UsageError(f"{what}={text}: {str(open_quote).lower()}") from None
-    if not words:
-        raise UsageError(f"{what}= is empty", hint="give the command that runs it")
-    known = places | ({"here"} if here is not None else set())
-    for word in words:
-        wrong = next((one for one in _PLACE.findall(word) if one not in known), None)
-        if wrong is not None:
-            listed = ", ".join(f"{{{one}}}" for one in sorted(known))
-            raise UsageError(f"{what}={text}: there is no {{{wrong}}}", details=[f"there are: {listed}"])
+    known = {*places, *([] if here is None else ["here"])}
+    words = command_line.words_of(text, sorted(known), what=f"the command {what}=")
     if here is not None:
         words = [word.replace("{here}", str(here)) for word in words]
     return tuple(_absolute(word, is_program=not number) for number, word in enumerate(words))
