@@ -18,9 +18,9 @@ from mtool.base import allocator
 from mtool.base.errors import ModelError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.identifiers import firmware_name
-from mtool.base.option_values import Arenas, Order, Partial
+from mtool.base.option_values import Arenas, Partial
 from mtool.boards import Board
-from mtool.boards.protection import Unit, needed_unit
+from mtool.boards.protection import needed_unit
 from mtool.compiler import frontend, passes
 from mtool.compiler.codegen.firmware import firmware_files
 from mtool.compiler.codegen.functions import Stored
@@ -35,7 +35,6 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Choice, Plan, make_plan
 from mtool.compiler.plan.for_time import (
-    Offers,
     SlowFlash,
     constant_reads,
     in_ram,
@@ -64,21 +63,6 @@ def target_of(board: Board) -> Target:
     return Target(board.cpu, board.features)
 
 
-def plan_for(graph: Graph, board: Board, request: Request, model_hash: str, *, is_alone: bool = True) -> Plan:
-    """Return the plan for a board, the first of `attempts_at` whose arena its memory has room for, or its pools."""
-    target = target_of(board)
-    schedules = schedules_of(graph, target, request, model_hash)
-    partial: Partial = "never" if graph.sizes else partial_of(request, model_hash)
-    order, grown = order_of(request, model_hash), grown_of(offers_of(graph, target), board, request)
-    plans = (
-        make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in attempts_at(partial, grown)
-    )
-    attempts = ((None, plan) for plan in plans)
-    _, plan = settled(graph.name, board, request, attempts, is_alone=is_alone)
-    plan = with_constants_in_ram(plan, constants_in_ram(plan, board, request, schedules))
-    return with_offers(plan, board, request, schedules)
-
-
 def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> Plan:
     """Return a plan that says which constants may have copies in the pools that a user asks for, or lie in them.
 
@@ -96,12 +80,6 @@ def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[s
     if own:
         return replace(plan, offers=tuple(one for one in plan.reads if one.operator not in schedules))
     return plan if flash is None else replace(plan, offers=constant_reads(plan, flash, schedules))
-
-
-def constants_in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
-    """Return the operators whose constants lie in RAM, since the board's flash lets its core wait."""
-    flash = None if request.pools else _slow_flash(board)
-    return frozenset() if flash is None else in_ram(plan, flash, request.optimize, schedules)
 
 
 def _slow_flash(board: Board) -> SlowFlash | None:
@@ -128,7 +106,7 @@ def attempts_at(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Parti
 
 
 def settled(
-    model: str, board: Board, request: Request, attempts: Iterator[tuple[_T, Plan]], *, is_alone: bool = True
+    board: Board, request: Request, attempts: Iterator[tuple[_T, Plan]], *, is_alone: bool = True
 ) -> tuple[_T, Plan]:
     """Return the plan that is taken: in the pools that are asked for, or the first that a board has room for.
 
@@ -139,34 +117,8 @@ def settled(
     request.check_pools(asked_pools(board, request.pools))
     own = tensor_pools(board, request.pools)
     if own:
-        return first_in_pools(model, own, attempts)
+        return first_in_pools(own, attempts)
     return first_that_fits(board, lent_pools(board) if is_alone and request.may_be_split else (), attempts)
-
-
-def grown_of(offers: Offers, board: Board, request: Request) -> frozenset[str]:
-    """Return the operators that may have constants larger than their weights on a board."""
-    memory = board.memory_for("weights")
-    return offers.taken(request.optimize, None if memory is None else memory.size)
-
-
-def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
-    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
-    if request.known == Known():  # then the schema of logs need not be loaded
-        return request.schedules
-    from mtool.compiler.tuned.tasks import choices
-
-    return {**choices(request.known, graph, target, model_hash), **request.schedules}
-
-
-def partial_of(request: Request, model_hash: str) -> Partial:
-    """Return how operators are computed in parts: as is asked for, else as tuning has found it best for the model."""
-    asked = request.allowed_partial()
-    return request.known.partial.get(model_hash, asked) if asked == "auto" else asked
-
-
-def order_of(request: Request, model_hash: str) -> Order:
-    """Return the order of the operators: as is asked for, else as tuning has found it best for the model."""
-    return request.known.order.get(model_hash, "auto") if request.order == "auto" else request.order
 
 
 if TYPE_CHECKING:
@@ -280,15 +232,6 @@ def _claim_of(one: "Claimed") -> Claim:
 _LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a search for cycles
 
 
-def unit_for(board: Board, request: Request) -> Unit | None:
-    """Return the memory protection unit of a model that asks for protection; None: it does not.
-
-    Raises:
-        UsageError: it does, and the board's core has no such unit.
-    """
-    return needed_unit(board.cpu) if request.protect else None
-
-
 def compile_model(path: Path, board: Board, request: Request = USUAL) -> Compilation:
     """Compile one model, as `compile_models` does."""
     return compile_models([(path, request)], board)
@@ -304,13 +247,17 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A model whose plan is made, and whose C is not yet written: a model of several may lie elsewhere in the arena."""
+    """A model whose plan is made, and whose C is not yet written: a model of several may lie elsewhere in the arena.
+
+    Plans of one file with the same `key` have the same C.
+    """
 
     path: Path
     request: Request
     plan: Plan
     model_hash: str
     notes: _Notes
+    key: Hashable
 
     def emit(self, place: Place, stored: Stored | None = None) -> Emitted:
         """Write the C of its operators, as one of the models of a firmware."""
@@ -319,50 +266,119 @@ class PlannedModel:
         return replace(made, claims=notes.claims)
 
 
-def planned(path: Path, board: Board, request: Request = USUAL, *, is_alone: bool = True) -> PlannedModel:
-    """Read a model and make its plan for a board; `is_alone`: no other shares its arena, which may be split.
+class _Source:
+    """A model's file, which is read and planned for boards: what several have in common is done once.
 
     Raises:
         MtoolError: as `compile_model`.
     """
-    # No name for the graph: a large model is not to be held once for each stage. The file is read, and found to be one
-    # within the limits, before it is hashed.
-    notes = _Notes()
-    plan = plan_for(
-        _lowered(path, board, request, notes), board, request, model_hash := file_hash(path), is_alone=is_alone
-    )
-    return PlannedModel(path, request, plan, model_hash, notes)
 
+    def __init__(self, path: Path, request: Request, *, is_for_several: bool = False) -> None:
+        allocator.return_large_blocks()
+        self.path, self.request = path, request
+        self.open_sizes = frontend.run_time_sizes(path, request)
+        request.check_stream(self.open_sizes)
+        is_kept = is_for_several and not self.open_sizes and not request.backends
+        self.graph = self._read() if is_kept else None  # else a large model is not to be held once for each stage
+        self.constants = constants_of(self.graph) if self.graph else ModelConstants()
+        self.answers: dict[Hashable, Any] = {}
+        self.partial_cache = PartialCache()
 
-def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
-    """Read a model and bring it to kernels, loops and calls of backends, and note what is known of it besides."""
-    allocator.return_large_blocks()
-    open_sizes = frontend.run_time_sizes(path, request)
-    request.check_stream(open_sizes)
-    if open_sizes:
-        from mtool.compiler import run_time_sizes  # loaded for such a model alone
+    @functools.cached_property
+    def model_hash(self) -> str:
+        """The hash of the file, which is read, and found to be one within the limits, before."""
+        return file_hash(self.path)
 
-        check_no_backends(request, open_sizes)
-        whole, graph = run_time_sizes.lowered(path, target_of(board), request, open_sizes)
-        notes.constants = constants_of(whole)
+    def once(self, about: Hashable, answer: Callable[[], _T]) -> _T:
+        """Return the answer to a question, which is found once."""
+        if about not in self.answers:
+            self.answers[about] = answer()
+        found: _T = self.answers[about]
+        return found
+
+    def _read(self) -> Graph:
+        """Read the model; where an input is given by rows, its graph says so."""
+        graph = frontend.load(self.path, self.request)
+        return with_streamed_input(graph, self.request.stream) if self.request.is_streamed else graph
+
+    def lowered(self, board: Board, notes: _Notes) -> Graph:
+        """Bring the model to kernels, loops and calls of backends, and note what is known of it besides."""
+        target, request = target_of(board), self.request
+        if self.open_sizes:
+            from mtool.compiler import run_time_sizes  # loaded for such a model alone
+
+            check_no_backends(request, self.open_sizes)
+            whole, graph = run_time_sizes.lowered(self.path, target, request, self.open_sizes)
+            notes.constants = constants_of(whole)
+            return graph
+        if self.graph is not None:
+            found: Graph = self.answers.get(passes.traits(target)) or passes.run(self.graph, target)
+            if has_bodies(found):  # costs decide about them
+                return found
+            return self.once(passes.traits(target), lambda: found)
+
+        def read() -> Graph:  # a graph that nothing but the passes holds
+            graph = self._read()
+            notes.constants = constants_of(graph)
+            if request.backends:
+                graph, notes.claims = partitioned(graph, self.path, board, request)
+            return graph
+
+        graph = passes.run(read(), target)
+        _drop_cycles(graph.constants)
         return graph
 
-    def read() -> Graph:  # a graph that nothing but the passes holds
-        graph = _loaded(path, request)
-        notes.constants = constants_of(graph)
-        if request.backends:
-            graph, notes.claims = partitioned(graph, path, board, request)
-        return graph
+    def _likeness(self, board: Board) -> Hashable:
+        """Return what boards have in common that get the same plans, as far as their memories allow."""
+        target = target_of(board)
+        if self.request.known != Known():  # a measurement holds for its own core
+            return target
+        has_integers = self.once(
+            ("integers", passes.traits(target)),
+            lambda: self.graph is not None and _has_integers_alone(self.lowered(board, _Notes())),
+        )
+        return target.integer_traits if has_integers else target.traits
 
-    graph = passes.run(read(), target_of(board))
-    _drop_cycles(graph.constants)
-    return graph
+    def planned(self, board: Board, *, is_alone: bool = True, graph: Graph | None = None) -> PlannedModel:
+        """Return the plan for a board, the first of `attempts_at` whose arena its memory has room for, or its pools.
+
+        Args:
+            board: the board.
+            is_alone: no other model shares its arena, which may be split.
+            graph: the model as it is lowered for the board, if that is done.
+        """
+        notes, target, request = _Notes(self.constants), target_of(board), self.request
+        of_target = self._likeness(board), board.name if request.backends else ""
+        lowered = functools.cache(lambda: self.lowered(board, notes) if graph is None else graph)
+        offers = self.once(("offers", of_target), lambda: offers_of(lowered(), target))
+        asked, memory = request.allowed_partial(), board.memory_for("weights")
+        partial = request.known.partial.get(self.model_hash, asked) if asked == "auto" else asked
+        order = request.known.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
+
+        def plan_of(partial: Partial, grown: frozenset[str]) -> tuple[Plan, Mapping[str, Choice]]:
+            chosen = schedules_of(lowered(), target, request, self.model_hash)
+            plan = make_plan(lowered(), target, request.io, partial, chosen, order, grown, self.partial_cache)
+            return plan, chosen
+
+        grown = offers.taken(request.optimize, None if memory is None else memory.size)
+        ways = ((of_target, *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
+        attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
+        key, plan = settled(board, request, attempts, is_alone=is_alone)
+        schedules: Mapping[str, Choice] = self.answers[key][1]
+        flash = None if request.pools else _slow_flash(board)
+        moved = frozenset[str]() if flash is None else in_ram(plan, flash, request.optimize, schedules)
+        final = with_offers(with_constants_in_ram(plan, moved), board, request, schedules)
+        alike = key, moved, plan.pools, board.name if request.pools else ""
+        return PlannedModel(self.path, request, final, self.model_hash, notes, alike)
 
 
-def _loaded(path: Path, request: Request) -> Graph:
-    """Read a model; where an input is given by rows, its graph says so."""
-    graph = frontend.load(path, request)
-    return with_streamed_input(graph, request.stream) if request.is_streamed else graph
+def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
+    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    if request.known == Known():  # then the schema of logs need not be loaded
+        return request.schedules
+    from mtool.compiler.tuned.tasks import choices
+
+    return {**choices(request.known, graph, target, model_hash), **request.schedules}
 
 
 def _drop_cycles(constants: Mapping[str, Array]) -> None:
@@ -379,9 +395,9 @@ def plan_model(path: Path, board: Board, request: Request = USUAL) -> tuple[Plan
     """
     from mtool.compiler.tuned.tasks import named_nodes
 
-    graph = _lowered(path, board, request, _Notes())
-    names = frozenset(node.name for node, _ in named_nodes(graph))
-    return plan_for(graph, board, request, file_hash(path)), names
+    source = _Source(path, request)
+    graph = source.lowered(board, _Notes())
+    return source.planned(board, graph=graph).plan, frozenset(node.name for node, _ in named_nodes(graph))
 
 
 def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -> Iterator[tuple[Board, Emitted]]:
@@ -394,62 +410,10 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -
         UsageError: as `compile_model`.
         ModelError: as `compile_model`.
     """
-    open_sizes = frontend.run_time_sizes(path, request)
-    request.check_stream(open_sizes)
-    graph = None if open_sizes or request.backends else _loaded(path, request)
-    model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
-    asked: Partial = "never" if open_sizes else partial_of(request, model_hash)
-    answers: dict[Hashable, Any] = {}
-    shared = PartialCache()
-
-    def once(about: Hashable, answer: Callable[[], _T]) -> _T:
-        if about not in answers:
-            answers[about] = answer()
-        found: _T = answers[about]
-        return found
-
-    def lower(board: Board, notes: _Notes) -> Graph:
-        if graph is None:
-            return _lowered(path, board, request, notes)
-        target = target_of(board)
-        found: Graph = answers.get(passes.traits(target)) or passes.run(graph, target)
-        return found if has_bodies(found) else once(passes.traits(target), lambda: found)  # costs decide about bodies
-
-    def alike(board: Board) -> Hashable:
-        target = target_of(board)
-        if request.known != Known():  # a measurement holds for its own core
-            return target
-        has_integers = once(
-            ("integers", passes.traits(target)),
-            lambda: graph is not None and _has_integers_alone(lower(board, _Notes(constants))),
-        )
-        return target.integer_traits if has_integers else target.traits
-
-    def emitted(board: Board) -> Emitted:
-        notes, target = _Notes(constants), target_of(board)
-        of_target = alike(board), board.name if request.backends else ""
-        lowered = functools.cache(lambda: lower(board, notes))
-        offers = once(("offers", of_target), lambda: offers_of(lowered(), target))
-
-        def plan_of(partial: Partial, grown: frozenset[str]) -> tuple[Plan, Mapping[str, Choice]]:
-            schedules, order = schedules_of(lowered(), target, request, model_hash), order_of(request, model_hash)
-            return make_plan(lowered(), target, request.io, partial, schedules, order, grown, shared), schedules
-
-        ways = ((of_target, *way) for way in attempts_at(asked, grown_of(offers, board, request)))
-        attempts = ((way, once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
-        key, plan = settled(path.stem, board, request, attempts)
-        schedules = answers[key][1]
-        moved = constants_in_ram(plan, board, request, schedules)
-
-        def written() -> Emitted:
-            final = with_offers(with_constants_in_ram(plan, moved), board, request, schedules)
-            place = Place(section=request.arena_section)
-            return PlannedModel(path, request, final, model_hash, notes).emit(place)
-
-        return once((key, moved, plan.pools, board.name if request.pools else ""), written)
-
+    source, place = _Source(path, request, is_for_several=len(boards) > 1), Place(section=request.arena_section)
     for board in boards:
-        yield board, emitted(board)
+        model = source.planned(board)
+        yield board, source.once(model.key, functools.partial(model.emit, place))
 
 
 def _has_integers_alone(graph: Graph) -> bool:
@@ -476,10 +440,11 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
             another section.
         ModelError: a model is malformed or can't be compiled; every reason is listed.
     """
-    if len(sources) == 1:
-        return _compile_alone(*sources[0], board)
+    start = time.monotonic()
     if any(request.conventions.context for _, request in sources):
         arenas = "caller"
+    elif len(sources) == 1:
+        arenas = "own"
     sharing = arenas in ("shared", "interleaved")
     if sharing and any(request.pools for _, request in sources):
         raise UsageError(
@@ -502,7 +467,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     plans = [one.plan for one in models]
     apart_bytes = sum(plan.arena_bytes for plan in plans)
     pauses: list[tuple[int, ...]] = [() for _ in models]
-    unit = unit_for(board, models[0].request)
+    unit = needed_unit(board.cpu) if models[0].request.protect else None
     if sharing:
         _check_alike(
             models,
@@ -525,7 +490,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     for number, model in enumerate(models):
         arena = f"{firmware}_arena" if sharing and model.plan.arena_bytes else ""
         emitted.append(model.emit(Place.of(number, names, arena, model.request.arena_section, unit), stored))
-    shared = firmware_files(firmware, emitted, pauses)
+        _drop_cycles(emitted[-1].functions.constants)
+    shared = firmware_files(firmware, emitted, pauses) if len(models) > 1 else FileTree({})
     files, outline = dict(shared.files), dict(shared.outline)
     for one, model in zip(emitted, models, strict=True):
         own = one.files(model.request.weights)
@@ -533,20 +499,15 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         for name, data in own.files.items():
             if files.setdefault(name, data) != data:
                 raise UsageError(f"two of the models have a file {name}", hint="give one another name: --name")
-    described = zip(emitted, pauses, strict=True)
-    manifests = tuple(one.manifest.model_copy(update={"pauses": chosen}) for one, chosen in described)
-    together = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
-    return Compilation(FileTree(files, outline), together, apart_bytes, tuple(emitted))
-
-
-def _compile_alone(path: Path, request: Request, board: Board) -> Compilation:
-    start, place = time.monotonic(), Place(section=request.arena_section, unit=unit_for(board, request))
-    emitted = planned(path, board, request).emit(place)
-    _drop_cycles(emitted.functions.constants)
-    done = Compilation(emitted.files(request.weights), (emitted.manifest,), emitted.manifest.arena_bytes, (emitted,))
-    seconds, plan = time.monotonic() - start, emitted.plan
-    log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
-    return done
+    manifests = tuple(one.manifest for one in emitted)
+    if len(models) > 1:
+        described = zip(manifests, pauses, strict=True)
+        manifests = tuple(one.model_copy(update={"pauses": chosen}) for one, chosen in described)
+        manifests = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
+    seconds, arena_bytes = time.monotonic() - start, max(plan.arena_bytes for plan in plans)
+    count = sum(len(plan.steps) for plan in plans)
+    log.info("compile %.1f s, %d operators, arena %d B", seconds, count, arena_bytes if sharing else apart_bytes)
+    return Compilation(FileTree(files, outline), manifests, apart_bytes, tuple(emitted))
 
 
 def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone: bool) -> list[PlannedModel]:
@@ -555,7 +516,7 @@ def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone:
     failed: list[ModelError] = []
     for path, request in sources:
         try:
-            models.append(planned(path, board, request, is_alone=is_alone))
+            models.append(_Source(path, request).planned(board, is_alone=is_alone))
         except ModelError as error:
             failed.append(error)
     if len(failed) > 1:

@@ -339,11 +339,10 @@ def first_that_fits(board: Board, lent: Sequence[Pool], attempts: Iterator[tuple
     return seen[-1]
 
 
-def first_in_pools(model: str, pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
+def first_in_pools(pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
     """Return the first plan that lies in the pools that a user asks for.
 
     Args:
-        model: the model's name.
         pools: with their bytes.
         attempts: as of `first_that_fits`.
 
@@ -369,7 +368,7 @@ def first_in_pools(model: str, pools: Sequence[Pool], attempts: Iterator[tuple[_
         hint = f"a tensor lies in one pool as a whole: one of {largest.bytes:,} B, or --io external"
     total = f"in one piece the arena is {plan.arena_bytes:,} B; {plan.arena_bound_bytes:,} B are live at one time"
     missing = [(_what(plan, one.values), one.bytes) for one in sorted(left, key=lambda one: -one.bytes)]
-    raise _no_room(f"the tensors of {model}", own, missing, total, hint)
+    raise _no_room(f"the tensors of {plan.graph.name}", own, missing, total, hint)
 
 
 def _no_room(what: str, pools: Sequence[Pool], missing: Sequence[tuple[str, int]], total: str, hint: str) -> FitError:
