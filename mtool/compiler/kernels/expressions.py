@@ -100,9 +100,9 @@ def kernel_of(
     """
     names, own = operand_names(node, graph, expr) if expr else {}, own or {}
     constants = {name: Argument(name, DType.of(data.dtype).c, ("constant", name)) for name, data in own.items()}
-    read = [Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0))]
+    first = [Argument("input", graph.types[value].dtype.c, ("input", 0)) for value in node.inputs[:1]]
     arguments = [
-        *(read if inputs is None else operand_arguments(node, graph, inputs)),
+        *(first if inputs is None else operand_arguments(node, graph, inputs)),
         Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
         *(argument for name, argument in constants.items() if name not in behind),
         *operand_arguments(node, graph, names),
