@@ -187,13 +187,8 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     if named and folder is not None:
         place = next((each for each in (folder, *folder.parents) if each.exists()), folder)
         if not place.is_dir():
-            raise UsageError(
-                f'{VARIABLE} is "{named}"',
-                details=[
-                    "expected  the absolute path of a folder, or off",
-                    f"found     {place}, which is not a folder",
-                ],
-            )
+            details = ["expected  the absolute path of a folder, or off", f"found     {place}, which is not a folder"]
+            raise UsageError(f'{VARIABLE} is "{named}"', details=details)
     if folder is not None and folder.exists() and not is_own(folder):
         other = f"name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}"
         raise UsageError(

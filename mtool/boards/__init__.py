@@ -121,10 +121,8 @@ class Reads(Strict):
 
     def waits(self, hz: int) -> int:
         """Return the cycles that a read waits at a clock; above the highest of the table, as there."""
-        return next(
-            (count for mhz, count in self.wait_states.items() if hz <= mhz * 1_000_000),
-            [*self.wait_states.values()][-1],
-        )
+        counts = [count for mhz, count in self.wait_states.items() if hz <= mhz * 1_000_000]
+        return (*counts, *[*self.wait_states.values()][-1:])[0]
 
 
 class Lending(Strict):
@@ -288,9 +286,8 @@ class Board(Strict):
         for key, of_templates in (("placed", self.placed), ("takes", self.takes), ("status", self.status)):
             for template in of_templates:
                 if template not in self.templates:
-                    raise ValueError(
-                        f"{key}: the board has no template {template}; it has: {', '.join(self.templates)}"
-                    )
+                    known = ", ".join(self.templates)
+                    raise ValueError(f"{key}: the board has no template {template}; it has: {known}")
         if self.port.get("at_end", "idle") not in ("idle", "reset"):
             raise ValueError(f"port.at_end: expected idle or reset, found {self.port['at_end']}")
         for template, roles in self.placed.items():
@@ -306,18 +303,11 @@ class Board(Strict):
 
     def placed_by(self, template: str) -> Self:
         """Return the board with what its memories hold under a template."""
-        moved = self.placed.get(template, {})
-        memories = {
-            name: memory.model_copy(
-                update={
-                    "holds": (
-                        *(role for role in memory.holds if role not in moved),
-                        *(role for role, other in moved.items() if other == name),
-                    )
-                }
-            )
-            for name, memory in self.memories.items()
-        }
+        moved, memories = self.placed.get(template, {}), {}
+        for name, memory in self.memories.items():
+            kept = (role for role in memory.holds if role not in moved)
+            holds = (*kept, *(role for role, other in moved.items() if other == name))
+            memories[name] = memory.model_copy(update={"holds": holds})
         return self.model_copy(update={"memories": memories, "placed": {}}) if moved else self
 
     def region_for(self, role: str) -> str | None:
@@ -326,8 +316,7 @@ class Board(Strict):
 
     def memory_for(self, role: str) -> Memory | None:
         """Return the memory that holds `role`, one of ROLES; the first, if several do."""
-        name = self.region_for(role)
-        return None if name is None else self.memories[name]
+        return self.memories.get(self.region_for(role) or "")
 
 
 def _said(error: ErrorDetails) -> str:

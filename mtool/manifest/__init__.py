@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainSerializer,
-    SerializationInfo,
-    ValidationError,
-)
+from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, ValidationError
 
 from mtool.base import configuration, formulas, records
 from mtool.base.errors import UsageError, of_os_error

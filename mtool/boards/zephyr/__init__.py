@@ -46,11 +46,9 @@ def workspace(tree: Path, folder: Path | None = None) -> Path | None:
 
     Without one west knows none of Zephyr's commands.
     """
-    for start in ((folder or Path.cwd()).resolve(), tree.resolve()):
-        for above in (start, *start.parents):
-            if (above / ".west").is_dir():
-                return above
-    return None
+    starts = ((folder or Path.cwd()).resolve(), tree.resolve())
+    above = (each for start in starts for each in (start, *start.parents))
+    return next((each for each in above if (each / ".west").is_dir()), None)
 
 
 def version(tree: Path) -> str:

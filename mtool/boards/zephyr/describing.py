@@ -1,5 +1,6 @@
 """A board's entry, as boards.yaml would have it, from what a Zephyr tree says of it; remembered while that stays."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -81,13 +82,11 @@ def _place(key: Iterable[str]) -> Path | None:
 
 def _remembered(place: Path | None) -> dict[str, Any] | None:
     """Return the entry that was found before, if all the files that it was made of are as they were."""
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(place.read_bytes()) if place is not None else {}
         if stored and stored["state"] == _state_of(map(Path, stored["files"])):
             entry: dict[str, Any] = stored["entry"]
             return entry
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     return None
 
 
@@ -95,10 +94,8 @@ def _remember(place: Path | None, entry: dict[str, Any], of: list[Path]) -> None
     if place is None:
         return
     stored = {"entry": entry, "files": [str(file) for file in of], "state": _state_of(of)}
-    try:
+    with contextlib.suppress(UsageError):  # it is configured again then
         files.write(place, json.dumps(stored).encode())
-    except UsageError:  # it is configured again then
-        return
 
 
 def _state_of(of: Iterable[Path]) -> str:

@@ -151,8 +151,7 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     lack = next(_lacks(product, region), "")
     if lack:
         raise BackendError(
-            f"the backend {backend} asks for memory that {region.context.board} does not have",
-            details=[lack, of],
+            f"the backend {backend} asks for memory that {region.context.board} does not have", details=[lack, of]
         )
     return product
 

@@ -75,10 +75,7 @@ def body_of(graph: Graph, region: Region) -> Graph:
     made = {value for node in nodes for value in node.outputs}
     missing = sorted(needed - made - graph.constants.keys())
     if missing:
-        raise BackendError(
-            f"{region.name} also needs {missing[0]}",
-            details=[f"its inputs are {', '.join(inputs)}"],
-        )
+        raise BackendError(f"{region.name} also needs {missing[0]}", details=[f"its inputs are {', '.join(inputs)}"])
     own = replace(graph, name=region.name, inputs=inputs, outputs=outputs, output_names=outputs, counts={}, states=())
     rewriter = Rewriter(own)
     rewriter.nodes = nodes[::-1]

@@ -16,7 +16,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from mtool.base.errors import BuildError
 from mtool.boards import Board
-from mtool.manifest import Manifest, Project, arenas_of
+from mtool.manifest import Manifest, arenas_of
 
 STACK_SECTION = ".stack"
 _NOT_IN_FILE = "SHT_NOBITS"
@@ -178,48 +178,38 @@ def check(elf: Path, manifest: Manifest) -> None:
     Raises:
         BuildError: one lies elsewhere.
     """
-    project = manifest.project
+    project, models = manifest.project, manifest.models
+    pools = [pool for one in models for pool in one.pools]
     wanted = [(f"{manifest.model}_{name}", name, "a backend wants to have") for name in manifest.lent]
-    for pool in (pool for one in manifest.models for pool in one.pools if pool.memory):
-        wanted.append((pool.symbol, pool.memory, "the model has"))
-    own = [(pool.symbol, pool.section) for one in manifest.models for pool in one.pools if pool.section and pool.bytes]
-    constants = {
-        symbol: pool.name for one in manifest.models for pool in one.constant_pools for symbol in pool.constants
-    }
+    wanted += [(pool.symbol, pool.memory, "the model has") for pool in pools if pool.memory]
+    own = [(pool.symbol, pool.section) for pool in pools if pool.section and pool.bytes]
+    constants = [(symbol, pool.name) for one in models for pool in one.constant_pools for symbol in pool.constants]
     if not (wanted or own or constants) or project is None or not project.board.memories:
         return
-    found = addresses(elf)
+    found, board = addresses(elf), project.board
+
+    def check_place(symbol: str, name: str, who: str, section: str) -> None:
+        address = found.get(symbol)
+        if address is not None and memory_at(board, address) != name:
+            begin = f"{name} of {board.name} begins at 0x{board.memories[name].base:08x}"
+            raise BuildError(
+                f"the template {project.template} does not put into {name} what {who} there",
+                details=[f"{symbol} lies at 0x{address:08x}", begin],
+                hint=f"its linker script has to put the section {section} there; or use another template",
+            )
+
     for symbol, section in own:
-        _check_written(project, symbol, section, found.get(symbol))
-    for symbol, name in constants.items():
-        if name in project.board.memories:
-            section = f".rodata.mt_in.{name}.*, or that of --pool,"
-            _check(project, symbol, name, found.get(symbol), "the model has", section)
+        address = found.get(symbol)
+        name = None if address is None else memory_at(board, address)
+        if name is not None and not board.memories[name].is_written:
+            held = f"{board.name} has {' and '.join(board.memories[name].holds)} in {name}"
+            raise BuildError(
+                f"the section {section} lies in {name}, and a pool has to be written to",
+                details=[f"{symbol} lies at 0x{address:08x}", held],
+                hint="the linker script has to put it into RAM; sections whose names begin with .bss have no contents",
+            )
+    for symbol, name in constants:
+        if name in board.memories:
+            check_place(symbol, name, "the model has", f".rodata.mt_in.{name}.*, or that of --pool,")
     for symbol, name, who in wanted:
-        _check(project, symbol, name, found.get(symbol), who, f".bss.mt_lent.{name}")
-
-
-def _check(project: Project, symbol: str, name: str, address: int | None, who: str, section: str) -> None:
-    if address is not None and memory_at(project.board, address) != name:
-        raise BuildError(
-            f"the template {project.template} does not put into {name} what {who} there",
-            details=[
-                f"{symbol} lies at 0x{address:08x}",
-                f"{name} of {project.board.name} begins at 0x{project.board.memories[name].base:08x}",
-            ],
-            hint=f"its linker script has to put the section {section} there; or use another template",
-        )
-
-
-def _check_written(project: Project, symbol: str, section: str, address: int | None) -> None:
-    """Refuse a pool in a section of the user's own that a linker script puts where nothing can be written."""
-    name = None if address is None else memory_at(project.board, address)
-    if name is not None and not project.board.memories[name].is_written:
-        raise BuildError(
-            f"the section {section} lies in {name}, and a pool has to be written to",
-            details=[
-                f"{symbol} lies at 0x{address:08x}",
-                f"{project.board.name} has {' and '.join(project.board.memories[name].holds)} in {name}",
-            ],
-            hint="the linker script has to put it into RAM; sections whose names begin with .bss have no contents",
-        )
+        check_place(symbol, name, who, f".bss.mt_lent.{name}")

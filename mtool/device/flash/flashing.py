@@ -164,14 +164,8 @@ def flash(runner: Runner, job: Job) -> Flashed:
     for path, data in runner.files(job).items():
         files.write(path, data)
     for command in runner.commands(job, version):
-        done = proc.run(
-            command.argv,
-            what=f"flashing {job.board.name} with {runner.name}",
-            timeout_s=runner.timeout_s,
-            cwd=job.folder,
-            error=FlashError,
-            check=False,
-        )
+        what, limit_s = f"flashing {job.board.name} with {runner.name}", runner.timeout_s
+        done = proc.run(command.argv, what=what, timeout_s=limit_s, cwd=job.folder, error=FlashError, check=False)
         is_tool = command.argv[0] == runner.program()
         if not (runner.succeeded(done) if is_tool else done.returncode == 0):
             raise runner.explain(done, job)

@@ -206,10 +206,9 @@ class Runner:
 
     def succeeded(self, done: Completed) -> bool:
         """Say whether the tool did it; some end with exit code 0 whatever happens."""
-        is_refuted = self.refuted_by and self.cause_of(done.output) == self.refuted_by
-        return not is_refuted and (
-            all(text in done.output for text in self.proof) if self.proof else not done.returncode
-        )
+        if self.refuted_by and self.cause_of(done.output) == self.refuted_by:
+            return False
+        return all(text in done.output for text in self.proof) if self.proof else not done.returncode
 
     def cause_of(self, output: str) -> str:
         """Return the cause of a failure that a tool's output says; "": none that is known."""
@@ -251,14 +250,9 @@ class Runner:
         found = re.search(r"\d+(?:\.\d+)+", done.output)
         version = tuple(map(int, found[0].split("."))) if found else ()
         if version and version < tuple(self.least_version):
-            raise FlashError(
-                f"{program} is too old",
-                details=[
-                    f"expected  {'.'.join(map(str, self.least_version))} or newer",
-                    f"found     {found and found[0]}",
-                ],
-                hint=self.install,
-            )
+            expected = f"expected  {'.'.join(map(str, self.least_version))} or newer"
+            details = [expected, f"found     {found and found[0]}"]
+            raise FlashError(f"{program} is too old", details=details, hint=self.install)
         return version
 
     def image(self, job: Job) -> Path:
@@ -281,7 +275,7 @@ class Runner:
 
     def explain(self, done: Completed, job: Job) -> BoardError | FlashError:
         """Return the error that a failed command stands for: a BoardError if the tool found no board."""
-        tool, board = done.argv[0], job.board.name
+        tool, board, port = done.argv[0], job.board.name, job.port or "the probe"
         details = ["$ " + shlex.join(done.argv)]
         details += [line.strip() for line in done.output.splitlines() if line.strip()][-_LAST_LINES:]
         cause = self.cause_of(done.output) if tool == self.program() else ""
@@ -300,18 +294,15 @@ class Runner:
                 what = f"{tool} found another chip than that of {board}"
                 hint = "is it another board? see what is attached: mtool boards --attached, and choose with --probe"
             case "permission":
-                what = f"{tool} may not use {job.port or 'the probe'}"
+                what = f"{tool} may not use {port}"
                 hint = permission_hint(job.board, job.port)
             case "locked":
                 unlock = self.unlock(job)
                 what = f"the flash of {board} is locked"
-                hint = (
-                    f"this erases it and removes the lock: {unlock}"
-                    if unlock
-                    else "remove the read-out protection first"
-                )
+                erases = f"this erases it and removes the lock: {unlock}"
+                hint = erases if unlock else "remove the read-out protection first"
             case "busy":
-                what = f"{job.port or 'the probe'} is in use by another program"
+                what = f"{port} is in use by another program"
                 hint = "close the serial monitor, the debugger or the IDE that has it open"
             case "verify":
                 what = f"what {tool} wrote to {board} reads back differently"
@@ -339,9 +330,8 @@ _VALUES: Mapping[str, Callable[[Runner, Job], str]] = {
     "port": lambda runner, job: runner.port(job),
     "port_name": lambda runner, job: runner.port(job).removeprefix("/dev/"),
     "probe": lambda runner, job: job.probe,
-    "probe_number": lambda runner, job: job.probe.lstrip(
-        "0"
-    ),  # the USB descriptor pads it with zeros, the tool does not
+    # The USB descriptor pads it with zeros, the tool does not.
+    "probe_number": lambda runner, job: job.probe.lstrip("0"),
     "code_address": lambda runner, job: job.code_address(),
     "drive": lambda runner, job: str(uf2.drive(job.setting("volume"))),
 }

@@ -56,12 +56,7 @@ _RISC_V = Base(
     512,
     16,
 )  # fmt: skip
-_THUMB2 = (
-    Architecture.ARMV7M,
-    Architecture.ARMV7EM,
-    Architecture.ARMV8M_MAIN,
-    Architecture.ARMV81M_MAIN,
-)
+_THUMB2 = (Architecture.ARMV7M, Architecture.ARMV7EM, Architecture.ARMV8M_MAIN, Architecture.ARMV81M_MAIN)
 
 
 def base_of(machine: int) -> Base | None:

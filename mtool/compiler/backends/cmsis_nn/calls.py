@@ -9,13 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mtool.compiler.backends.call import CallBuilder
-from mtool.compiler.backends.cmsis_nn.conditions import (
-    function_of,
-    is_wide,
-    limits,
-    product_scales,
-    scales_of,
-)
+from mtool.compiler.backends.cmsis_nn.conditions import function_of, is_wide, limits, product_scales, scales_of
 from mtool.compiler.backends.cmsis_nn.library import FOLDER, Library
 from mtool.compiler.backends.interface import Operand, Operation, Product, Region
 from mtool.compiler.backends.quantized import bias_of, is_depthwise, rows_of

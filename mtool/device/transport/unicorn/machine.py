@@ -197,13 +197,7 @@ class Machine:
     """
 
     def __init__(
-        self,
-        elf: Path,
-        *,
-        cpu: str,
-        memories: Mapping[str, Memory],
-        registers: int,
-        slice_instructions: int = _SLICE,
+        self, elf: Path, *, cpu: str, memories: Mapping[str, Memory], registers: int, slice_instructions: int = _SLICE
     ) -> None:
         self._core = CORES[cpu]
         self._slice = slice_instructions
