@@ -1,7 +1,10 @@
 """The names that a package takes from its modules, which are imported when a name is first used."""
 
 import ast
+import importlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def modules_by_name(file: str) -> dict[str, str]:
@@ -12,3 +15,14 @@ def modules_by_name(file: str) -> dict[str, str]:
     blocks = [one for one in ast.parse(Path(file).read_bytes()).body if isinstance(one, ast.If)]
     imports = [one for block in blocks for one in block.body if isinstance(one, ast.ImportFrom)]
     return {name.name: one.module or "" for one in imports for name in one.names}
+
+
+def getter(package: str, modules: dict[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package whose names come from these modules."""
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(modules[name]), name)
+
+    return get

@@ -3,8 +3,7 @@
 Each name is loaded when it is first used, so that a command imports what it needs and no more.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mtool.base import exports
 
@@ -54,10 +53,7 @@ MODULES = exports.modules_by_name(__file__)
 __all__ = sorted(MODULES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in MODULES:
-        raise AttributeError(f"module 'mtool.commands' has no attribute {name!r}")
-    return getattr(importlib.import_module(MODULES[name]), name)
+__getattr__ = exports.getter(__name__, MODULES)
 
 
 def __dir__() -> list[str]:

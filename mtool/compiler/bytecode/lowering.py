@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.bytecode.call import Address, Call, Constant, Method, NoKernel, Operand, Scratch, Value, padded
+from mtool.compiler.bytecode.call import Address, Call, Constant, Method, NoKernel, Operand, Scratch, Value
 from mtool.compiler.bytecode.program import calls_of, flat_affine
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue, expression_of
@@ -398,37 +398,28 @@ def _copy(node: Node, graph: Graph) -> Call | None:
     index = flat_affine(load, kind.shape)
     if index is None or index.steps.keys() - set(range(len(out.shape))):
         return None
-    along = [axis for axis, size in enumerate(out.shape) if size != 1]
-    counts = [out.shape[axis] for axis in along]
-    ends = [int(np.prod(out.shape[axis + 1 :], dtype=np.int64)) for axis in along]
-    counts, starts, ends = _joined(counts, [index.steps.get(axis, 0) for axis in along], ends)
-    if len(counts) > DIMENSIONS:
-        return None
     size, first = kind.dtype.size, index.first * kind.dtype.size
-    data = graph.constants.get(value)
-    at: Address = Value(value, first) if data is None else Constant(data, first)
-    return copy_call(
-        at, Value(node.outputs[0]), size, counts, [size * one for one in starts], [size * one for one in ends]
-    )
-
-
-def _joined(counts: list[int], starts: list[int], ends: list[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return dimensions with those made one that lie row by row in both tensors."""
     made: list[tuple[int, int, int]] = []
-    for count, start, end in zip(counts, starts, ends, strict=True):
-        if made and made[-1][1] == start * count and made[-1][2] == end * count:
+    for axis, count in enumerate(out.shape):
+        start, end = size * index.steps.get(axis, 0), size * int(np.prod(out.shape[axis + 1 :], dtype=np.int64))
+        if count == 1:
+            continue
+        if made and made[-1][1:] == (start * count, end * count):  # they lie row by row in both tensors
             made[-1] = made[-1][0] * count, start, end
         else:
             made.append((count, start, end))
-    return [one[0] for one in made], [one[1] for one in made], [one[2] for one in made]
+    if len(made) > DIMENSIONS:
+        return None
+    data = graph.constants.get(value)
+    at: Address = Value(value, first) if data is None else Constant(data, first)
+    return copy_call(at, Value(node.outputs[0]), size, made)
 
 
-def copy_call(
-    source: Address, to: Address, size: int, counts: Sequence[int], starts: Sequence[int], ends: Sequence[int]
-) -> Call:
-    """Return the copy of elements of `size` bytes along dimensions, with the steps in bytes of both tensors."""
-    filling = [0] * (DIMENSIONS - len(counts))
-    return Call("copy", (source, to, size, *padded(counts, DIMENSIONS), *filling, *starts, *filling, *ends))
+def copy_call(source: Address, to: Address, size: int, dims: Sequence[tuple[int, int, int]]) -> Call:
+    """Return the copy of elements of `size` bytes along dimensions, of each the size and both tensors' steps in bytes."""
+    filling = [(1, 0, 0)] * (DIMENSIONS - len(dims))
+    counts, starts, ends = zip(*filling, *dims, strict=True)
+    return Call("copy", (source, to, size, *counts, *starts, *ends))
 
 
 def concat(node: Node, graph: Graph) -> Method:
@@ -449,6 +440,6 @@ def concat(node: Node, graph: Graph) -> Method:
         at: Address = Value(value) if data is None else Constant(data)
         if length and rows:
             to = Value(node.outputs[0], first)
-            calls.append(copy_call(at, to, size, (rows, length), (length * size, size), (step, size)))
+            calls.append(copy_call(at, to, size, [(rows, length * size, step), (length, size, size)]))
         first += length * size
     return Method(tuple(calls))

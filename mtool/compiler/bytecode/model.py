@@ -9,21 +9,7 @@ import numpy as np
 
 from mtool.base.errors import ModelError
 from mtool.compiler import frontend, passes
-from mtool.compiler.bytecode import lowering
-from mtool.compiler.bytecode.call import (
-    CONSTANT,
-    KERNELS,
-    MAGIC,
-    MORE,
-    SHARED,
-    Constant,
-    Method,
-    NoKernel,
-    Operand,
-    Scratch,
-    Value,
-    word_of,
-)
+from mtool.compiler.bytecode import call, lowering
 from mtool.compiler.codegen.arena import Interface
 from mtool.compiler.codegen.description import interface_of
 from mtool.compiler.frontend.options import ModelOptions
@@ -60,7 +46,7 @@ class _Constants:
         self.data = bytearray()
         self.known: dict[bytes, int] = {}
 
-    def place(self, constant: Constant) -> int:
+    def place(self, constant: call.Constant) -> int:
         data = np.ascontiguousarray(constant.data).tobytes()
         if data not in self.known:
             self.known[data] = len(self.data)
@@ -74,37 +60,37 @@ def encode(plan: Plan) -> Image:
     words: list[int] = []
     for number, step in enumerate(plan.steps):
         method = step.schedule
-        assert isinstance(method, Method)
-        for place, call in enumerate(method.calls):
-            words.append(KERNELS[call.kernel] | (MORE if place else 0) | len(call.operands) << 16)
-            words += [_word(one, plan, plan.scratch[number] or 0, constants) for one in call.operands]
-    head = struct.pack("<4I", MAGIC, plan.arena_bytes, len(words), len(constants.data))
+        assert isinstance(method, call.Method)
+        for place, one in enumerate(method.calls):
+            words.append(call.KERNELS[one.kernel] | (call.MORE if place else 0) | len(one.operands) << 16)
+            words += [_word(operand, plan, plan.scratch[number] or 0, constants) for operand in one.operands]
+    head = struct.pack("<4I", call.MAGIC, plan.arena_bytes, len(words), len(constants.data))
     code = head + struct.pack(f"<{len(words)}I", *words)
     return Image(code + bytes(constants.data), len(code), plan.arena_bytes)
 
 
-def _word(operand: Operand, plan: Plan, scratch: int, constants: _Constants) -> int:
+def _word(operand: call.Operand, plan: Plan, scratch: int, constants: _Constants) -> int:
     match operand:
-        case Constant():
-            return CONSTANT | constants.place(operand)
-        case Scratch():
+        case call.Constant():
+            return call.CONSTANT | constants.place(operand)
+        case call.Scratch():
             return scratch + operand.offset
-        case Value():
+        case call.Value():
             return plan.offsets[operand.name] + operand.offset
-    return word_of(operand)
+    return call.word_of(operand)
 
 
 # The plan of a model that becomes bytecode: each node's calls, an order, the arena.
 
 
-def _weighted(of_int8: Callable[[Node, Graph], Method]) -> Callable[[Node, Graph], Method]:
-    def choose(node: Node, graph: Graph) -> Method:
+def _weighted(of_int8: Callable[[Node, Graph], call.Method]) -> Callable[[Node, Graph], call.Method]:
+    def choose(node: Node, graph: Graph) -> call.Method:
         return (of_int8 if graph.types[node.inputs[0]].dtype is DType.INT8 else lowering.weighted)(node, graph)
 
     return choose
 
 
-METHODS: Mapping[str, Callable[[Node, Graph], Method]] = {
+METHODS: Mapping[str, Callable[[Node, Graph], call.Method]] = {
     "concat": lowering.concat,
     "conv2d": _weighted(lowering.convolution),
     "dense": _weighted(lowering.dense),
@@ -138,11 +124,11 @@ def plan_bytecode(graph: Graph) -> Plan:
             continue
         try:
             if node.op not in METHODS:
-                raise NoKernel(f"{node.op} has no kernel")
+                raise call.NoKernel(f"{node.op} has no kernel")
             if any(not graph.types[value].count for value in (*node.inputs, *node.outputs) if value):
-                raise NoKernel("a tensor without elements")
+                raise call.NoKernel("a tensor without elements")
             method = METHODS[node.op](node, graph)
-        except NoKernel as reason:
+        except call.NoKernel as reason:
             missing.append(f"{node.name} ({', '.join(node.origins) or node.op}): {reason}")
             continue
         steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
@@ -153,7 +139,8 @@ def plan_bytecode(graph: Graph) -> Plan:
             hint=PAGE,
         )
     graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
-    return lay_out_steps(graph, tuple(steps[node.name] for node in graph.nodes if node.name in steps), SHARED, "arena")
+    ordered = tuple(steps[node.name] for node in graph.nodes if node.name in steps)
+    return lay_out_steps(graph, ordered, call.SHARED, "arena")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,5 +178,5 @@ def compile_bytecode(path: Path, options: ModelOptions) -> Bytecode:
         UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the model is malformed, or an operator can't be bytecode; every one is listed.
     """
-    plan = plan_bytecode(passes.run(frontend.load(path, options), SHARED))
+    plan = plan_bytecode(passes.run(frontend.load(path, options), call.SHARED))
     return Bytecode(plan, encode(plan), interface_of(plan))

@@ -10,20 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mtool.compiler.backends import quantized
 from mtool.compiler.backends.interface import Context, Operation, Pattern
-from mtool.compiler.backends.quantized import (
-    PLAIN_GEMM,
-    PLAIN_POOL,
-    bias_of,
-    counts_no_padding,
-    is_depthwise,
-    is_matrix,
-    one_scale,
-    over_the_last,
-    rows_of,
-    to_unit_grid,
-    weights_refused,
-)
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import fixed_multiplier
@@ -127,7 +115,7 @@ def function_of(operation: Operation) -> str:
     """Return the function's name; the operation is one that a pattern matches."""
     bits = "s16" if is_wide(operation) else "s8"
     if operation.kind == "Conv":
-        return f"arm_{'depthwise_conv' if is_depthwise(operation) else 'convolve'}_wrapper_{bits}"
+        return f"arm_{'depthwise_conv' if quantized.is_depthwise(operation) else 'convolve'}_wrapper_{bits}"
     if isinstance(operation.attrs, Pool):
         return f"arm_{'avgpool' if operation.attrs.kind == 'average' else 'max_pool'}_{bits}"
     if operation.kind in ("Gemm", "MatMul"):
@@ -206,10 +194,10 @@ def _steps_of_short_multipliers(operation: Operation) -> int:
 def _bounds(operation: Operation) -> Array:
     """Return a number for each output that no accumulator of it is further from 0 than."""
     x, data = operation.operand(0), operation.operand(1).elements
-    rows = data.reshape(len(data), -1) if operation.kind == CONV else rows_of(operation)
+    rows = data.reshape(len(data), -1) if operation.kind == CONV else quantized.rows_of(operation)
     low, high = x.dtype.limits
     far = max(abs(low - x.zero_point), abs(high - x.zero_point))
-    found: Array = abs(rows.astype(np.int64)).sum(1) * far + abs(bias_of(operation, len(rows)).astype(int))
+    found: Array = abs(rows.astype(np.int64)).sum(1) * far + abs(quantized.bias_of(operation, len(rows)).astype(int))
     return found
 
 
@@ -220,14 +208,14 @@ def _are_powers(operation: Operation) -> bool:
 
 
 def _weights(operation: Operation) -> str:
-    return weights_refused(operation, DType.INT8)
+    return quantized.weights_refused(operation, DType.INT8)
 
 
 def _product(operation: Operation) -> str:
     weights = operation.operand(1)
     if not weights.is_constant:
         return _product_of_variables(operation)
-    refused, quant = is_matrix(operation) or _weights(operation), weights.quant
+    refused, quant = quantized.is_matrix(operation) or _weights(operation), weights.quant
     outputs = 0 if getattr(operation.attrs, "transB", 0) else 1
     if refused or quant is None or len(quant.scale) == 1 or quant.axis == outputs:
         return refused
@@ -246,7 +234,7 @@ def _product_of_variables(operation: Operation) -> str:
 
 def _unit_grid(operation: Operation) -> str:
     if not is_wide(operation):
-        return to_unit_grid(operation)
+        return quantized.to_unit_grid(operation)
     is_right = abs(operation.output.scales[0] * 2**15 - 1) < 1e-3
     return "" if is_right else "its output does not stand on a grid of 1/32768"
 
@@ -258,7 +246,7 @@ def _around_zero(operation: Operation) -> str:
 
 def _sums_fit(operation: Operation) -> str:
     """Sums of int16 are of 32 bits in some of its loops; they are made narrow before they are clamped."""
-    if operation.kind != CONV and (refused := one_scale(operation)):
+    if operation.kind != CONV and (refused := quantized.one_scale(operation)):
         return refused
     bounds = _bounds(operation)
     if bounds.max() >= 2**31:
@@ -292,13 +280,13 @@ def _svdf(operation: Operation) -> str:
 
 _KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any]]] = {
     CONV: ((_weights,), {"layout": "NHWC", "ranks": (3, 4), "groups": ("one", "channelwise")}),
-    "Gemm": ((_product,), {"attributes": PLAIN_GEMM}),
+    "Gemm": ((_product,), {"attributes": quantized.PLAIN_GEMM}),
     "MatMul": ((_product,), {}),
     "Pool": (
-        (counts_no_padding,),
-        {"layout": "NHWC", "ranks": (3, 4), "same_grid": True, "attributes": PLAIN_POOL},
+        (quantized.counts_no_padding,),
+        {"layout": "NHWC", "ranks": (3, 4), "same_grid": True, "attributes": quantized.PLAIN_POOL},
     ),
-    "Softmax": ((over_the_last, _unit_grid), {}),
+    "Softmax": ((quantized.over_the_last, _unit_grid), {}),
     "Add": ((), {"variables": 2, "same_shapes": True}),
     "Mul": ((), {"variables": 2, "same_shapes": True}),
 }

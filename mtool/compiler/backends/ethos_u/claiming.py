@@ -2,19 +2,10 @@
 
 import numpy as np
 
+from mtool.compiler.backends import quantized
 from mtool.compiler.backends.ethos_u.vela import COMPILED
 from mtool.compiler.backends.ethos_u.writing import activation_of, padding_of
 from mtool.compiler.backends.interface import Operation, Pattern
-from mtool.compiler.backends.quantized import (
-    PLAIN_GEMM,
-    PLAIN_POOL,
-    counts_no_padding,
-    is_matrix,
-    one_scale,
-    over_the_last,
-    to_unit_grid,
-    weights_refused,
-)
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.reduce import Axes
 from mtool.compiler.operators.window import CONV, Pool
@@ -24,7 +15,7 @@ _BYTES = ("int8", "uint8")
 
 def _constants(operation: Operation) -> str:
     x, weights = operation.operand(0), operation.operand(1)
-    refused = weights_refused(operation, x.dtype)
+    refused = quantized.weights_refused(operation, x.dtype)
     bias = operation.inputs[2] if len(operation.inputs) > 2 else None
     if refused or bias is None:
         return refused
@@ -63,21 +54,29 @@ def _mean(operation: Operation) -> str:
     return "" if is_spatial else "it is over other dimensions than height and width"
 
 
+_MATRIX = (quantized.is_matrix, quantized.one_scale, _constants, _activation)
 PATTERNS = (
     Pattern(CONV, _BYTES, "NHWC", True, (_constants, _activation), ranks=(4,), groups=("one", "channelwise")),
-    Pattern("Gemm", _BYTES, "", True, (is_matrix, one_scale, _constants, _activation), attributes=PLAIN_GEMM),
-    Pattern("MatMul", _BYTES, "", True, (is_matrix, one_scale, _constants, _activation)),
+    Pattern(
+        "Gemm",
+        _BYTES,
+        "",
+        True,
+        _MATRIX,
+        attributes=quantized.PLAIN_GEMM,
+    ),
+    Pattern("MatMul", _BYTES, "", True, _MATRIX),
     Pattern(
         "Pool",
         _BYTES,
         "NHWC",
         True,
-        (counts_no_padding, _padding, _activation),
+        (quantized.counts_no_padding, _padding, _activation),
         ranks=(4,),
         same_grid=True,
-        attributes=PLAIN_POOL,
+        attributes=quantized.PLAIN_POOL,
     ),
-    Pattern("Softmax", _BYTES, "", True, (over_the_last, to_unit_grid)),
+    Pattern("Softmax", _BYTES, "", True, (quantized.over_the_last, quantized.to_unit_grid)),
     Pattern("Add", _BYTES, "", True, (_pair, _activation)),
     Pattern("Mul", _BYTES, "", True, (_pair, _activation)),
     Pattern("Pad", _BYTES, "", True, (_pad,), same_grid=True, attributes={"mode": "constant"}),
