@@ -1,5 +1,8 @@
 """What a region for Ethos-U may hold: quantised operations that a TFLite file can say. Vela has the last word."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
 from mtool.compiler.backends import quantized
@@ -55,36 +58,24 @@ def _mean(operation: Operation) -> str:
 
 
 _MATRIX = (quantized.is_matrix, quantized.one_scale, _constants, _activation)
-PATTERNS = (
-    Pattern(CONV, _BYTES, "NHWC", True, (_constants, _activation), ranks=(4,), groups=("one", "channelwise")),
-    Pattern(
-        "Gemm",
-        _BYTES,
-        "",
-        True,
-        _MATRIX,
-        attributes=quantized.PLAIN_GEMM,
-    ),
-    Pattern("MatMul", _BYTES, "", True, _MATRIX),
-    Pattern(
-        "Pool",
-        _BYTES,
-        "NHWC",
-        True,
+_IMAGES: dict[str, Any] = {"layout": "NHWC", "ranks": (4,)}
+_KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any]]] = {
+    CONV: ((_constants, _activation), {**_IMAGES, "groups": ("one", "channelwise")}),
+    "Gemm": (_MATRIX, {"attributes": quantized.PLAIN_GEMM}),
+    "MatMul": (_MATRIX, {}),
+    "Pool": (
         (quantized.counts_no_padding, _padding, _activation),
-        ranks=(4,),
-        same_grid=True,
-        attributes=quantized.PLAIN_POOL,
+        {**_IMAGES, "same_grid": True, "attributes": quantized.PLAIN_POOL},
     ),
-    Pattern("Softmax", _BYTES, "", True, (quantized.over_the_last, quantized.to_unit_grid)),
-    Pattern("Add", _BYTES, "", True, (_pair, _activation)),
-    Pattern("Mul", _BYTES, "", True, (_pair, _activation)),
-    Pattern("Pad", _BYTES, "", True, (_pad,), same_grid=True, attributes={"mode": "constant"}),
-    Pattern("ReduceMean", _BYTES, "", True, (_mean,), ranks=(4,)),
-    *(
-        Pattern(kind, _BYTES, "", True, (_one_grid,))
-        for kind in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat")
-    ),
+    "Softmax": ((quantized.over_the_last, quantized.to_unit_grid), {}),
+    "Add": ((_pair, _activation), {}),
+    "Mul": ((_pair, _activation), {}),
+    "Pad": ((_pad,), {"same_grid": True, "attributes": {"mode": "constant"}}),
+    "ReduceMean": ((_mean,), {"ranks": (4,)}),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat"), ((_one_grid,), {})),
+}
+PATTERNS = (
+    *(Pattern(kind, _BYTES, quantised=True, where=where, **more) for kind, (where, more) in _KINDS.items()),
     Pattern(COMPILED),
 )
 """What is claimed: int8 and uint8, with one scale a tensor but for a convolution's weights."""
