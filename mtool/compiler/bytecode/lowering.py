@@ -416,7 +416,7 @@ def _copy(node: Node, graph: Graph) -> Call | None:
 
 
 def copy_call(source: Address, to: Address, size: int, dims: Sequence[tuple[int, int, int]]) -> Call:
-    """Return the copy of elements of `size` bytes; `dims`: the size and both tensors' steps in bytes of each dimension."""
+    """Return the copy of elements of `size` bytes; `dims`: each dimension's size, and both tensors' steps in bytes."""
     filling = [(1, 0, 0)] * (DIMENSIONS - len(dims))
     counts, starts, ends = zip(*filling, *dims, strict=True)
     return Call("copy", (source, to, size, *counts, *starts, *ends))
