@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_models import Op, T, model
+from tflite_models import Op, T, litert, model
 
 from mtool.base.errors import ModelError
 from mtool.base.option_values import Rounding
@@ -39,8 +39,8 @@ def known(name: str, data: Any, dtype: Any = I32) -> T:
     return T(name, array.shape, dtype, data=array)
 
 
-def w(shape: Sequence[int], dtype: Any = F32, scale: Any = None, axis: int = 0) -> T:
-    return T("w", shape, dtype, scale, 0, axis, np.ones(shape, dtype))
+def w(shape: Sequence[int], dtype: Any = F32, scale: Any = None, axis: int = 0, zero: int = 0) -> T:
+    return T("w", shape, dtype, scale, zero, axis, np.ones(shape, dtype))
 
 
 def refusal(
@@ -58,6 +58,15 @@ def refusal(
 OUT = y([1, 4, 4, 3])
 FILTERS = [3, 1, 1, 2]
 W, W8 = w(FILTERS), w(FILTERS, I8, 0.1)
+
+ZERO_POINTS: Sequence[Any] = [
+    ("CONV_2D", "Conv2DOptions", IMAGE, FILTERS, [1, 4, 4, 3], 0.1, 0, CONV),
+    ("CONV_2D", "Conv2DOptions", IMAGE, FILTERS, [1, 4, 4, 3], [0.1, 0.1, 0.2], 0, CONV),
+    ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", IMAGE, [1, 1, 1, 2], IMAGE, 0.1, 3, CONV),
+    ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", IMAGE, [1, 1, 1, 2], IMAGE, [0.1, 0.2], 3, CONV),
+    ("FULLY_CONNECTED", "FullyConnectedOptions", [1, 4], [3, 4], [1, 3], [0.1, 0.1, 0.2], 0, {}),
+]
+"""Products of int8 whose weights have a zero point that LiteRT's kernels refuse or leave out."""
 
 CASES = [
     ("CONV_2D", [x(), W, OUT], "Conv2DOptions", {**CONV, "Padding": 7}, "its padding is number 7"),
@@ -86,6 +95,13 @@ CASES = [
      "a zero point of 200 is outside of int8"),
     ("CONV_2D", [q(x()), W8, q(OUT, 0.1, -129)], "Conv2DOptions", CONV,
      "a zero point of -129 is outside of int8"),
+    *((kind, [q(x(s)), w(f, I8, scale, axis, 3), q(y(o))], options, values,
+       "its weights are int8 with a zero point of 3")
+      for kind, options, s, f, o, scale, axis, values in ZERO_POINTS),
+    ("CONV_2D", [wide(x()), w(FILTERS, U8, 0.1, 0, 128), wide(OUT)], "Conv2DOptions", CONV,
+     "its weights are uint8 with a zero point of 128; with an input of int16"),
+    ("FULLY_CONNECTED", [wide(x([1, 4])), w([3, 4], U8, 0.1, 0, 128), wide(y([1, 3]))], "FullyConnectedOptions", {},
+     "its input is int16 and its weights are uint8"),
     ("DEPTHWISE_CONV_2D", [x(), w([1, 1, 1, 3]), OUT], "DepthwiseConv2DOptions", CONV, "its input has 2 channels"),
     ("DEPTHWISE_CONV_2D", [x(), w([2, 1, 1, 2]), y()], "DepthwiseConv2DOptions", CONV, "its weights are [2, 1, 1, 2]"),
     ("TRANSPOSE_CONV", [known("s", [4, 4, 2]), w([2, 1, 1, 2]), x(), y()],
@@ -268,6 +284,43 @@ def test_what_has_no_exact_form_is_refused(
 ) -> None:
     found = refusal(tmp_path, kind, tensors, options, values, "tflite")
     assert words in found and kind in found
+
+
+def by_litert(kind: str, weights: T, tensors: Sequence[T], options: str, values: Mapping[str, Any]) -> Any:
+    """Return what LiteRT's reference kernels make of an input with weights, and with a bias of 0."""
+    image, made = tensors
+    bias = np.zeros(made.shape[-1], I64 if image.dtype == I16 else I32)
+    scale = np.asarray(weights.scale) * image.scale
+    b = T("b", bias.shape, bias.dtype, scale.tolist(), 0, 0, bias)
+    versions = {"CONV_2D": 5, "DEPTHWISE_CONV_2D": 6, "FULLY_CONNECTED": 9}
+    op = Op(kind, ["x", "w", "b"], ["y"], options, values)
+    data = model([image, weights, b, made], [op], ["x"], ["y"], versions=versions)
+    return litert(data, {"x": np.arange(np.prod(image.shape), dtype=image.dtype).reshape(image.shape)}, reference=True)
+
+
+@pytest.mark.parametrize(("kind", "options", "shape", "filters", "made", "scale", "axis", "values"), ZERO_POINTS)
+def test_litert_refuses_a_zero_point_of_int8_weights_or_leaves_it_out(
+    kind: str, options: str, shape: list[int], filters: list[int], made: list[int], scale: Any, axis: int,
+    values: dict[str, Any],
+) -> None:  # fmt: skip
+    tensors = [q(x(shape)), q(y(made))]
+    without, with_one = (w(filters, I8, scale, axis, zero) for zero in (0, 3))
+    expected = by_litert(kind, without, tensors, options, values)
+    if kind == "CONV_2D":
+        with pytest.raises(RuntimeError, match="zero_point"):
+            by_litert(kind, with_one, tensors, options, values)
+    else:
+        assert np.array_equal(by_litert(kind, with_one, tensors, options, values), expected)
+
+
+def test_litert_reads_weights_of_uint8_as_int8_where_the_input_is_int16() -> None:
+    tensors = [wide(x([1, 4]), 1.0), wide(y([1, 3]), 1.0)]
+    data = np.arange(190, 202, dtype=U8).reshape(3, 4)
+    found, expected = (
+        by_litert("FULLY_CONNECTED", T("w", [3, 4], d.dtype, 0.5, 4, 0, d), tensors, "FullyConnectedOptions", {})
+        for d in (data, data.view(I8))
+    )
+    assert np.array_equal(found, expected)
 
 
 def test_a_value_that_is_made_twice_or_never(tmp_path: Path) -> None:

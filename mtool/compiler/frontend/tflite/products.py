@@ -338,6 +338,29 @@ class Exact(Real):
         t.put((rescale_long if t.tensor(0).dtype == np.int16 else rescale)(t, made, scales, out))
 
 
+def _check_kernel_reads(t: Translation) -> None:
+    """Refuse weights of integer products that LiteRT's kernels refuse, or read as other numbers than they stand for.
+
+    Activations of int8 and int16 meet weights of int8 whose zero point is 0. Any other is refused by CONV_2D's kernel;
+    DEPTHWISE_CONV_2D's leaves it out, as does FULLY_CONNECTED's if there are several scales, which reads uint8 as int8.
+
+    Raises:
+        Unsupported: there are such weights.
+    """
+    x, w, kind = t.tensor(0), t.tensor(1), t.op.kind
+    if not x.is_quantised or x.dtype == np.uint8 or not w.is_quantised:
+        return
+    if kind == "FULLY_CONNECTED" and (x.dtype, w.dtype) == (np.int16, np.uint8):
+        raise Unsupported("its input is int16 and its weights are uint8, which LiteRT's kernel reads as int8")
+    points = w.zero_point[w.zero_point.nonzero()]
+    takes_zero_alone = w.dtype == np.int8 and (w.scale.size > 1 or kind == "DEPTHWISE_CONV_2D")
+    if points.size and (takes_zero_alone or kind == "CONV_2D"):
+        raise Unsupported(
+            f"its weights are {w.dtype} with a zero point of {points[0]}; with an input of {x.dtype}, LiteRT's kernel "
+            "takes weights of int8 with a zero point of 0 alone"
+        )
+
+
 def conv(arithmetic: type[Real]) -> Translate:
     """CONV_2D: weights [out, height, width, in / groups]; DEPTHWISE_CONV_2D: [1, height, width, in * multiplier].
 
@@ -347,6 +370,7 @@ def conv(arithmetic: type[Real]) -> Translate:
     def translate(t: Translation) -> None:
         axes = "DHW" if t.op.kind == "CONV_3D" else "HW"
         products, rank = arithmetic(t), len(axes) + 2
+        _check_kernel_reads(t)
         size, shape = t.shape(0, rank), t.shape(1, rank)
         depth, wanted = size[-1], shape[3]
         order: tuple[int, ...]
@@ -483,6 +507,7 @@ def fully_connected(arithmetic: type[Real]) -> Translate:
 
     def translate(t: Translation) -> None:
         products = arithmetic(t)
+        _check_kernel_reads(t)
         x, channels = flat_rows(products)
         is_variable = arithmetic is Real and t.weights(1).data is None
         w = t.real(1) if is_variable else products.weights(lambda data: data, 0)
