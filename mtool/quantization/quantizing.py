@@ -24,10 +24,10 @@ from mtool.base.errors import BuildError, FitError, ModelError, UsageError
 from mtool.base.option_values import Integer, Method
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.onnx_file import read_bound
 from mtool.compiler.frontend.tflite.model import to_onnx
 from mtool.compiler.frontend.tflite.schema import read as read_tflite
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
 from mtool.quantization import dataset

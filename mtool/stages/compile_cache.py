@@ -23,8 +23,8 @@ from mtool.base.filetree import FileTree
 from mtool.base.option_values import Arenas
 from mtool.boards import Board
 from mtool.compiler import added_operators
-from mtool.compiler.frontend.budget import LIMITS
 from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.operators.budget import LIMITS
 from mtool.compiler.request import Compilation, Request
 from mtool.compiler.tuned.known import Known
 from mtool.manifest import Firmware

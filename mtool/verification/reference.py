@@ -15,7 +15,6 @@ from onnx import helper
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import is_tflite
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.reading import reread, runnable
@@ -25,6 +24,7 @@ from mtool.compiler.frontend.tflite.model import to_onnx, zeros_of
 from mtool.compiler.frontend.tflite.schema import litert_can_read
 from mtool.compiler.frontend.tflite.schema import read as tflite_file
 from mtool.compiler.frontend.tflite.translation import Network as Translated
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample

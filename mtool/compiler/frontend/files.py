@@ -4,11 +4,11 @@ from pathlib import Path
 
 from mtool.base.errors import UsageError
 from mtool.compiler.frontend import onnx_file, reading
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.dimensions import symbolic_dimensions
 from mtool.compiler.frontend.hybrid_weights import with_float32_weights
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.ir import Graph
+from mtool.compiler.operators.budget import Budget
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:

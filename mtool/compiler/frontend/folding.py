@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.inference import attributes, operator_of
 from mtool.compiler.frontend.scope import domain_of
 from mtool.compiler.ir import TensorType
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.folding import Folded
 from mtool.compiler.operators.problems import NotComputed, Unsupported
 

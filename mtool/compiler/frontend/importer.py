@@ -4,23 +4,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import onnx
 
 from mtool.base.errors import MtoolError
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.ir.types import Array
 from mtool.compiler.operators import lowering_of
 from mtool.compiler.operators.bounds import Bound, Bounded
+from mtool.compiler.operators.budget import Budget
+from mtool.compiler.operators.onnx_node import NO_ATTRIBUTES, ImportState
 from mtool.compiler.operators.ordering import Counting
 from mtool.compiler.operators.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 
 ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
 """Imports one node, of that name, by what knows its operator (mtool.compiler.frontend.dispatch)."""
-
-NO_ATTRIBUTES = Attributes()
 
 
 class NotThisWay(Exception):
@@ -31,7 +28,7 @@ class NotThisWay(Exception):
         self.reason, self.problems, self.needed = reason, problems, needed
 
 
-class Importer:
+class Importer(ImportState):
     """The state of one import. Canonicalisers call `emit`, `constant` and `fail`.
 
     An operator that stands for others calls `run` with their nodes, which imports them by `import_node`.
@@ -47,18 +44,15 @@ class Importer:
         natural_maxima: bool = False,
         keeps_rounds: bool = False,
     ) -> None:
+        super().__init__(budget or Budget())
         self._import_node = import_node
-        self.budget = budget or Budget()
         self.maxima = dict(maxima or {})
         self.natural_maxima = natural_maxima
         self.keeps_rounds = keeps_rounds
         self.used_maxima: set[str] = set()
-        self.bounds: dict[str, Bound] = {}
         self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
         self.scope = Scope(self.opsets)
         self.functions = functions_of(model)
-        self.types: dict[str, TensorType] = {}
-        self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
         self.sequences: dict[str, list[str]] = {}
         self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
@@ -68,26 +62,13 @@ class Importer:
         self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
         self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
         self._own.update(value for node in model.graph.node for value in node.output)
-        self._names: set[str] = set()
         self._made: set[str] = set()
-        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
         self.writing_out = 0  # functions, loops and sequences inside one another
         self.perhaps = 0  # branches and rounds inside one another that data may leave out
         self._unknown: set[str] = set()
         self._needed: list[str] = []
         self.dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
         self._sources: dict[str, tuple[str, ...]] = {}
-
-    def unique(self, stem: str) -> str:
-        """Return a value or node name that is not taken."""
-        number = self._numbers.get(stem, 0)
-        name = f"{stem}.{number}" if number else stem
-        while name in self._names or name in self.types:
-            number += 1
-            name = f"{stem}.{number}"
-        self._numbers[stem] = number
-        self._names.add(name)
-        return name
 
     def inner(self, prefix: str, values: Iterable[str]) -> dict[str, str]:
         """Return names in the model for the values that are made in a body or function."""
@@ -100,19 +81,6 @@ class Importer:
             self._own.add(name)
             names[value] = name
         return names
-
-    def constant(self, stem: str, data: Array) -> str:
-        """Add a constant and return its name."""
-        name = self.unique(stem)
-        self.add_constant(name, data)
-        return name
-
-    def add_constant(self, name: str, data: Array) -> None:
-        """Give a value a constant."""
-        data = np.ascontiguousarray(data).reshape(np.shape(data))
-        self.budget.spend("constants", data.nbytes, f"constant {name!r}")
-        self.constants[name] = data
-        self.types[name] = TensorType(DType.of(data.dtype), data.shape)
 
     def emit(
         self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = NO_ATTRIBUTES
@@ -156,16 +124,6 @@ class Importer:
     def fail(self, op: str, origin: str, reason: str) -> None:
         """Note a node that can't be compiled."""
         self.problems.append((op, origin, reason))
-
-    def value_of(self, name: str, role: str) -> Array:
-        """Return the value of a constant; `role` is what the operator calls this input.
-
-        Raises:
-            ValueNeeded: it is not a constant.
-        """
-        if name not in self.constants:
-            raise ValueNeeded(name, role)
-        return self.constants[name]
 
     def value(self, stem: str, kind: TensorType, sources: Iterable[str]) -> str:
         """Return the name of a new value of a body, which would be known if `sources` were constants."""

@@ -11,7 +11,6 @@ from mtool.base.errors import ModelError, MtoolError
 from mtool.base.identifiers import model_name
 from mtool.compiler.frontend import external, reading, tensors
 from mtool.compiler.frontend.bind_states import States, bind_states
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.given_values import check_names, constant_of
@@ -20,6 +19,7 @@ from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.budget import Budget
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:

@@ -10,7 +10,6 @@ from onnx import helper
 from mtool.base.errors import ModelError, NeedsValues, UsageError
 from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.dispatch import import_node
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.inference import check_size, element_name
@@ -18,6 +17,7 @@ from mtool.compiler.frontend.scope import bodies_of
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.ir import DType, Graph, TensorType
 from mtool.compiler.ir.graph import Source
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import TooLarge, Unsupported
 from mtool.compiler.operators.verification import verify
 

@@ -31,7 +31,7 @@ class ModelOptions:
     state_values: what states begin with instead, as they are stored: by the input's name, one number or all.
     whole: the graph is for backends to recognise operators in, not to be compiled: those of a TFLite model that are
         written out otherwise are one node each.
-    limits: what compiling it may take, by the names of mtool/compiler/frontend/budget.py, where not the defaults.
+    limits: what compiling it may take, by the names of mtool/compiler/operators/budget.py, where not the defaults.
     name: the model's name in C; empty: made of its file's.
     """
 

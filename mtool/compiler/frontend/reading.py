@@ -13,10 +13,10 @@ from google.protobuf.message import DecodeError
 
 from mtool.base.errors import ModelError, UsageError
 from mtool.compiler.frontend import external, tensors
-from mtool.compiler.frontend.budget import LIMITS, Budget
 from mtool.compiler.frontend.dimensions import open_negative_dimensions
 from mtool.compiler.frontend.separate import Separated, separate
 from mtool.compiler.operators import operators
+from mtool.compiler.operators.budget import LIMITS, Budget
 from mtool.compiler.operators.problems import MICROSOFT
 
 MIN_OPSET = 1

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import onnx
 
 from mtool.compiler.frontend import tensors
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.budget import Budget
 
 LARGE_BYTES = 1 << 16
 _MARK = "separated"  # as doc_string: a small one of this name may be put beside it later

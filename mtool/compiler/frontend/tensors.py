@@ -8,8 +8,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.ir.types import Array, DType
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import Unsupported
 
 _SUB_BYTE = {

@@ -7,52 +7,98 @@ attributes, never negative; views of all kinds as `Reshape` of one input.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from mtool.compiler.ir import Attributes, TensorType
+from mtool.compiler.ir import Attributes, DType, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bound
-from mtool.compiler.operators.problems import Unsupported
+from mtool.compiler.operators.budget import Budget
+from mtool.compiler.operators.problems import Unsupported, ValueNeeded
 
 OPSET = {"": 23}
 """The opset of the nodes that operators are written as."""
 Attrs = Mapping[str, Any]
 A = TypeVar("A", bound=Attributes)
+NO_ATTRIBUTES = Attributes()
 
 
-class _Budget(Protocol):
-    """The limits of what compiling a model may take (mtool/compiler/frontend/budget.py)."""
+class Names:
+    """The names of the values and nodes of a model under construction."""
 
-    def spend(self, name: str, amount: int, where: str) -> None: ...
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
 
-    def afford(self, name: str, amount: int, where: str) -> None: ...
+    def is_taken(self, name: str) -> bool:
+        """Whether something has this name."""
+        return name in self._names
+
+    def unique(self, stem: str) -> str:
+        """Return a name that is not taken."""
+        number = self._numbers.get(stem, 0)
+        name = f"{stem}.{number}" if number else stem
+        while self.is_taken(name):
+            number += 1
+            name = f"{stem}.{number}"
+        self._numbers[stem] = number
+        self._names.add(name)
+        return name
 
 
-class _ImportState(Protocol):
-    """The importer's state, as far as operators need it (mtool/compiler/frontend/importer.py)."""
+class ImportState(Names):
+    """The state of one import, as far as operators need it; the rest is mtool/compiler/frontend/importer.py's."""
 
-    types: dict[str, TensorType]
-    constants: dict[str, Array]
-    bounds: dict[str, Bound]
+    def __init__(self, budget: Budget) -> None:
+        super().__init__()
+        self.budget = budget
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self.bounds: dict[str, Bound] = {}
 
-    @property
-    def budget(self) -> _Budget: ...
+    def is_taken(self, name: str) -> bool:
+        """Whether something has this name."""
+        return name in self._names or name in self.types
 
-    def unique(self, stem: str) -> str: ...
+    def constant(self, stem: str, data: Array) -> str:
+        """Add a constant and return its name."""
+        name = self.unique(stem)
+        self.add_constant(name, data)
+        return name
 
-    def constant(self, stem: str, data: Array) -> str: ...
+    def add_constant(self, name: str, data: Array) -> None:
+        """Give a value a constant."""
+        data = np.ascontiguousarray(data).reshape(np.shape(data))
+        self.budget.spend("constants", data.nbytes, f"constant {name!r}")
+        self.constants[name] = data
+        self.types[name] = TensorType(DType.of(data.dtype), data.shape)
 
-    def add_constant(self, name: str, data: Array) -> None: ...
+    def value_of(self, name: str, role: str) -> Array:
+        """Return the value of a constant; `role` is what the operator calls this input.
 
-    def emit(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = ...) -> None: ...
+        Raises:
+            ValueNeeded: it is not a constant.
+        """
+        if name not in self.constants:
+            raise ValueNeeded(name, role)
+        return self.constants[name]
 
-    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None: ...
+    def emit(
+        self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = NO_ATTRIBUTES
+    ) -> None:
+        """Append a canonical node; its outputs must have types."""
+        raise NotImplementedError
 
-    def value_of(self, name: str, role: str) -> Array: ...
+    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
+        """Import one node; a problem with it is noted, and what depends on it is left out.
+
+        Raises:
+            ModelError: it exceeds the budget.
+        """
+        raise NotImplementedError
 
 
 def attributes_of(kind: type[A], attrs: Attrs, **fixed: Any) -> A:
@@ -71,7 +117,7 @@ class OnnxNode:
     attrs: its attributes, but for graphs; version: of its operator set; origin: its name in messages.
     """
 
-    def __init__(self, state: _ImportState, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    def __init__(self, state: ImportState, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         self.state, self.proto, self.origin, self.attrs, self.version = state, proto, origin, attrs, version
         self.op, self.inputs, self.outputs = proto.op_type, list(proto.input), list(proto.output)
 
@@ -155,7 +201,7 @@ class OnnxNode:
     ) -> None:
         """Append a canonical node; where nothing else is said, of this operator with all its inputs and outputs."""
         ins, outs = (self.inputs if inputs is None else inputs), (self.outputs if outputs is None else outputs)
-        self.state.emit(op or self.op, self.origin, list(ins), list(outs), attrs or Attributes())
+        self.state.emit(op or self.op, self.origin, list(ins), list(outs), attrs or NO_ATTRIBUTES)
 
     def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:
         """Write an ONNX node with one output and return that.

@@ -16,8 +16,8 @@ from onnx.helper import make_node as node
 from mtool.base.errors import ModelError, UsageError
 from mtool.cli import app
 from mtool.compiler.frontend import ModelOptions, from_proto
-from mtool.compiler.frontend.budget import LIMITS, Budget
 from mtool.compiler.ir import Graph
+from mtool.compiler.operators.budget import LIMITS, Budget
 
 F = np.float32
 SECONDS = 20.0  # of the processor; a tenth of that is usual

@@ -12,11 +12,11 @@ from onnx.helper import make_node as node
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import from_proto
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.dispatch import import_node
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.operators import operators
+from mtool.compiler.operators.budget import Budget
 
 F = np.float32
 X = (2, 3, 4, 4)

@@ -10,10 +10,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import load
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.frontend.reading import read_separated
 from mtool.compiler.frontend.separate import LARGE_BYTES
+from mtool.compiler.operators.budget import Budget
 
 SIZE = LARGE_BYTES // 4
 WEIGHTS = np.random.default_rng(3).standard_normal(SIZE).astype(np.float32)

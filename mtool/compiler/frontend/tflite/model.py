@@ -10,7 +10,6 @@ from onnx import helper
 
 from mtool.base.errors import ModelError, MtoolError, UsageError
 from mtool.compiler.frontend.bind_states import States
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.onnx_file import graph_of
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions, Pairs
 from mtool.compiler.frontend.tflite import custom, signal
@@ -21,6 +20,7 @@ from mtool.compiler.frontend.tflite.rewriting import inlined, with_rows
 from mtool.compiler.frontend.tflite.schema import TABLE, VARIABLE, Model, Operator, Tensor, read
 from mtool.compiler.frontend.tflite.translation import Network, Translation
 from mtool.compiler.ir import Graph, Quant
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 
 

@@ -350,7 +350,7 @@ def _check_kernel_reads(t: Translation) -> None:
     x, w, kind = t.tensor(0), t.tensor(1), t.op.kind
     if not x.is_quantised or x.dtype == np.uint8 or not w.is_quantised:
         return
-    if kind == "FULLY_CONNECTED" and (x.dtype, w.dtype) == (np.int16, np.uint8):
+    if kind == "FULLY_CONNECTED" and x.dtype == np.int16 and w.dtype == np.uint8:
         raise Unsupported("its input is int16 and its weights are uint8, which LiteRT's kernel reads as int8")
     points = w.zero_point[w.zero_point.nonzero()]
     takes_zero_alone = w.dtype == np.int8 and (w.scale.size > 1 or kind == "DEPTHWISE_CONV_2D")

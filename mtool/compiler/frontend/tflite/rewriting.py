@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.tflite.schema import TABLE, Model, Operator
+from mtool.compiler.operators.budget import Budget
 
 COPY = "COPY"
 """The kind of an operator that is not in the file: its output is its input, as it is stored."""

@@ -20,10 +20,10 @@ import numpy as np
 import tflite
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.inference import MOST_DIMENSIONS
 from mtool.compiler.frontend.reading import FLATBUFFER, read_bytes
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)

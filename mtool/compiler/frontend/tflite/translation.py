@@ -15,10 +15,11 @@ import onnx
 import tflite
 from onnx import helper, numpy_helper
 
-from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.budget import Budget
+from mtool.compiler.operators.onnx_node import Names
 from mtool.compiler.operators.problems import OWN, Unsupported, ValueNeeded
 
 Key = Hashable
@@ -158,7 +159,7 @@ def _on_its_grid(tensor: Tensor) -> Tensor:
     return tensor
 
 
-class Translation:
+class Translation(Names):
     """The nodes and constants of one model; `op` is the operator at work.
 
     `at_once`: recurrent operators of integers are one node each (ModelOptions).
@@ -166,6 +167,7 @@ class Translation:
     """
 
     def __init__(self, model: Model, budget: Budget, *, is_body: bool = False, at_once: bool = False) -> None:
+        super().__init__()
         self.model, self.budget, self.is_body, self.at_once = model, budget, is_body, at_once
         self.tensors = list(model.tensors)
         self.variables = Variables()
@@ -173,29 +175,16 @@ class Translation:
         self.complex: dict[int, tuple[str, str]] = {}  # real and imaginary parts, by the number of the tensor
         self.dequantised: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
         self._made_bytes = 0
-        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
         self.infos: list[onnx.ValueInfoProto] = []
         self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
         self.subgraph: Callable[[int, Sequence[Tensor]], Network] = _none  # by its number, for operands, as ONNX
-        self._names: set[str] = set()
         self.names = [self.unique(tensor.name) for tensor in model.tensors]
         self._stored = frozenset(self.names)
         for name, tensor in zip(self.names, model.tensors, strict=True):
             if tensor.data is not None:
                 self.constants[name] = tensor.data
-
-    def unique(self, stem: str) -> str:
-        """Return a name that is not taken."""
-        number = self._numbers.get(stem, 0)
-        name = f"{stem}.{number}" if number else stem
-        while name in self._names:
-            number += 1
-            name = f"{stem}.{number}"
-        self._numbers[stem] = number
-        self._names.add(name)
-        return name
 
     def other(self, number: int) -> Model:
         """Return a subgraph of the file behind the first.
