@@ -15,6 +15,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 OTHERS = {  # a file of the repository: its place in the site
     "README.md": "index.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md": "CODE_OF_CONDUCT.md",
     "SECURITY.md": "SECURITY.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "LICENSE": "LICENSE",
