@@ -23,6 +23,42 @@ from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import WeightedSum, stored_weights, weight_offset
 
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """A layer's weights as a template reads them, and the function of the runtime that multiplies with them, if any.
+
+    layout: in what order the weights stand; "": in that of the operator.
+    header: the runtime's, that has the loops.
+    function: its name.
+    declared: what is declared for it, in C.
+    last: what it is called with last, in C, if it has one argument more.
+    shared: the lines that define it, as a Kernel has them.
+    others: further headers of it.
+    ties: what `EpilogueText.beside_halves` returns of the channels that are computed together.
+    """
+
+    weights: Array
+    layout: str = ""
+    header: str = ""
+    function: str = ""
+    declared: str = ""
+    last: str = ""
+    shared: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    ties: Array | None = None
+
+    @property
+    def c(self) -> str:
+        """The type of the weights in C."""
+        return DType.of(self.weights.dtype).c
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The headers of the runtime that it needs."""
+        return (self.header, *self.others) if self.header else ()
+
+
 # The epilogue of portable kernels: the expression that fusion gave, written out around each result.
 
 
@@ -83,6 +119,8 @@ class EpilogueText:
         """The type of the input's elements."""
         return self.graph.types[self.node.inputs[0]].dtype
 
+    kind = x
+
     @property
     def acc(self) -> DType:
         """The accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
@@ -113,72 +151,31 @@ class EpilogueText:
         zero = "0.0f" if self.acc.is_float else "0"
         return f"bias[{channel}]" if self.has_bias else zero
 
-    def kernel(
-        self,
-        name: str,
-        weights: Array,
-        scratch: str = "",
-        layout: str = "",
-        ties: Array | None = None,
-        headers: tuple[str, ...] = (),
-        **values: Any,
-    ) -> Kernel:
+    def kernel(self, name: str, products: Products, scratch: str, **values: Any) -> Kernel:
         """Render a template and assemble the function: input, output, weights, bias if any, what the epilogue reads.
 
         Args:
             name: of the template.
-            weights: as the template reads them.
-            scratch: the type of the scratch, if it has any.
-            layout: in what order the weights stand, if not in that of the operator.
-            ties: those of `beside_halves`.
-            headers: a Kernel's.
-            values: the template's variables beside `epilogue`, `x`, `w` and `acc` (the types of inputs, weights and
-                sums), `offset` and `ties`.
+            products: the weights.
+            scratch: its type; "": there is none.
+            values: the template's variables beside `epilogue`, `products`, `x`, `w` and `acc` (the types of inputs,
+                weights and sums), `offset` and `ties`.
         """
-        node, graph = self.node, self.graph
+        node, graph, weights, ties = self.node, self.graph, products.weights, products.ties
         own = {"weights": weights} | ({"ties": ties} if ties is not None else {})
         if self.has_bias:
             own["bias"] = graph.constants[node.inputs[2]]
-        weights_layout = layout or _OWN_LAYOUTS.get(weights.ndim, "")
-        layouts = {"weights": weights_layout, "bias": "of each output channel", "ties": TIES}
+        layout = products.layout or _OWN_LAYOUTS.get(weights.ndim, "")
+        layouts = {"weights": layout, "bias": "of each output channel", "ties": TIES}
+        types = {"x": self.x.c, "w": products.c, "acc": self.acc}
         body = template(
-            name,
-            epilogue=self,
-            x=self.x.c,
-            w=DType.of(weights.dtype).c,
-            acc=self.acc,
-            offset=self.offset,
-            ties=ties is not None,
-            **values,
+            name, epilogue=self, products=products, offset=self.offset, ties=ties is not None, **types, **values
         )
         behind = ("ties",) if ties is not None else ()
-        return kernel_of(node, graph, body, self.expr, own, scratch, behind, headers=headers, layouts=layouts)
+        return kernel_of(node, graph, body, self.expr, own, scratch, behind, headers=products.headers, layouts=layouts)
 
 
 # Epilogues of the runtime's tiles, and what may follow them: an expression over the stored results.
-
-
-@dataclass(frozen=True, slots=True)
-class Products:
-    """A layer's packed weights, and the function of the runtime that multiplies with them.
-
-    layout: in what order the weights are packed.
-    header: the runtime's, that has the loops.
-    others: further headers of it.
-    function: its name.
-    declared: what is declared for it, in C.
-    last: what it is called with last, in C, if it has one argument more.
-    shared: the lines that define it, as a Kernel has them.
-    """
-
-    weights: Array
-    layout: str
-    header: str
-    function: str = ""
-    declared: str = ""
-    last: str = ""
-    shared: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +195,11 @@ class TileEpilogue:
     def weights(self) -> Array:
         """The node's weights, as the model has them."""
         return self.graph.constants[self.node.inputs[1]]
+
+    @property
+    def stored_weights(self) -> Array:
+        """The weights as they are stored."""
+        return stored_weights(self.node, self.graph)
 
     @property
     def bias_of_model(self) -> Array:
@@ -233,15 +235,16 @@ class TileEpilogue:
             name: of the template.
             products: packed weights, and what multiplies with them.
             scratch: its type; "": there is none.
-            values: the template's variables beside `epilogue`, `rest`, `products`, and of those `function`, `declared`
-                and `last`.
+            values: the template's variables beside `epilogue`, `rest`, `x` (the type of the inputs), `products`, and of
+                those `function`, `declared` and `last`.
         """
         call = {"function": products.function, "declared": products.declared, "last": products.last}
-        body = template(name, epilogue=self, rest=self.rest_text, products=products, **call, **values)
+        x = self.graph.types[self.node.inputs[0]].dtype.c
+        body = template(name, epilogue=self, rest=self.rest_text, products=products, x=x, **call, **values)
         layouts = {"weights": f"packed for {products.header}, {products.layout}"}
         return kernel_of(
             self.node, self.graph, body, self.rest, {"weights": products.weights}, scratch,
-            headers=(products.header, *products.others), layouts=layouts, shared=products.shared,
+            headers=products.headers, layouts=layouts, shared=products.shared,
         )  # fmt: skip
 
 

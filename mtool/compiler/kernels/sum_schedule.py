@@ -3,11 +3,12 @@
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.epilogues import EpilogueText, Products, TileEpilogue
 from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 
 S = TypeVar("S")
-E = TypeVar("E")
+E = TypeVar("E", bound=EpilogueText | TileEpilogue)
 
 
 class SumSchedule(Schedule, Generic[S, E]):
@@ -15,10 +16,16 @@ class SumSchedule(Schedule, Generic[S, E]):
 
     core: the feature or property of a target that it needs; "": it is for all.
     forms: the classes of epilogues that it has, the first of which is taken that a node's is of.
+    template: the path of its C template.
+    scratch_type: the type of its scratch, in C; "": `kind` of the epilogue.
+    sizes_name: what templates call the sizes.
     """
 
     core: ClassVar[str] = ""
     forms: ClassVar[tuple[Any, ...]]
+    template: ClassVar[str]
+    scratch_type: ClassVar[str] = ""
+    sizes_name: ClassVar[str]
 
     def sizes(self, node: Node, graph: Graph) -> S:
         """Return the sizes of a node."""
@@ -41,9 +48,19 @@ class SumSchedule(Schedule, Generic[S, E]):
         """Estimate instructions."""
         raise NotImplementedError
 
+    def products(self, sizes: S, epilogue: E, target: Target) -> Products:
+        """Return the weights as the template reads them: as they are stored."""
+        return Products(epilogue.stored_weights)
+
+    def values(self, sizes: S, epilogue: E, target: Target) -> dict[str, Any]:
+        """Return what the template reads besides."""
+        return {}
+
     def kernel(self, sizes: S, epilogue: E, target: Target) -> Kernel:
         """Write the function."""
-        raise NotImplementedError
+        products, values = self.products(sizes, epilogue, target), self.values(sizes, epilogue, target)
+        scratch = (self.scratch_type or epilogue.kind.c) if self.scratch(sizes, epilogue) else ""
+        return epilogue.kernel(self.template, products, scratch, target=target, **{self.sizes_name: sizes}, **values)
 
     def layer(self, node: Node, graph: Graph) -> tuple[S, E]:
         """Return the sizes and the epilogue of a node that it supports."""

@@ -4,9 +4,9 @@ from typing import Any, ClassVar, TypeVar
 
 from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
-from mtool.compiler.kernels.epilogues import EpilogueText, Products, TileEpilogue
+from mtool.compiler.kernels.epilogues import EpilogueText, TileEpilogue
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.schedule import Kernel, residual_operands
+from mtool.compiler.kernels.schedule import residual_operands
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
 
@@ -20,6 +20,7 @@ class ConvSchedule(SumSchedule[Conv, E]):
     has_ring: whether rows of the input are copied into a ring, so that those may be overwritten that are in it.
     """
 
+    sizes_name = "conv"
     over_operands: ClassVar[bool] = True
     has_ring: ClassVar[bool] = False
 
@@ -53,32 +54,7 @@ class PatchSchedule(PortableSchedule):
         return pointwise_in_place(node, graph)
 
 
-class PackedSchedule(ConvSchedule[T]):
-    """One that calls a function of the runtime with packed weights.
-
-    template: the path of its template.
-    scratch_type: the type of its scratch, in C.
-    """
-
-    template: ClassVar[str]
-    scratch_type: ClassVar[str] = "int8_t"
-
-    def products(self, conv: Conv, epilogue: T, target: Target) -> Products:
-        """Return the packed weights and the function of the runtime."""
-        raise NotImplementedError
-
-    def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
-        """Return what its template reads besides."""
-        return {}
-
-    def kernel(self, conv: Conv, epilogue: T, target: Target) -> Kernel:
-        """Write the function."""
-        products = self.products(conv, epilogue, target)
-        scratch = self.scratch_type if self.scratch(conv, epilogue) else ""
-        return epilogue.kernel(self.template, products, scratch, conv=conv, **self.values(conv, epilogue, target))
-
-
-class TileSchedule(PackedSchedule[T]):
+class TileSchedule(ConvSchedule[T]):
     """The family of register tiles: a schedule states its tile, its products and their packing.
 
     The patches of a tile's pixels are gathered as columns and multiplied with all channels, a tile's at a time. The

@@ -18,14 +18,14 @@ import numpy as np
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array, row_sums
 from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
-from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, PortableSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedule
 from mtool.compiler.kernels.dsp import LIMITS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
 from mtool.compiler.kernels.integer import RESULT, is_narrow
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8, remembered
@@ -120,7 +120,7 @@ def pack_pairs(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 
 
 @dataclass(frozen=True)
-class DspWinograd(PackedSchedule[Int8Epilogue]):
+class DspWinograd(ConvSchedule[Int8Epilogue]):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
 
     name = "dsp_winograd"
@@ -177,8 +177,8 @@ class DspWinograd(PackedSchedule[Int8Epilogue]):
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The blocks, and how the products of a column are summed up."""
         depth = self._depth(conv)
-        own = {"blocks": _blocks(conv), "x_type": "int8_t", "sums_bytes": DSP_SUMS}
-        return own | {"depth": depth, "turns": depth // self._unroll(conv), "sums": 16 * depth}
+        own = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": 16 * depth}
+        return own | {"depth": depth, "turns": depth // self._unroll(conv)}
 
 
 def _blocks(conv: Conv) -> Blocks:
@@ -212,6 +212,8 @@ class IntWinograd(PortableSchedule):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
 
     name = "int_winograd"
+    template = "kernels/conv2d/integer/winograd_int8.c.j2"
+    scratch_type = "int16_t"
     core = "has_wide_registers"
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
@@ -244,14 +246,13 @@ class IntWinograd(PortableSchedule):
         each = 160 * conv.channels + fours * (products + 500 + 8 * FOURS * RESULT)
         return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels / 2)
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
-        weights, ties = pack_words(epilogue.graph.constants[epilogue.node.inputs[1]]), epilogue.beside_halves(1)
-        return epilogue.kernel(
-            "kernels/conv2d/integer/winograd_int8.c.j2", weights, "int16_t", INT_LAYOUT, ties, ("mt_winograd.h",),
-            conv=conv, blocks=Blocks(conv, conv.channels), x_type=epilogue.x.c, depth=round_up(conv.channels, FOURS),
-            biased=epilogue.has_bias,
-        )  # fmt: skip
+    def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
+        """Four channels together."""
+        return Products(pack_words(epilogue.weights), INT_LAYOUT, "mt_winograd.h", ties=epilogue.beside_halves(1))
+
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The blocks, and the filled depth."""
+        return {"blocks": Blocks(conv, conv.channels), "depth": round_up(conv.channels, FOURS)}
 
 
 SCHEDULES = (DspWinograd(), IntWinograd())

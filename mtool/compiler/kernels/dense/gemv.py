@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
-from mtool.compiler.kernels.epilogues import Products, TileEpilogue
+from mtool.compiler.kernels.epilogues import TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
 from mtool.compiler.kernels.packing import filled_up, numbers_of, packed_by_rows, round_up
-from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
 
@@ -29,6 +28,8 @@ class Matrix:
 class DenseSchedule(SumSchedule[Matrix, E]):
     """A schedule that answers for the sizes of a dense layer and its epilogue."""
 
+    sizes_name = "size"
+
     def sizes(self, node: Node, graph: Graph) -> Matrix:
         """Rows, depth, outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
@@ -44,6 +45,7 @@ class GroupedGemv(DenseSchedule[T]):
         multiple: of which the function reads inputs, unless `filled` says otherwise.
     """
 
+    template = "kernels/dense/gemv.c.j2"
     element: ClassVar[DType]
     together: ClassVar[int] = 8
     multiple: ClassVar[int] = 4
@@ -55,10 +57,6 @@ class GroupedGemv(DenseSchedule[T]):
     def filled(self, size: Matrix) -> int:
         """Return how many inputs the function reads: the depth, filled up with zeros."""
         return round_up(size.depth, self.multiple)
-
-    def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
-        """Return what is called, and with what weights."""
-        raise NotImplementedError
 
     def groups(self, size: Matrix, epilogue: T) -> int:
         """Return how many groups a row has."""
@@ -76,21 +74,10 @@ class GroupedGemv(DenseSchedule[T]):
         row = self.filled(size) if self.filled(size) > size.depth else 0
         return epilogue.kind.size * self._staged(size, epilogue) + self.element.size * row
 
-    def kernel(self, size: Matrix, epilogue: T, target: Target) -> Kernel:
-        """Write the function."""
-        products = self.products(size, epilogue, target)
-        return epilogue.kernel(
-            "kernels/dense/gemv.c.j2",
-            products,
-            epilogue.kind.c if self.scratch(size, epilogue) else "",
-            size=size,
-            group=self.group(size, epilogue),
-            element=self.element.c,
-            staged=epilogue.kind.c,
-            weights_type=DType.of(products.weights.dtype).c,
-            filled=self.filled(size),
-            results=self._staged(size, epilogue),
-        )
+    def values(self, size: Matrix, epilogue: T, target: Target) -> dict[str, Any]:
+        """The group, the inputs that are read, the results that are staged."""
+        own = {"filled": self.filled(size), "element": self.element.c, "staged": epilogue.kind.c}
+        return {**own, "group": self.group(size, epilogue), "results": self._staged(size, epilogue)}
 
 
 # Packed weights of dense layers of float32.

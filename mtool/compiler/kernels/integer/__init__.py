@@ -1,12 +1,13 @@
 """Cores that have nothing but a multiplier of integers: register tiles of 8-bit products."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
@@ -100,7 +101,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileKnobs:
-    """The knobs of schedules that have such tiles."""
+    """What schedules with such tiles have in common: their knobs, their packed weights."""
 
     columns: int = knob(0, 1, 2, meaning=COLUMNS_MEANING)
     channels: int = knob(0, 1, 2, 4, 6, 8, meaning="outputs of a tile at most; auto: likewise")
@@ -108,9 +109,25 @@ class TileKnobs:
         0, 1, 2, 4, meaning="elements of the depth in one turn of the loop at most, which divide it; auto: likewise"
     )
 
+    def work(self, sizes: Any, epilogue: EpilogueText) -> Work:
+        """Return the work of a layer."""
+        raise NotImplementedError
+
     def best(self, target: Target, work: Work) -> Tile:
         """Return the tile for some work."""
         return Tile.best(target, work, self.columns, self.channels, self.unroll)
+
+    def products(self, sizes: Any, epilogue: EpilogueText, target: Target) -> Products:
+        """The channels of a tile together."""
+        work, weights = self.work(sizes, epilogue), epilogue.stored_weights
+        channels = self.best(target, work).channels
+        packed = pack(weights.reshape(len(weights), -1), channels, len(weights) // work.outputs)
+        layout = f"{channels} output channels at a time, side by side for each input"
+        return Products(packed, layout, ties=epilogue.beside_halves(channels))
+
+    def values(self, sizes: Any, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The tile."""
+        return {"tile": self.best(target, self.work(sizes, epilogue))}
 
 
 def is_narrow(node: Node, graph: Graph) -> bool:
@@ -121,11 +138,6 @@ def is_narrow(node: Node, graph: Graph) -> bool:
 def reads_activations(node: Node, graph: Graph) -> bool:
     """Whether an epilogue reads what may lie where the output goes: then each output is computed once."""
     return any(name not in graph.constants for name in node.inputs[3:])
-
-
-def layout(channels: int) -> str:
-    """Return in what order `pack` gives weights."""
-    return f"{channels} output channels at a time, side by side for each input"
 
 
 def pack(weights: Array, channels: int, groups: int = 1) -> Array:

@@ -1,11 +1,11 @@
 """Convolutions in portable C."""
 
 import math
+from typing import Any
 
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
 from mtool.compiler.kernels.epilogues import EpilogueText
-from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target, plain_product
 from mtool.compiler.kernels.weighted_sum import is_widened
 
@@ -17,6 +17,7 @@ class Im2col(PatchSchedule):
     """
 
     name = "c99_patch"
+    template = "kernels/conv2d/c99/im2col.c.j2"
 
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """Two patches."""
@@ -30,10 +31,6 @@ class Im2col(PatchSchedule):
         each = plain_product(target, widened=is_widened(epilogue.node, epilogue.graph))
         return outputs * (each * conv.depth + 24) + patches * (3.0 * conv.depth + 3.5 * rows)
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function, which reads the weights as they are stored."""
-        return epilogue.kernel("kernels/conv2d/c99/im2col.c.j2", epilogue.stored_weights, epilogue.x.c, conv=conv)
-
 
 class Depthwise(PortableSchedule):
     """Depthwise: copy one channel with its padding into a contiguous plane, then slide over it.
@@ -42,6 +39,7 @@ class Depthwise(PortableSchedule):
     """
 
     name = "c99_plane"
+    template = "kernels/conv2d/c99/depthwise.c.j2"
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """Depthwise, with any multiplier, one image."""
@@ -61,16 +59,9 @@ class Depthwise(PortableSchedule):
         products = outputs * ((2.0 + target.product_instructions) * conv.depth + 14)
         return products + (4.0 * conv.size[1] + 1.5) * conv.size[0] * conv.channels
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function, which reads the weights as they are stored."""
-        return epilogue.kernel(
-            "kernels/conv2d/c99/depthwise.c.j2",
-            epilogue.stored_weights,
-            epilogue.x.c,
-            conv=conv,
-            plane=conv.plane,
-            unrolled=math.prod(conv.kernel) <= 16,
-        )
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The plane, and whether the taps are written out."""
+        return {"plane": conv.plane, "unrolled": math.prod(conv.kernel) <= 16}
 
 
 SCHEDULES = (Im2col(), Depthwise())

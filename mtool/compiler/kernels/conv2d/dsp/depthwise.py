@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
-from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, T
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T
 from mtool.compiler.kernels.dsp import any_has_floats, best_scaling
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
@@ -74,7 +74,7 @@ class PhasedTraversal(Traversal):
 
 
 @dataclass(frozen=True)
-class Taps(PackedSchedule[T]):
+class Taps(ConvSchedule[T]):
     """The common part of the schedules."""
 
     core = "has_dsp"
@@ -238,7 +238,7 @@ class SlidingTraversal(Traversal):
 
 
 @dataclass(frozen=True)
-class Depthwise3x3(PackedSchedule[Int8Epilogue]):
+class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: a channel is widened with its padding into a plane of int16, then pairs of taps slide over it.
 
     A channel has been read whole before any of it is written, and writes only its own elements: the output may take the

@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
-from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import (
     LAYOUT,
@@ -49,7 +49,6 @@ class Im2col(TileSchedule[FloatEpilogue]):
     saving = 0.1
     template = "kernels/conv2d/f32/tiles.c.j2"
     element = DType.FLOAT32
-    scratch_type = "float"
     apart = True
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
@@ -113,7 +112,7 @@ def cost(traversal: BlockTraversal) -> float:
 
 
 @dataclass(frozen=True)
-class Depthwise(PackedSchedule[FloatEpilogue]):
+class Depthwise(ConvSchedule[FloatEpilogue]):
     """Depthwise: a channel is copied with its padding into a plane; several outputs at a time slide over it.
 
     Products are added in the order of the portable loops. A channel has been read whole before any of it is written,
@@ -122,7 +121,6 @@ class Depthwise(PackedSchedule[FloatEpilogue]):
 
     name = "f32_plane"
     template = "kernels/conv2d/f32/depthwise_f32.c.j2"
-    scratch_type = "float"
     core = "has_float_tiles"
     forms = (FloatEpilogue,)
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
-from mtool.compiler.kernels.epilogues import EpilogueText
+from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.expressions import is_identity
 from mtool.compiler.kernels.integer import (
     COLUMNS_MEANING,
@@ -19,12 +20,10 @@ from mtool.compiler.kernels.integer import (
     TileKnobs,
     Work,
     is_narrow,
-    layout,
-    pack,
     reads_activations,
 )
-from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.packing import filled_up, round_up
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import weight_offset
 
@@ -36,6 +35,7 @@ class Im2col(TileKnobs, PatchSchedule):
     """Gather the input patches of some pixels, which are then multiplied with all output channels, some at a time."""
 
     name = "int_columns"
+    template = "kernels/conv2d/integer/im2col_int8.c.j2"
     core = "registers"
 
     columns: int = knob(0, 1, 2, 3, 4, meaning=COLUMNS_MEANING)
@@ -44,7 +44,8 @@ class Im2col(TileKnobs, PatchSchedule):
         """8 bits by 8 bits, and not as many groups as channels."""
         return is_narrow(epilogue.node, epilogue.graph) and not conv.is_depthwise
 
-    def _work(self, conv: Conv, epilogue: EpilogueText) -> Work:
+    def work(self, conv: Conv, epilogue: EpilogueText) -> Work:
+        """Its pixels by the channels of a group."""
         return Work.of(epilogue.node, epilogue.graph, conv.pixels, conv.out_channels // conv.group, conv.depth)
 
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
@@ -53,20 +54,10 @@ class Im2col(TileKnobs, PatchSchedule):
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
         """The tiles', 1.5 instructions a gathered element, 8 a row of a patch, 12 more an output."""
-        work = self._work(conv, epilogue)
+        work = self.work(conv, epilogue)
         products, rows = self.best(target, work).cost(target, work), 0 if conv.is_pointwise else conv.kernel[0]
         gathered = 1.5 * conv.depth + 8 * rows
         return conv.batch * conv.group * (products + conv.pixels * (gathered + RESULT * work.outputs))
-
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
-        tile = self.best(target, self._work(conv, epilogue))
-        weights = pack(epilogue.stored_weights.reshape(conv.out_channels, -1), tile.channels, conv.group)
-        ties = epilogue.beside_halves(tile.channels)
-        return epilogue.kernel(
-            "kernels/conv2d/integer/im2col_int8.c.j2", weights, epilogue.x.c, layout(tile.channels), ties,
-            conv=conv, tile=tile, packed=weights.size, target=target,
-        )  # fmt: skip
 
 
 PIXELS = 4
@@ -82,6 +73,8 @@ class Pairs(PatchSchedule):
     """Patches of four pixels become words of two, which are multiplied with all output channels, one at a time."""
 
     name = "int_pairs"
+    template = "kernels/conv2d/integer/pairs_int8.c.j2"
+    scratch_type = "int32_t"
     core = "has_wide_registers"
 
     turn: int = knob(0, *TURNS, meaning="pairs of elements in one turn of the loop; auto: by instructions and code")
@@ -117,21 +110,17 @@ class Pairs(PatchSchedule):
         pair = PAIR[target.product_instructions - 1]
         return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + made)
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
-        filled, rows = self._filled(conv, epilogue), epilogue.stored_weights.reshape(conv.out_channels, -1)
-        return epilogue.kernel(
-            "kernels/conv2d/integer/pairs_int8.c.j2",
-            np.pad(rows, ((0, 0), (0, filled - rows.shape[1]))),
-            "int32_t",
-            "output channels, the elements of a patch, filled up",
-            epilogue.beside_halves(1),
-            ("mt_int_pairs_int8.h",),
-            conv=conv,
-            filled=filled,
-            turn=self._turn(conv, epilogue),
-            y=epilogue.graph.types[epilogue.node.outputs[0]].dtype.c,
-        )
+    def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
+        """The weights, filled up to whole turns."""
+        rows = epilogue.stored_weights.reshape(conv.out_channels, -1)
+        weights = filled_up(rows, len(rows), self._filled(conv, epilogue))
+        layout = "output channels, the elements of a patch, filled up"
+        return Products(weights, layout, "mt_int_pairs_int8.h", ties=epilogue.beside_halves(1))
+
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The filled depth, the pairs of a turn, the type of the results."""
+        y = epilogue.graph.types[epilogue.node.outputs[0]].dtype.c
+        return {"filled": self._filled(conv, epilogue), "turn": self._turn(conv, epilogue), "y": y}
 
 
 def _is_exact(rows: Array) -> bool:
@@ -159,6 +148,7 @@ class Depthwise(PortableSchedule):
     """
 
     name = "int_plane"
+    template = "kernels/conv2d/integer/depthwise_int8.c.j2"
     core = "registers"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
@@ -210,21 +200,16 @@ class Depthwise(PortableSchedule):
         """See below."""
         return conv.channels * _cost(self._traversal(conv, epilogue, target), self._holds(conv, target), target)
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
+        """A channel's taps in the order of the traversal."""
         traversal = self._traversal(conv, epilogue, target)
         taps = traversal.turned_taps(epilogue.stored_weights.reshape(conv.channels, *conv.kernel))
-        return epilogue.kernel(
-            "kernels/conv2d/integer/depthwise_int8.c.j2",
-            np.ascontiguousarray(taps),
-            epilogue.x.c,
-            f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}",
-            epilogue.beside_halves(1),
-            conv=conv,
-            traversal=traversal,
-            held=self._holds(conv, target),
-            target=target,
-        )
+        layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
+        return Products(np.ascontiguousarray(taps), layout, ties=epilogue.beside_halves(1))
+
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The traversal, and whether taps stay in registers."""
+        return {"traversal": self._traversal(conv, epilogue, target), "held": self._holds(conv, target)}
 
 
 def _registers(traversal: BlockTraversal, held: bool) -> int:

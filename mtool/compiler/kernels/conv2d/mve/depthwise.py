@@ -13,7 +13,7 @@ import numpy as np
 
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.conv2d.schedule import PackedSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.mve import F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import round_up
@@ -46,7 +46,7 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([heads, weights, scaling.padded(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
-class Depthwise(PackedSchedule[Int8Epilogue]):
+class Depthwise(ConvSchedule[Int8Epilogue]):
     """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.
@@ -109,7 +109,7 @@ def pack_int16(taps: Array, bias: Array, scale: Array | None) -> Array:
     return np.concatenate([ends[0], weights.reshape(len(weights), -1), *ends[1:]], axis=1)
 
 
-class DepthwiseInt16(PackedSchedule[Int16Epilogue | SumEpilogue]):
+class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
     """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
 
     Rows of the input are copied into a ring of as many as the kernel spans.
@@ -173,7 +173,7 @@ def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([weights, heads, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
-class Depthwise3x3(PackedSchedule[Int8Epilogue]):
+class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
 
     Rows are read before they are written: the output may take the input's storage.
@@ -280,7 +280,7 @@ class Lines:
         return min((cls.along(conv, axis) for axis in (1, 0)), key=lambda lines: lines.cost(conv))
 
 
-class Squares(PackedSchedule[Int8Epilogue]):
+class Squares(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: dot products with squares of 4x4 inputs of a channel, four windows (stride 2: one) of each vector.
 
     Eight channels at a time. Rows (or columns) are read before they are written: the output may take the input's
@@ -411,7 +411,7 @@ def pack_taps(taps: Array, bias: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class DepthwiseF32(PackedSchedule[FloatEpilogue]):
+class DepthwiseF32(ConvSchedule[FloatEpilogue]):
     """Depthwise: four channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Products are added in the order of the portable loops. The last lanes may be fewer than four.
@@ -419,7 +419,6 @@ class DepthwiseF32(PackedSchedule[FloatEpilogue]):
 
     name = "mve_f32_taps"
     template = "kernels/conv2d/mve/depthwise_f32.c.j2"
-    scratch_type = "float"
     core = "has_mve"
     has_ring = True
     forms = (FloatEpilogue,)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
-from mtool.compiler.kernels.conv2d.schedule import PackedSchedule, TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, best_unroll, has_narrow_sums, pack_int16
@@ -64,7 +64,6 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     saving = 0.02
     template = "kernels/conv2d/mve/tiles_int8.c.j2"
     element = DType.INT8
-    scratch_type = "int8_t"
     holds_rows = True
 
     unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
@@ -235,7 +234,7 @@ def pack_pixels(weights: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([by_turns(weights, TOGETHER, INT8_LANES), *numbers], axis=1)
 
 
-class SmallPatches(PackedSchedule[Int8Epilogue]):
+class SmallPatches(ConvSchedule[Int8Epilogue]):
     """The common part of the schedules: two pixels, whose patches are 64 bytes at most, times four channels."""
 
     core = "has_mve"
@@ -353,7 +352,6 @@ class Im2colF32(TileSchedule[FloatEpilogue]):
     forms = (FloatEpilogue,)
     template = "kernels/conv2d/mve/tiles_f32.c.j2"
     element = DType.FLOAT32
-    scratch_type = "float"
 
     pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import Conv, pointwise_in_place
-from mtool.compiler.kernels.conv2d.schedule import PackedSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
 from mtool.compiler.kernels.epilogues import Products
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rvv import HEADER, TILE_MEANING, TILES, VLEN, Tile, VectorEpilogue, best, instructions
@@ -17,7 +17,7 @@ from mtool.compiler.kernels.target import Target
 
 
 @dataclass(frozen=True)
-class Vectors(PackedSchedule[VectorEpilogue]):
+class Vectors(ConvSchedule[VectorEpilogue]):
     """The common part of the schedules: vectors are of output channels."""
 
     core = "has_rvv"
@@ -78,8 +78,7 @@ class Im2col(Vectors):
 
     def values(self, conv: Conv, epilogue: VectorEpilogue, target: Target) -> dict[str, Any]:
         """The pixels of a tile, and the sum that follows, if there is a loop for it."""
-        pair = epilogue.pair() if conv.group == 1 else None
-        return {"pixels": self._pixels(conv, epilogue), "pair": pair, "x": "int8_t"}
+        return {"pixels": self._pixels(conv, epilogue), "pair": epilogue.pair() if conv.group == 1 else None}
 
 
 class Windows(Vectors):

@@ -1,12 +1,13 @@
 """Convolutions for a computer, in vectors of floats."""
 
+from typing import Any
+
 import numpy as np
 
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
-from mtool.compiler.kernels.epilogues import EpilogueText
+from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.packing import filled_up, round_up
-from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.simd import LANES, WORTH, has_float_sums, packed
 from mtool.compiler.kernels.target import Target
 
@@ -21,6 +22,8 @@ class Im2col(PatchSchedule):
     """
 
     name = "simd_columns"
+    template = "kernels/conv2d/simd/im2col.c.j2"
+    scratch_type = "float"
     core = "has_simd"
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
@@ -40,21 +43,15 @@ class Im2col(PatchSchedule):
         pixels, channels = conv.batch * round_up(conv.pixels, PIXELS), round_up(conv.out_channels, LANES)
         return WORTH + pixels * (0.34 * conv.depth * channels + conv.depth + 4 * channels)
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
-        weights = packed(epilogue.weights.reshape(conv.out_channels, -1))
+    def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
+        """The channels of a vector together."""
         layout = f"packed for {HEADER}: {LANES} channels at a time, side by side for each input"
-        return epilogue.kernel(
-            "kernels/conv2d/simd/im2col.c.j2",
-            weights,
-            "float",
-            layout,
-            headers=(HEADER,),
-            conv=conv,
-            gathers=self._gathers(conv, epilogue),
-            channels=round_up(conv.out_channels, LANES),
-            tile=PIXELS,
-        )
+        return Products(packed(epilogue.weights.reshape(conv.out_channels, -1)), layout, HEADER)
+
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """Whether patches are gathered, the channels that are computed, the pixels of a tile."""
+        channels = round_up(conv.out_channels, LANES)
+        return {"gathers": self._gathers(conv, epilogue), "channels": channels, "tile": PIXELS}
 
 
 TAPS_HEADER = "mt_simd_taps.h"
@@ -67,6 +64,8 @@ class Depthwise(PortableSchedule):
     """
 
     name = "simd_taps"
+    template = "kernels/conv2d/simd/depthwise.c.j2"
+    scratch_type = "float"
     core = "has_simd"
     has_ring = True
 
@@ -87,22 +86,15 @@ class Depthwise(PortableSchedule):
         channels = round_up(conv.channels, LANES)
         return WORTH + channels * (conv.pixels * (0.5 * conv.depth + 4) + conv.plane[0] * conv.plane[1])
 
-    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
-        ring, channels = conv.ring, round_up(conv.channels, LANES)
+    def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
+        """The channels together, filled up to whole vectors."""
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T, np.float32)
-        return epilogue.kernel(
-            "kernels/conv2d/simd/depthwise.c.j2",
-            filled_up(taps, len(taps), channels),
-            "float",
-            f"packed for {TAPS_HEADER}: the channels of a tap a row",
-            headers=(TAPS_HEADER,),
-            conv=conv,
-            rows=ring.rows,
-            row=self._row(conv),
-            copied=ring.copied,
-            channels=channels,
-        )
+        weights = filled_up(taps, len(taps), round_up(conv.channels, LANES))
+        return Products(weights, f"packed for {TAPS_HEADER}: the channels of a tap a row", TAPS_HEADER)
+
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The floats of a row, and the channels that are computed."""
+        return {"row": self._row(conv), "channels": round_up(conv.channels, LANES)}
 
 
 SCHEDULES = (Im2col(), Depthwise())

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.epilogues import EpilogueText
-from mtool.compiler.kernels.integer import RESULT, Tile, TileKnobs, Work, is_narrow, layout, pack
-from mtool.compiler.kernels.schedule import Kernel
+from mtool.compiler.kernels.integer import RESULT, Tile, TileKnobs, Work, is_narrow
 from mtool.compiler.kernels.target import Target
 
 
@@ -14,6 +13,7 @@ class Gemv(TileKnobs, DenseSchedule[EpilogueText]):
     """Some outputs at a time share each input element; of two rows, two rows each weight."""
 
     name = "int_rows"
+    template = "kernels/dense/integer/gemv_int8.c.j2"
     core = "registers"
     forms = (EpilogueText,)
 
@@ -21,7 +21,8 @@ class Gemv(TileKnobs, DenseSchedule[EpilogueText]):
         """8 bits by 8 bits."""
         return is_narrow(epilogue.node, epilogue.graph)
 
-    def _work(self, size: Matrix, epilogue: EpilogueText) -> Work:
+    def work(self, size: Matrix, epilogue: EpilogueText) -> Work:
+        """Its rows by its outputs."""
         return Work.of(epilogue.node, epilogue.graph, size.rows, size.outputs, size.depth)
 
     def best(self, target: Target, work: Work) -> Tile:
@@ -31,17 +32,8 @@ class Gemv(TileKnobs, DenseSchedule[EpilogueText]):
 
     def instructions(self, size: Matrix, epilogue: EpilogueText, target: Target) -> float:
         """The tiles', 12 instructions more an output."""
-        work = self._work(size, epilogue)
+        work = self.work(size, epilogue)
         return self.best(target, work).cost(target, work) + RESULT * size.rows * size.outputs
-
-    def kernel(self, size: Matrix, epilogue: EpilogueText, target: Target) -> Kernel:
-        """Write the function."""
-        tile = self.best(target, self._work(size, epilogue))
-        weights, ties = pack(epilogue.stored_weights, tile.channels), epilogue.beside_halves(tile.channels)
-        return epilogue.kernel(
-            "kernels/dense/integer/gemv_int8.c.j2", weights, "", layout(tile.channels), ties,
-            size=size, tile=tile, target=target,
-        )  # fmt: skip
 
 
 SCHEDULES = (Gemv(),)

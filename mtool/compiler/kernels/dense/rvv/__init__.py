@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
+from mtool.compiler.kernels.epilogues import Products
 from mtool.compiler.kernels.rvv import HEADER, TILE_MEANING, TILES, Tile, VectorEpilogue, best
-from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
 
@@ -13,6 +14,7 @@ class Gemv(DenseSchedule[VectorEpilogue]):
     """As many outputs at a time as a vector has; some rows share each weight."""
 
     name = "rvv_rows"
+    template = "kernels/dense/rvv/gemv_int8.c.j2"
     core = "has_rvv"
     forms = (VectorEpilogue,)
 
@@ -34,12 +36,10 @@ class Gemv(DenseSchedule[VectorEpilogue]):
         after = 6.0 * size.rows * size.outputs if epilogue.rest is not None else 0.0
         return self._tile(size, epilogue).cost(size.rows, size.depth, size.outputs, epilogue.suffix) + after
 
-    def kernel(self, size: Matrix, epilogue: VectorEpilogue, target: Target) -> Kernel:
-        """Write the function."""
+    def products(self, size: Matrix, epilogue: VectorEpilogue, target: Target) -> Products:
+        """All outputs together."""
         packed, function = epilogue.packed(epilogue.weights.T), self._tile(size, epilogue).function
-        products = epilogue.products(packed, epilogue.layout_of("input"), HEADER, function)
-        scratch = "int8_t" if epilogue.rest is not None else ""
-        return epilogue.kernel("kernels/dense/rvv/gemv_int8.c.j2", products, scratch, size=size)
+        return epilogue.products(packed, epilogue.layout_of("input"), HEADER, function)
 
 
 SCHEDULES = (Gemv(),)
