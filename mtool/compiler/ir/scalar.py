@@ -266,6 +266,17 @@ def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
     return within(expr.dtype, call)
 
 
+def _limited(expr: Expr, steps: A) -> A:
+    """Return whole numbers within the limits of the expression's value."""
+    return np.clip(steps, expr.value.low, expr.value.high).astype(expr.dtype.numpy)
+
+
+def _limited_text(expr: Expr, steps: str) -> Text:
+    """Return the same in C."""
+    steps = steps.replace("+ -", "- ")
+    return within(expr.dtype, f"mt_clamp({steps}, {expr.value.low}, {expr.value.high})")
+
+
 @dataclass(frozen=True, slots=True)
 class Requantise:
     """int32 or int64 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
@@ -280,9 +291,8 @@ class Requantise:
 
 
 def _requantise(expr: Expr, total: A, scale: A) -> A:
-    how: Requantise = expr.value
     product = np.asarray(total).astype(np.float32) * np.asarray(scale, np.float32)
-    return np.clip(np.rint(product) + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+    return _limited(expr, np.rint(product) + expr.value.zero_point)
 
 
 def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
@@ -322,13 +332,13 @@ def _fixed_requantise(expr: Expr, total: A, multiplier: A) -> A:
     if how.even:
         half = np.int64(1) << (31 + how.shift)
         steps = (product + half - 1 + ((product >> (32 + how.shift)) & 1)) >> (32 + how.shift)
-        return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+        return _limited(expr, steps + how.zero_point)
     steps = (product >> 32) + how.offset >> how.shift
     if how.near:
         scale = np.ldexp(np.abs(whole), -32 - how.shift).astype(np.float32)
         rounded = np.rint(np.asarray(total).astype(np.float32) * scale).astype(np.int64) + how.zero_point
         steps = np.where(whole < 0, rounded, steps)
-    return np.clip(steps, how.low, how.high).astype(expr.dtype.numpy)
+    return _limited(expr, steps)
 
 
 def _fixed_requantise_text(expr: Expr, total: Text, multiplier: Text) -> Text:
@@ -360,7 +370,7 @@ def _rescale_pair(expr: Expr, a: A, b: A) -> A:
     total = np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset
     if how.even:
         total = total + (1 << (how.shift - 1)) - 1 + ((total >> how.shift) & 1)
-    return np.clip((total >> how.shift) + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+    return _limited(expr, (total >> how.shift) + how.zero_point)
 
 
 def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
@@ -368,13 +378,7 @@ def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
     steps = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}" if how.even else f"({total}) >> {how.shift}"
     left, right = (f"{factor / 2**how.shift:.6g}" for factor in (how.left, how.right))
-    return _clamped(expr, f"{steps} /* scales {left} and {right} */")
-
-
-def _clamped(expr: Expr, steps: str) -> Text:
-    """Return a sum in C within the limits of the expression's value."""
-    steps = steps.replace("+ -", "- ")
-    return within(expr.dtype, f"mt_clamp({steps}, {expr.value.low}, {expr.value.high})")
+    return _limited_text(expr, f"{steps} /* scales {left} and {right} */")
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,19 +387,22 @@ class Rescale:
 
     The multiplier and the shift are arguments of the expression. Rounding is once, ties up; `twice`: first to
     acc * multiplier / 2^31, ties up, then the rest, ties away from zero. `wide`: a shift may be below 1, down to -31.
+
+    A `rescale_long` is of int64, as TFLite's kernels of int16 do it: acc * multiplier / 2^shift, with 15 bits of a
+    multiplier, rounded once.
     """
 
     zero_point: int
     low: int
     high: int
-    wide: bool
-    twice: bool
+    wide: bool = False
+    twice: bool = False
 
 
 def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
     how: Rescale = expr.value
     product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
-    total_shift = np.asarray(shift, np.int64) + 32
+    total_shift = np.asarray(shift, np.int64) + (32 if expr.op == "rescale" else 0)
     if how.twice:
         left = np.maximum(31 - total_shift, 0)
         first = ((product << left) + (1 << 30)) >> 31
@@ -403,36 +410,16 @@ def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
         steps = np.where(right > 0, (first + (np.int64(1) << right >> 1) - (first < 0)) >> right, first)
     else:
         steps = (product + (np.int64(1) << (total_shift - 1))) >> total_shift
-    return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+    return _limited(expr, steps + how.zero_point)
 
 
 def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
-    how: Rescale | RescaleLong = expr.value
-    form = "_long" if isinstance(how, RescaleLong) else "_twice" * how.twice + "_wide" * how.wide
+    how: Rescale = expr.value
+    form = "_long" if expr.op == "rescale_long" else "_twice" * how.twice + "_wide" * how.wide
     call = f"mt_rescale{form}({total.c}, {multiplier.c}, {shift.c})"
     if expr.op == "rescale" and expr.dtype is DType.INT32:
         return Text(call)
-    return _clamped(expr, f"{call} + {how.zero_point}" if how.zero_point else call)
-
-
-@dataclass(frozen=True, slots=True)
-class RescaleLong:
-    """int64 to an integer as TFLite's kernels of int16 do it: clamp(round(acc * multiplier / 2^shift) + zero_point).
-
-    The multiplier, of 15 bits, and the shift are arguments of the expression; ties are rounded up.
-    """
-
-    zero_point: int
-    low: int
-    high: int
-
-
-def _rescale_long(expr: Expr, total: A, multiplier: A, shift: A) -> A:
-    how: RescaleLong = expr.value
-    shift = np.asarray(shift, np.int64)
-    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
-    steps = (product + (np.int64(1) << (shift - 1))) >> shift
-    return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+    return _limited_text(expr, f"{call} + {how.zero_point}" if how.zero_point else call)
 
 
 def _mean(expr: Expr, total: A, count: A) -> A:
@@ -600,7 +587,7 @@ FUNCTIONS: dict[str, Function] = {
     "requantise": Function(_requantise, _requantise_text),
     "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
     "rescale": Function(_rescale, _rescale_text),
-    "rescale_long": Function(_rescale_long, _rescale_text),
+    "rescale_long": Function(_rescale, _rescale_text),
     "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
     "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
     **FIXED16,
@@ -673,29 +660,3 @@ def render(expr: Expr, leaf: Callable[[Expr], Text]) -> Text:
 
 
 _LEAVES = ("axis", "load", "acc", "reduce")
-__all__ = [
-    "ADD",
-    "AND",
-    "ATOM",
-    "COMPARE",
-    "FIXED16",
-    "FUNCTIONS",
-    "MUL",
-    "OR",
-    "SELECT",
-    "SHIFT",
-    "UNARY",
-    "FixedRequantise",
-    "Function",
-    "Requantise",
-    "Rescale",
-    "RescaleLong",
-    "RescalePair",
-    "Text",
-    "evaluate",
-    "half",
-    "literal",
-    "loaded",
-    "render",
-    "stored",
-]

@@ -179,6 +179,14 @@ class EpilogueText:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """A sum of two tensors, each times a number: their names, "" for the stored results."""
+
+    names: tuple[str, ...]
+    how: RescalePair
+
+
+@dataclass(frozen=True, slots=True)
 class TileEpilogue:
     """A node's epilogue that tiles of the runtime know by heart, but for `rest`: an expression over their results.
 
@@ -221,6 +229,18 @@ class TileEpilogue:
         """Whether the output has the input's type."""
         node, types = self.node, self.graph.types
         return types[node.outputs[0]].dtype is types[node.inputs[0]].dtype
+
+    def pair(self) -> Pair | None:
+        """Return `rest` as the sum of the stored results and another tensor's elements of int8, if it is that."""
+        node, types, rest = self.node, self.graph.types, self.rest
+        if rest is None or rest.op != "rescale_pair":
+            return None
+        names, shape = operand_names(node, self.graph, rest), types[node.outputs[0]].shape
+        for part in rest.args:
+            own = part.op == "load" and is_identity(part, shape, types[node.inputs[part.value]].shape)
+            if part.op != "acc" and not (own and part.dtype is DType.INT8):
+                return None
+        return Pair(tuple("" if part.op == "acc" else names[part.value] for part in rest.args), rest.value)
 
     def rest_text(self, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
         """Return the C of `rest` for the element at `offset`, whose channel and row (of a dense layer) are given."""
@@ -300,20 +320,6 @@ SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """The sum of another operand and a result, each times a number; see mt_mve_rescale_pair."""
-
-    numbers: tuple[int, ...]
-    other: str
-
-    @property
-    def declared(self) -> str:
-        """Its numbers, in C."""
-        numbers = ", ".join(map(str, self.numbers))
-        return f"static const struct mt_mve_pair pair = {{{numbers}}}; /* with {self.other} */"
-
-
-@dataclass(frozen=True, slots=True)
 class Int8Epilogue(TileEpilogue):
     """An epilogue as `rest(requantise(acc))`: the limits and zero point, how sums are scaled, and what follows.
 
@@ -375,21 +381,6 @@ class Int8Epilogue(TileEpilogue):
         furthest = np.maximum(-reach.least, reach.most).astype(np.float64) * np.abs(self.scaling.scale)
         return bool((furthest < NEAR).all())
 
-    def pair(self) -> Pair | None:
-        """Return `rest` as the sum of the result and another operand, if it is that: what Helium has a loop for."""
-        node, graph = self.node, self.graph
-        if self.rest is None or self.rest.op != "rescale_pair" or self.rest.value.even:
-            return None
-        (load,) = (part for part in self.rest.args if part.op != "acc")
-        if load.op != "load" or load.dtype is not DType.INT8 or node.inputs[load.value] in graph.constants:
-            return None
-        if not is_identity(load, graph.types[node.outputs[0]].shape, graph.types[node.inputs[load.value]].shape):
-            return None
-        how: RescalePair = self.rest.value
-        left, right = (how.left, how.right) if self.rest.args[0] == load else (how.right, how.left)
-        numbers = (left, right, how.offset, how.shift, how.low, how.high)
-        return Pair(numbers, operand_names(node, graph, self.rest)[load.value])
-
     def nearer(self) -> Self:
         """Return this with what tells the runtime that results are near, if they are; see is_near."""
         if not self.is_near:
@@ -407,6 +398,12 @@ class Int16Epilogue(Int8Epilogue):
     """The same of int16: int32 or int64 sums of int16 activations to int16, by floats."""
 
     kind = DType.INT16
+    is_scaled = True
+
+    @property
+    def numbers(self) -> list[Array]:
+        """What is packed beside the weights: the biases and the scales."""
+        return [self.bias_of_model, self.scale]
 
     def exact_scaling(self, together: Together = ALONE) -> tuple[Scaling, Array]:
         """None are looked for."""
@@ -458,6 +455,16 @@ class SumEpilogue(TileEpilogue):
     rest: Expr
     bias: Array
     kind: ClassVar[DType] = DType.INT32
+    is_scaled: ClassVar[bool] = False
+
+    @property
+    def numbers(self) -> list[Array]:
+        """What is packed beside the weights: the biases."""
+        return [self.bias_of_model]
+
+    def declared(self, struct: str, macro: str) -> str:
+        """Nothing: results have no range."""
+        return ""
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
@@ -482,6 +489,10 @@ class SumEpilogue(TileEpilogue):
         where = {0: Text(row), last: Text(channel, ADD if " " in channel else 0)}
         names = operand_names(self.node, self.graph, self.rest)
         return element(self.rest, self.node, self.graph, names, where.__getitem__, acc=acc, offset=offset)
+
+
+Epilogue16 = Int16Epilogue | SumEpilogue
+"""What follows sums of int16: they are scaled by the tile, or are the results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from mtool.compiler.ir import Array, Graph, Node
-from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
+from mtool.compiler.kernels.packing import by_turns, packed_by_rows, round_up
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import remembered
 
@@ -99,8 +99,7 @@ def packed(weights: Array, bias: Array, together: int, stored: Stored = "") -> A
 def _rows(weights: Array, bias: Array, together: int, stored: Stored) -> Array:
     count = round_up(weights.shape[0], together)
     bias = np.pad(bias, (0, count - bias.size)).reshape(count // together, together)
-    filled = filled_up(weights, count, round_up(weights.shape[1], 4)).reshape(count // together, together, -1)
-    steps = filled.transpose(0, 2, 1).reshape(count // together, -1)
+    steps = by_turns(weights, together, 1, round_up(weights.shape[1], 4))
     deep = weights.shape[1] > MOST
     parts = np.split(steps, range(BLOCK * together, steps.shape[1], BLOCK * together), axis=1) if deep else [steps]
     streams = [part for one in parts for part in (bias if one is parts[0] else np.zeros_like(bias), one)]

@@ -32,10 +32,13 @@ def by_turns(matrix: Array, together: int, lanes: int, depth: int = 0) -> Array:
     return blocks.swapaxes(1, 2).reshape(count // together, -1)
 
 
-def numbers_of(numbers: Array, together: int, kind: type, word: type = np.int8) -> Array:
-    """Return a number of each channel for so many together, filled up, as `word` s, [N / together, ...]."""
-    filled: Array = np.pad(numbers.astype(kind), (0, -len(numbers) % together))
-    return filled.view(word).reshape(len(filled) // together, -1)
+def numbers_of(
+    numbers: Array, together: int, kind: type, word: type = np.int8, order: Array | slice = slice(None)
+) -> Array:
+    """Return a number of each channel for so many together, filled up, in an order, as words, [N / together, ...]."""
+    filled: Array = np.pad(numbers.astype(kind), (0, -len(numbers) % together)).reshape(-1, together)
+    made: Array = np.ascontiguousarray(filled[:, order]).view(word)
+    return made
 
 
 def packed_by_rows(pack: Callable[..., Array], together: int, weights: Array, *numbers: Any, groups: int = 1) -> Array:

@@ -7,9 +7,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
-from mtool.compiler.ir.scalar import FixedRequantise, RescalePair
-from mtool.compiler.kernels.epilogues import Products, TileEpilogue, per_channel, split
-from mtool.compiler.kernels.expressions import is_identity, operand_names
+from mtool.compiler.ir.scalar import FixedRequantise
+from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_channel, split
 from mtool.compiler.kernels.scaling import FixedScaling
 
 # How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h.
@@ -17,14 +16,6 @@ from mtool.compiler.kernels.scaling import FixedScaling
 
 _KINDS = ("requantise_fixed", "rescale")
 DOUBLED = 2**30  # a high word below it can be doubled
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A sum of two tensors: their names, "" for the stored results, and the C of its `struct mt_rvv_pair`."""
-
-    names: tuple[str, str]
-    declared: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +85,19 @@ class VectorEpilogue(TileEpilogue):
         places = ", places" if self.numbers.shape[1] > 1 else ""
         return f"biases, multipliers{places} of all outputs, then a row of weights for each {step}, 4 bytes a word"
 
-    def pair(self) -> "Pair | None":
-        """Return `rest` as the sum of the stored results and another tensor's elements; None: it is something else."""
-        node, graph, rest = self.node, self.graph, self.rest
-        shape = graph.types[node.outputs[0]].shape
-        if rest is None or rest.op != "rescale_pair" or rest.dtype is not DType.INT8:
-            return None
-        names, texts = operand_names(node, graph, rest), []
-        for part in rest.args:
-            if part.op == "load" and part.dtype is DType.INT8 and part.value < len(node.inputs):
-                if not is_identity(part, shape, graph.types[node.inputs[part.value]].shape):
-                    return None
-                texts.append(names[part.value])
-            elif part.op == "acc":
-                texts.append("")
-            else:
-                return None
-        how: RescalePair = rest.value
-        limits = (how.left, how.right, how.offset, how.shift, how.zero_point, how.low, how.high, int(how.even))
-        return Pair((texts[0], texts[1]), f"static const struct mt_rvv_pair pair = {{{', '.join(map(str, limits))}}};")
+    def pair(self) -> Pair | None:
+        """Return the sum that `rest` is, if it is one to int8."""
+        return super(VectorEpilogue, self).pair() if self.rest is not None and self.rest.dtype is DType.INT8 else None
 
-    def products(self, weights: Array, layout: str, header: str, function: str, pair: "Pair | None" = None) -> Products:
+    def products(self, weights: Array, layout: str, header: str, function: str, pair: Pair | None = None) -> Products:
         """Return packed weights with the runtime's function, without its suffix, and what is declared for it."""
         declared = f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
-        others = () if pair is None else ("mt_rvv_pair_int8.h",)
-        declared += "" if pair is None else f"\n    {pair.declared}"
-        return Products(weights, layout, header, function + self.suffix, declared, others=others)
+        if pair is None:
+            return Products(weights, layout, header, function + self.suffix, declared)
+        how = pair.how
+        numbers = (how.left, how.right, how.offset, how.shift, how.zero_point, how.low, how.high, int(how.even))
+        declared += f"\n    static const struct mt_rvv_pair pair = {{{', '.join(map(str, numbers))}}};"
+        return Products(weights, layout, header, function + self.suffix, declared, others=("mt_rvv_pair_int8.h",))
 
 
 def instructions(kind: str) -> float:

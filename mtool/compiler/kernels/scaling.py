@@ -52,7 +52,6 @@ class Scaling(ABC):
     def meaning(self) -> str:
         """The meaning of a channel's words, for the comment on a table that has them."""
 
-    @abstractmethod
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """Return biases and numbers with which channels without weights give the same by small sums.
 
@@ -63,14 +62,15 @@ class Scaling(ABC):
             weights: int8 [N, ...].
             bias: int32 [N].
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def stepped(self, sign: Array) -> Self:
         """Return what scales sums that have the factor 256 * sign [N]."""
+        raise NotImplementedError
 
-    @abstractmethod
     def fourfold(self) -> Self:
-        """Return what scales sums that have the factor 4."""
+        """Return what scales sums that have the factor 4: itself, if the runtime divides."""
+        return self
 
     def paired(self, sign: Array) -> Array:
         """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
@@ -208,10 +208,6 @@ class FixedScaling(Scaling):
         """Turn the sign; the runtime divides."""
         turned = (self.multiplier * sign.astype(np.int32)).astype(np.int32)
         return replace(self, words=np.stack([turned.view(np.uint32), self.words[:, 1]], axis=1))
-
-    def fourfold(self) -> Self:
-        """The same; the runtime divides."""
-        return self
 
     def _as_vectors(self) -> Array:
         """Negative shifts: Helium's rounding shift goes to the left."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import call, const, identity, load
-from mtool.compiler.ir.scalar import Rescale, RescaleLong
+from mtool.compiler.ir.scalar import Rescale
 from mtool.compiler.operators.lowering import Lowering, by_template
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN
@@ -65,7 +65,7 @@ def _rescale(ctx: Lowering, node: Node) -> None:
     axis = attrs.axis if shifts.size > 1 else None
     by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
     by_bits = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
-    how: Rescale | RescaleLong = RescaleLong(attrs.zero_point, attrs.low, attrs.high)
+    how = Rescale(attrs.zero_point, attrs.low, attrs.high)
     op, total = "rescale_long", _sums(ctx, node, DType.INT64)
     if isinstance(attrs, Rescaling):
         twice = bool(attrs.twice)

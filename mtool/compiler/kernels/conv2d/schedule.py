@@ -4,7 +4,7 @@ from typing import Any, ClassVar, TypeVar
 
 from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
-from mtool.compiler.kernels.epilogues import EpilogueText, TileEpilogue
+from mtool.compiler.kernels.epilogues import EpilogueText, FloatEpilogue, TileEpilogue
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import residual_operands
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
@@ -147,3 +147,21 @@ class TileSchedule(ConvSchedule[T]):
             "by_rows": self.by_rows(conv, epilogue),
             "staged": self.staged(conv, epilogue),
         }
+
+
+class FloatTiles(TileSchedule[FloatEpilogue]):
+    """Register tiles of float32; a 1x1 layer runs in place: forwards, or backwards if it grows."""
+
+    element = DType.FLOAT32
+
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """Return whether the convolution is of one image and one group, without a dilation of columns."""
+        return conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
+
+    def is_pixelwise(self, conv: Conv) -> bool:
+        """If 1x1."""
+        return conv.is_pointwise
+
+    def depth(self, conv: Conv) -> int:
+        """Whole steps."""
+        return round_up(conv.depth, 4)

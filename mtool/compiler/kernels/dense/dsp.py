@@ -13,7 +13,7 @@ import numpy as np
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantise
 from mtool.compiler.kernels.code_price import nodes_of_operator, price_of_code
-from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix, T
+from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix
 from mtool.compiler.kernels.dsp import (
     PACKING_MEANING,
     PAIRED,
@@ -25,7 +25,7 @@ from mtool.compiler.kernels.dsp import (
     radix_pairs,
     shared_scaling,
 )
-from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -145,7 +145,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
 
 @dataclass(frozen=True)
-class Rows(GroupedGemv[T]):
+class Rows(GroupedGemv[Epilogue16]):
     """What the schedules have in common whose results are of int16 and those whose results are the sums.
 
     storing: instructions for four outputs, beside their sums.
@@ -158,16 +158,16 @@ class Rows(GroupedGemv[T]):
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)
 
-    def fits(self, size: Matrix, epilogue: T) -> bool:
+    def fits(self, size: Matrix, epilogue: Epilogue16) -> bool:
         """int16, weights of int8 or int16."""
         return Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
 
-    def _kind(self, epilogue: T) -> Kind:
+    def _kind(self, epilogue: Epilogue16) -> Kind:
         kind = Kind.of(epilogue.node, epilogue.graph, self.packing)
         assert kind is not None
         return kind
 
-    def group(self, size: Matrix, epilogue: T) -> int:
+    def group(self, size: Matrix, epilogue: Epilogue16) -> int:
         """Four, or two with sums of 64 bits."""
         return 2 if self._kind(epilogue).long else 4
 
@@ -175,7 +175,7 @@ class Rows(GroupedGemv[T]):
         """Whole iterations."""
         return round_up(size.depth, self.unroll or 4)
 
-    def instructions(self, size: Matrix, epilogue: T, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: Epilogue16, target: Target) -> float:
         """4.75 instructions (3 of halves) an input for four outputs, 3 an iteration, and what storing those takes."""
         kind, depth = self._kind(epilogue), self.filled(size)
         if kind.long:
@@ -183,24 +183,20 @@ class Rows(GroupedGemv[T]):
         each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
         return size.rows * self.groups(size, epilogue) * each
 
-    def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
+    def products(self, size: Matrix, epilogue: Epilogue16, target: Target) -> Products:
         """By the packing and the width of the sums."""
         kind, depth, group = self._kind(epilogue), self.filled(size), self.group(size, epilogue)
-        numbers, stem, declared = [epilogue.bias_of_model], "mt_dsp16_row_sums", ""
-        if isinstance(epilogue, Int16Epilogue):
-            numbers, stem = [*numbers, epilogue.scale], "mt_dsp16_row"
-            declared = epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")
 
         def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
             return pack_int16(weights, bias, scale, depth, group, self.packing)
 
-        stream = packed_by_rows(rows, group, epilogue.weights, *numbers)
-        function = kind.function(stem, self.unroll or best_unroll(depth))
-        layout, last = kind.layout(group, scaled=len(numbers) > 1), "&range" if declared else ""
-        return Products(stream, layout, "mt_dsp_gemv_int16.h", function, declared, last)
+        stream, scaled = packed_by_rows(rows, group, epilogue.weights, *epilogue.numbers), epilogue.is_scaled
+        function = kind.function("mt_dsp16_row" if scaled else "mt_dsp16_row_sums", self.unroll or best_unroll(depth))
+        layout, declared = kind.layout(group, scaled=scaled), epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")
+        return Products(stream, layout, "mt_dsp_gemv_int16.h", function, declared, "&range" if scaled else "")
 
 
-class GemvInt16(Rows[Int16Epilogue]):
+class GemvInt16(Rows):
     """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
 
     name = "dsp16_rows"
@@ -208,7 +204,7 @@ class GemvInt16(Rows[Int16Epilogue]):
     storing = 45
 
 
-class GemvSums(Rows[SumEpilogue]):
+class GemvSums(Rows):
     """Row by row of the input; four outputs share each pair of it. What follows a row of sums is any expression."""
 
     name = "dsp16_row_sums"

@@ -9,7 +9,7 @@ import numpy as np
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.epilogues import TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
-from mtool.compiler.kernels.packing import filled_up, numbers_of, packed_by_rows, round_up
+from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
 
@@ -100,8 +100,6 @@ def pack_f32(weights: Array, bias: Array, group: int, stored: Stored = "") -> Ar
 
 
 def _rows(weights: Array, bias: Array, group: int, stored: Stored) -> Array:
-    count, depth = (round_up(size, to) for size, to in zip(weights.shape, (group, 4), strict=True))
-    filled = filled_up(weights, count, depth).reshape(count // group, group, depth)
-    words = as_words(filled.transpose(0, 2, 1).reshape(count // group, -1), stored)
+    words = as_words(by_turns(weights, group, 1, round_up(weights.shape[1], 4)), stored)
     stream = np.concatenate([words, numbers_of(bias, group, np.float32, np.uint32)], axis=1)
     return stream if stored else stream.view(np.float32)

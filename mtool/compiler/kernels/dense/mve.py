@@ -10,10 +10,18 @@ from typing import ClassVar
 import numpy as np
 
 from mtool.compiler.ir import Array, DType
-from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, T, pack_f32
-from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
+from mtool.compiler.kernels.epilogues import (
+    Epilogue16,
+    FloatEpilogue,
+    Int8Epilogue,
+    Int16Epilogue,
+    Products,
+    SumEpilogue,
+)
 from mtool.compiler.kernels.f32 import stored_as, words_of
 from mtool.compiler.kernels.mve import (
+    EVEN_FIRST,
     INT8_LANES,
     INT16_LANES,
     MultiplierScaling,
@@ -33,7 +41,6 @@ from mtool.compiler.kernels.target import Target
 
 
 GROUP = 8  # outputs at a time
-BY_TURNS = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # outputs whose even ones are scaled in one vector, and narrowed then
 UNROLLS = (8, 4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
 
 
@@ -46,7 +53,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
         scaling: of N channels.
         depth: whole vectors, which K is filled up to.
     """
-    order = BY_TURNS if isinstance(scaling, NearFloatScaling | MultiplierScaling) else None
+    order = EVEN_FIRST if isinstance(scaling, NearFloatScaling | MultiplierScaling) else None
     tails = scaling.padded(round_up(len(weights), GROUP)).vectors(GROUP, order)
     return np.concatenate(
         [numbers_of(bias, GROUP, np.int32), by_turns(weights, GROUP, INT8_LANES, depth), tails], axis=1
@@ -97,7 +104,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 # The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
 
 
-class Rows(GroupedGemv[T]):
+class Rows(GroupedGemv[Epilogue16]):
     """What the schedules have in common whose results are of int16 and those whose results are the sums.
 
     storing: instructions for eight outputs, beside their sums.
@@ -108,29 +115,25 @@ class Rows(GroupedGemv[T]):
     multiple = INT16_LANES
     storing: ClassVar[int]
 
-    def fits(self, size: Matrix, epilogue: T) -> bool:
+    def fits(self, size: Matrix, epilogue: Epilogue16) -> bool:
         """int16, sums of 32 bits."""
         return has_narrow_sums(epilogue.node, epilogue.graph)
 
-    def instructions(self, size: Matrix, epilogue: T, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: Epilogue16, target: Target) -> float:
         """19 instructions for 8 inputs and eight outputs, and what storing those takes."""
         return size.rows * self.groups(size, epilogue) * (19 * self.filled(size) / INT16_LANES + self.storing)
 
-    def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
+    def products(self, size: Matrix, epilogue: Epilogue16, target: Target) -> Products:
         """One for each kind of result."""
-        numbers, layout = (
-            [epilogue.bias_of_model],
-            "8 outputs a row: the bytes of biases, vectors of 8 weights by turns",
-        )
-        function, declared = "mt_mve16_dense_sums", ""
-        if isinstance(epilogue, Int16Epilogue):
-            numbers, layout, function = [*numbers, epilogue.scale], f"{layout}, the bytes of scales", "mt_mve16_dense"
-            declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
-        stream = packed_by_rows(partial(pack_int16, together=GROUP), GROUP, epilogue.weights, *numbers)
-        return Products(stream, layout, "mt_mve_gemv_int16.h", function, declared, "&range" if declared else "")
+        stream = packed_by_rows(partial(pack_int16, together=GROUP), GROUP, epilogue.weights, *epilogue.numbers)
+        layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
+        if not epilogue.is_scaled:
+            return Products(stream, layout, "mt_mve_gemv_int16.h", "mt_mve16_dense_sums")
+        layout, declared = f"{layout}, the bytes of scales", epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
+        return Products(stream, layout, "mt_mve_gemv_int16.h", "mt_mve16_dense", declared, "&range")
 
 
-class GemvInt16(Rows[Int16Epilogue]):
+class GemvInt16(Rows):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve16_rows"
@@ -138,7 +141,7 @@ class GemvInt16(Rows[Int16Epilogue]):
     storing = 30
 
 
-class GemvSums(Rows[SumEpilogue]):
+class GemvSums(Rows):
     """Row by row of the input; eight outputs share each vector of it. What follows a row of sums is any expression."""
 
     name = "mve16_row_sums"

@@ -1,7 +1,6 @@
 """Helium: vectors, and tiles of them."""
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
@@ -30,19 +29,6 @@ class MultiplierScaling(Scaling):
         """By the places, which the instructions hold."""
         return f"_exact{self.places}"
 
-    def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
-        """They have none."""
-        return bias, self
-
-    def stepped(self, sign: Array) -> Self:
-        """Turn the sign; the runtime divides."""
-        turned = (self.words.view(np.int32) * sign.astype(np.int32)[:, None]).astype(np.int32)
-        return replace(self, words=turned.view(np.uint32))
-
-    def fourfold(self) -> Self:
-        """The same; the runtime divides."""
-        return self
-
 
 def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
     """Return an epilogue with multipliers, if all channels have one with the layer's offset; else with near floats."""
@@ -67,6 +53,7 @@ INT16_LANES = 8
 F32_LANES = 4
 # Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
 WIDENED_ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+EVEN_FIRST = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # the even lanes of 16 bits are scaled in one vector, and narrowed then
 
 
 def best_unroll(depth: int, lanes: int, unrolls: tuple[int, ...]) -> int:

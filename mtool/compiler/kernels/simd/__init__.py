@@ -3,6 +3,7 @@
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
+from mtool.compiler.kernels.packing import by_turns
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, remembered
 
 # Weighted sums in vectors of floats: which nodes have them, and whether integers are exact in them.
@@ -42,8 +43,4 @@ def packed(weights: Array) -> Array:
     Args:
         weights: numbers [N, K]; N is filled up to a multiple of 8.
     """
-    count, depth = weights.shape
-    blocks = -(-count // LANES)
-    stream = np.zeros((blocks * LANES, depth), np.float32)
-    stream[:count] = weights
-    return np.ascontiguousarray(stream.reshape(blocks, LANES, depth).transpose(0, 2, 1))
+    return by_turns(weights.astype(np.float32), LANES, 1).reshape(-1, weights.shape[1], LANES)

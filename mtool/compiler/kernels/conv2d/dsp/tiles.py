@@ -30,7 +30,7 @@ from mtool.compiler.kernels.dsp import (
     pack_int16,
     shared_scaling,
 )
-from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import Together
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.schedule import knob
@@ -134,16 +134,27 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """Return whether the shape is one of this schedule's, and the stored weights are int8."""
+        """One image, int8 to int8, more than one input of a group."""
         return super().fits(conv, epilogue) and is_stored_as_int8(epilogue.node, epilogue.graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
-        """Return the index into the kernel of each element of a column, -1 for filling."""
-        return range(conv.channels)
+        """Return the index into the kernel of each element of a column, -1 for what fills its rows up."""
+        return range(conv.channels) if self.pointwise else ColumnLayout.of(conv).order
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
-        """Instructions that make all columns of a group."""
-        raise NotImplementedError
+        """Return the instructions that make all columns of a group: 8 for four elements, 20 a row; 12 a tap alone.
+
+        Of pointwise layers 14 to widen four elements of three pixels, 9 of two.
+        """
+        if self.pointwise:
+            return tile.columns(conv) * (14 if tile.pixels == 3 else 9) * conv.channels / 4
+        columns = ColumnLayout.of(conv)
+        gather = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
+        return conv.pixels * (8 * len(columns.order) / 4 + gather)
+
+    def gathered(self, conv: Conv) -> int:
+        """As the layout has it."""
+        return 0 if self.pointwise else ColumnLayout.of(conv).gathered(conv)
 
     def depth(self, conv: Conv) -> int:
         """Whole words; where weights have an offset, the column's own sums too."""
@@ -206,10 +217,14 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         return Layer(Together(2, conv.group), tiles, code)
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
-        """The elements of a column whose sums meet what the weights are stored without."""
-        summed = round_up(len(self.order(conv)), 4) if conv.offset else 0
-        own = {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "layout": ColumnLayout.of(conv)}
-        return super().values(conv, epilogue, target) | own
+        """The elements of a column whose sums meet what the weights are stored without; what is gathered byte by byte.
+
+        Of pointwise layers the last pixels are copied, if they are not whole words.
+        """
+        summed, layout = round_up(len(self.order(conv)), 4) if conv.offset else 0, ColumnLayout.of(conv)
+        gathers = conv.channels % 4 != 0 if self.pointwise else self.gathered(conv) > 0
+        own = {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "gathers": gathers}
+        return super().values(conv, epilogue, target) | own | {"layout": layout, "borders": layout.borders(conv)}
 
 
 class Im2colInt8(Int8Tiles):
@@ -219,29 +234,6 @@ class Im2colInt8(Int8Tiles):
     """
 
     name = "dsp_patch"
-
-    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """One image, int8 to int8, more than one input of a group."""
-        return super().fits(conv, epilogue)
-
-    def order(self, conv: Conv) -> Sequence[int]:
-        """A patch, with what fills up its rows."""
-        return ColumnLayout.of(conv).order
-
-    def gathering(self, conv: Conv, tile: Tile) -> float:
-        """8 for four elements, 20 a row; 12 a tap that stands alone."""
-        columns = ColumnLayout.of(conv)
-        gather = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
-        return conv.pixels * (8 * len(columns.order) / 4 + gather)
-
-    def gathered(self, conv: Conv) -> int:
-        """As the layout has it."""
-        return ColumnLayout.of(conv).gathered(conv)
-
-    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
-        """Where patches are gathered byte by byte."""
-        own = {"borders": ColumnLayout.of(conv).borders(conv), "gathers": self.gathered(conv) > 0}
-        return super().values(conv, epilogue, target) | own
 
 
 class PointwiseInt8(Int8Tiles):
@@ -260,18 +252,10 @@ class PointwiseInt8(Int8Tiles):
         """
         return super().fits(conv, epilogue) and conv.channels > 1
 
-    def gathering(self, conv: Conv, tile: Tile) -> float:
-        """14 to widen four elements of three pixels, 9 of two."""
-        return tile.columns(conv) * (14 if tile.pixels == 3 else 9) * conv.channels / 4
-
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """A tile's columns, results that are not stored directly, the last pixels if they are not whole words."""
         reach = (self.shape(conv).pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
         return super().scratch(conv, epilogue) + (reach if conv.channels % 4 else 0)
-
-    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
-        """Whether the last pixels are copied."""
-        return super().values(conv, epilogue, target) | {"gathers": conv.channels % 4 != 0}
 
 
 def dot_cost_int16(depth: int, unroll: int, kind: Kind) -> float:
@@ -282,7 +266,7 @@ def dot_cost_int16(depth: int, unroll: int, kind: Kind) -> float:
 
 
 @dataclass(frozen=True)
-class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
+class Int16Tiles(TileSchedule[Epilogue16]):
     """The common part of both schedules."""
 
     core = "has_dsp"
@@ -296,18 +280,35 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)
 
-    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
-        """Return whether the shape is one of this schedule's, and the weights are int8 or int16."""
+    def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
+        """One image, int16 to int16, or sums of 32 bits."""
         known = Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
         return super().fits(conv, epilogue) and known
 
     def order(self, conv: Conv) -> Array:
-        """Return the index into the filter of each element of a column, -1 for filling."""
-        return np.arange(conv.channels)
+        """Return the index into the filter of each element of a column: rows filled up to pairs by -1, or all taps."""
+        if self.pointwise:
+            return np.arange(conv.channels)
+        height, row = (1, conv.depth) if goes_by_taps(conv) else (conv.kernel[0], conv.kernel[1] * conv.channels)
+        order = np.pad(np.arange(height * row).reshape(height, row), ((0, 0), (0, row % 2)), constant_values=-1)
+        return order.reshape(-1)
+
+    def gathered(self, conv: Conv) -> int:
+        """A patch, or a row of it."""
+        patch = conv.depth if goes_by_taps(conv) else conv.kernel[1] * conv.channels
+        return 0 if self.pointwise else patch
 
     def gathering(self, conv: Conv) -> float:
-        """Return the instructions that make all columns of all groups."""
-        raise NotImplementedError
+        """Return the instructions that make all columns of all groups: 3 for two elements, 20 a row or 12 a tap.
+
+        Of pointwise layers 6 to copy two elements of three pixels.
+        """
+        if self.pointwise:
+            return math.ceil(conv.pixels / 3) * 3 * conv.channels
+        gathering = 1.5 * conv.depth + (20 * conv.kernel[0])
+        if goes_by_taps(conv):
+            gathering += conv.depth + 12 * math.prod(conv.kernel)
+        return conv.pixels * conv.group * gathering
 
     def _unroll(self, conv: Conv) -> int:
         depth = self.order(conv).size
@@ -317,39 +318,35 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         """Whole iterations."""
         return round_up(self.order(conv).size, self._unroll(conv))
 
-    def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
+    def products(self, conv: Conv, epilogue: Epilogue16, target: Target) -> Products:
         """Two channels together, or one with sums of 64 bits."""
         kind = Kind.of(epilogue.node, epilogue.graph, self.packing)
         assert kind is not None
         depth, order, together = self.depth(conv), self.order(conv), 1 if kind.long else 2
-        scaled = isinstance(epilogue, Int16Epilogue)
-        scales = [epilogue.scale] if isinstance(epilogue, Int16Epilogue) else []
 
         def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
             columns = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)))[:, order]
             return pack_int16(columns, bias, scale, depth, together, self.packing)
 
-        bias = epilogue.bias_of_model
-        stream = packed_by_rows(rows, together, epilogue.weights, bias, *scales, groups=conv.group)
-        function = kind.function("mt_dsp16" if scaled else "mt_dsp16_sums", self._unroll(conv))
-        declared = f"int32_t *const sums = scratch + {depth // 2 * 3};"
-        if isinstance(epilogue, Int16Epilogue):
-            declared = epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")
-        layout, last = kind.layout(together, scaled=scaled), "&range" if scaled else ""
+        stream = packed_by_rows(rows, together, epilogue.weights, *epilogue.numbers, groups=conv.group)
+        function = kind.function("mt_dsp16" if epilogue.is_scaled else "mt_dsp16_sums", self._unroll(conv))
+        sums = f"int32_t *const sums = scratch + {depth // 2 * 3};"
+        declared = epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE") or sums
+        layout, last = kind.layout(together, scaled=epilogue.is_scaled), "&range" if epilogue.is_scaled else ""
         return Products(stream, layout, "mt_dsp_tile_3x2_int16.h", function, declared, last)
 
-    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Epilogue16, target: Target) -> dict[str, Any]:
         """Whether sums have 64 bits, and whether taps are gathered one by one."""
         long = epilogue.bias_of_model.dtype == np.int64
         return super().values(conv, epilogue, target) | {"long": long, "by_taps": goes_by_taps(conv)}
 
-    def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Epilogue16, target: Target) -> float:
         """The dot products, 60 for two channels of three pixels, what gathers the pixels."""
-        kind, sums = Kind.of(epilogue.node, epilogue.graph, self.packing), isinstance(epilogue, SumEpilogue)
+        kind, scaled = Kind.of(epilogue.node, epilogue.graph, self.packing), epilogue.is_scaled
         assert kind is not None
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
-        results = 300 if kind.long else 20 if sums else 60
-        after = (14 if sums else 8) * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
+        results = 300 if kind.long else 60 if scaled else 20
+        after = (8 if scaled else 14) * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
         dots = dot_cost_int16(self.order(conv).size, self._unroll(conv), kind)
         return math.ceil(conv.pixels / 3) * pairs * (dots + results) + after + self.gathering(conv)
 
@@ -368,27 +365,6 @@ class Im2colInt16(Int16Tiles):
 
     name = "dsp16_patch"
 
-    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
-        """One image, int16 to int16, or sums of 32 bits."""
-        return super().fits(conv, epilogue)
-
-    def order(self, conv: Conv) -> Array:
-        """Whole rows, each filled up to pairs; or all taps."""
-        height, row = (1, conv.depth) if goes_by_taps(conv) else (conv.kernel[0], conv.kernel[1] * conv.channels)
-        order = np.pad(np.arange(height * row).reshape(height, row), ((0, 0), (0, row % 2)), constant_values=-1)
-        return order.reshape(-1)
-
-    def gathered(self, conv: Conv) -> int:
-        """A patch, or a row of it."""
-        return conv.depth if goes_by_taps(conv) else conv.kernel[1] * conv.channels
-
-    def gathering(self, conv: Conv) -> float:
-        """3 for two gathered elements, 20 a row or 12 a tap."""
-        gathering = 1.5 * conv.depth + (20 * conv.kernel[0])
-        if goes_by_taps(conv):
-            gathering += conv.depth + 12 * math.prod(conv.kernel)
-        return conv.pixels * conv.group * gathering
-
 
 class PointwiseInt16(Int16Tiles):
     """1x1: three pixels stand side by side and are multiplied with all channels, two at a time. In place either way.
@@ -398,11 +374,3 @@ class PointwiseInt16(Int16Tiles):
 
     name = "dsp16_pointwise"
     pointwise = True
-
-    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
-        """1x1 of one image, int16 to int16, or sums of 32 bits."""
-        return super().fits(conv, epilogue)
-
-    def gathering(self, conv: Conv) -> float:
-        """6 to copy two elements of three pixels."""
-        return math.ceil(conv.pixels / 3) * 3 * conv.channels

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import Array, DType
+from mtool.compiler.ir import Array
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, FloatTiles
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import (
     LAYOUT,
@@ -20,7 +20,6 @@ from mtool.compiler.kernels.f32 import (
     stored_as,
     words_of,
 )
-from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
@@ -36,7 +35,7 @@ FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 
 @dataclass(frozen=True)
-class Im2col(TileSchedule[FloatEpilogue]):
+class Im2col(FloatTiles):
     """The patches of a tile's pixels are gathered side by side and multiplied with all channels, a tile's at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
@@ -48,7 +47,6 @@ class Im2col(TileSchedule[FloatEpilogue]):
     tiles = TILES
     saving = 0.1
     template = "kernels/conv2d/f32/tiles.c.j2"
-    element = DType.FLOAT32
     apart = True
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
@@ -56,15 +54,7 @@ class Im2col(TileSchedule[FloatEpilogue]):
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """One image, no groups, no dilation of columns, float32; weights of float16 or int8 are widened."""
-        return conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
-
-    def is_pixelwise(self, conv: Conv) -> bool:
-        """If 1x1."""
-        return conv.is_pointwise
-
-    def depth(self, conv: Conv) -> int:
-        """Whole steps."""
-        return round_up(conv.depth, 4)
+        return super().fits(conv, epilogue)
 
     def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output.

@@ -14,9 +14,16 @@ import numpy as np
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
-from mtool.compiler.kernels.mve import F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
-from mtool.compiler.kernels.packing import round_up
+from mtool.compiler.kernels.epilogues import (
+    Epilogue16,
+    FloatEpilogue,
+    Int8Epilogue,
+    Int16Epilogue,
+    Products,
+    SumEpilogue,
+)
+from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
+from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
@@ -33,17 +40,14 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     """Return int8 [C/16, 128 or 192 + 16 * T]: biases, taps, scaling; the lanes of all but taps as they are widened.
 
     Args:
-        taps: int8 [T, C]; T is filled up to an even number, C to a multiple of 16.
+        taps: int8 [C, T]; C is filled up to a multiple of 16, T to an even number.
         bias: int32 [C], the input's zero point folded in.
         scaling: of C channels.
     """
-    count, channels = taps.shape
-    more = round_up(channels, INT8_LANES) - channels
-    filled = np.pad(taps, ((0, count % 2), (0, more)))
-    weights = filled.reshape(len(filled), -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, len(filled) * INT8_LANES)
-    biases = np.pad(bias.astype(np.int32), (0, more)).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]
-    heads = np.ascontiguousarray(biases).view(np.int8)
-    return np.concatenate([heads, weights, scaling.padded(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
+    channels, count = taps.shape
+    heads = numbers_of(bias, INT8_LANES, np.int32, order=WIDENED_ORDER)
+    tails = scaling.padded(round_up(channels, INT8_LANES)).vectors(INT8_LANES, WIDENED_ORDER)
+    return np.concatenate([heads, by_turns(taps, INT8_LANES, 1, round_up(count, 2)), tails], axis=1)
 
 
 class Depthwise(ConvSchedule[Int8Epilogue]):
@@ -80,7 +84,7 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """16 channels together."""
-        taps = np.ascontiguousarray(epilogue.weights.reshape(conv.out_channels, -1).T)
+        taps = epilogue.weights.reshape(conv.out_channels, -1)
         layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
         return Products(pack(taps, epilogue.bias, epilogue.scaling), layout, HEADER, declared=declared)
@@ -91,25 +95,21 @@ def has_negatives(epilogue: Int8Epilogue) -> bool:
     return bool(epilogue.weights.dtype == np.int8 and epilogue.weights.min(initial=0) >= -127)
 
 
-def pack_int16(taps: Array, bias: Array, scale: Array | None) -> Array:
+def pack_int16(taps: Array, bias: Array, scale: Array | None = None) -> Array:
     """Return int8 [C/8, 32 or 64 + 8 * T]: biases and scales of even and odd channels around eight of each tap.
 
     Args:
-        taps: int8 [T, C]; C is filled up to a multiple of 8.
+        taps: int8 [C, T]; C is filled up to a multiple of 8.
         bias: int32 [C], the input's zero point folded in.
         scale: float32 [C]; None: there are none.
     """
-    count, channels = taps.shape
-    more = round_up(channels, INT16_LANES) - channels
-    weights = np.pad(taps, ((0, 0), (0, more))).reshape(count, -1, INT16_LANES).swapaxes(0, 1)
-    ends = []
-    for end in (bias.astype(np.int32), *([] if scale is None else [scale.astype(np.float32)])):
-        lanes = np.pad(end, (0, more)).reshape(-1, INT16_LANES // 2, 2).swapaxes(1, 2)
-        ends.append(np.ascontiguousarray(lanes).reshape(-1, INT16_LANES).view(np.int8))
-    return np.concatenate([ends[0], weights.reshape(len(weights), -1), *ends[1:]], axis=1)
+    parts = [numbers_of(bias, INT16_LANES, np.int32, order=EVEN_FIRST), by_turns(taps, INT16_LANES, 1)]
+    if scale is not None:
+        parts.append(numbers_of(scale, INT16_LANES, np.float32, order=EVEN_FIRST))
+    return np.concatenate(parts, axis=1)
 
 
-class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
+class DepthwiseInt16(ConvSchedule[Epilogue16]):
     """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
 
     Rows of the input are copied into a ring of as many as the kernel spans.
@@ -123,37 +123,34 @@ class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
     forms = (Int16Epilogue, SumEpilogue)
     over_operands = False
 
-    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
+    def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
         """Any kernel, stride and dilation, one image, int16 to int16 or sums of 32 bits."""
         return conv.is_channelwise and has_narrow_sums(epilogue.node, epilogue.graph)
 
-    def _results(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> int:
+    def _results(self, conv: Conv, epilogue: Epilogue16) -> int:
         """Results of a pixel that an epilogue follows, in int16."""
-        if isinstance(epilogue, SumEpilogue):
-            return 2 * round_up(conv.channels, INT16_LANES)
-        return conv.channels if epilogue.rest is not None else 0
+        if epilogue.is_scaled:
+            return conv.channels if epilogue.rest is not None else 0
+        return 2 * round_up(conv.channels, INT16_LANES)
 
-    def scratch(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> int:
+    def scratch(self, conv: Conv, epilogue: Epilogue16) -> int:
         """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
         ring = conv.ring.rows * conv.size[1] * conv.channels
         return 4 * conv.depth + 2 * (conv.channels + self._results(conv, epilogue) + ring)
 
-    def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Epilogue16, target: Target) -> float:
         """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
         vectors, after = math.ceil(conv.channels / INT16_LANES), 8 * self._results(conv, epilogue)
         copying = math.prod(conv.size) * conv.channels / 2
         return float(conv.pixels * (vectors * (8 * conv.depth + 34) + 12 * conv.depth + after)) + copying
 
-    def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
+    def products(self, conv: Conv, epilogue: Epilogue16, target: Target) -> Products:
         """Eight channels together."""
-        taps, scale = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T), None
-        layout, declared = "8 channels a row: bytes of biases (even channels first), a vector a tap", ""
-        if isinstance(epilogue, Int16Epilogue):
-            scale, layout = epilogue.scale, f"{layout}, bytes of scales"
-            declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
-        return Products(
-            pack_int16(taps, epilogue.bias_of_model, scale), layout, "mt_mve_depthwise_int16.h", declared=declared
-        )
+        stream = pack_int16(epilogue.weights.reshape(conv.channels, -1), *epilogue.numbers)
+        layout = "8 channels a row: bytes of biases (even channels first), a vector a tap"
+        layout += ", bytes of scales" if epilogue.is_scaled else ""
+        declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
+        return Products(stream, layout, "mt_mve_depthwise_int16.h", declared=declared)
 
 
 def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
@@ -162,15 +159,14 @@ def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
     Eight channels are doubled: a vector has two pixels then.
 
     Args:
-        taps: int8 [9, C], C a multiple of 16, or 8.
+        taps: int8 [C, 9], C a multiple of 16, or 8.
         bias: int32 [C], the input's zero point folded in.
         scaling: of C channels.
     """
-    if taps.shape[1] == INT8_LANES // 2:
-        taps, bias, scaling = np.tile(taps, 2), np.tile(bias, 2), scaling.repeated()
-    weights = taps.reshape(9, -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, 9 * INT8_LANES)
-    heads = np.ascontiguousarray(bias.astype(np.int32).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]).view(np.int8)
-    return np.concatenate([weights, heads, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
+    if len(taps) == INT8_LANES // 2:
+        taps, bias, scaling = np.tile(taps, (2, 1)), np.tile(bias, 2), scaling.repeated()
+    biases = numbers_of(bias, INT8_LANES, np.int32, order=WIDENED_ORDER)
+    return np.concatenate([by_turns(taps, INT8_LANES, 1), biases, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
 class Depthwise3x3(ConvSchedule[Int8Epilogue]):
@@ -207,7 +203,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """16 channels together."""
-        taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, 9).T)
+        taps = epilogue.weights.reshape(conv.channels, 9)
         layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
         return Products(pack_3x3(taps, epilogue.bias, epilogue.scaling), layout, "mt_mve_depthwise3x3_int8.h")
 
@@ -405,9 +401,8 @@ def pack_taps(taps: Array, bias: Array) -> Array:
         taps: float32 [C, taps].
         bias: float32 [C].
     """
-    columns = np.concatenate([bias[:, None], taps], axis=1)
-    columns = np.pad(columns, ((0, -len(columns) % F32_LANES), (0, 0)))
-    return np.ascontiguousarray(columns.reshape(-1, F32_LANES, columns.shape[1]).transpose(0, 2, 1), dtype=np.float32)
+    columns = np.concatenate([bias[:, None], taps], axis=1).astype(np.float32)
+    return by_turns(columns, F32_LANES, 1).reshape(-1, columns.shape[1], F32_LANES)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,22 @@ The inner loops and the layouts of the packed weights: crt/include/mt_mve_tile_*
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TileSchedule
-from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, FloatTiles, T, TileSchedule
+from mtool.compiler.kernels.epilogues import (
+    Epilogue16,
+    FloatEpilogue,
+    Int8Epilogue,
+    Int16Epilogue,
+    Pair,
+    Products,
+    SumEpilogue,
+)
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, best_unroll, has_narrow_sums, pack_int16
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
@@ -44,21 +52,50 @@ def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: i
         together: T, the channels of a tile.
     """
     lanes = np.arange(4) % together  # two channels stand twice
-    biases = np.ascontiguousarray(numbers_of(bias, together, np.int32, np.int32)[:, lanes]).view(np.int8)
+    biases = numbers_of(bias, together, np.int32, order=lanes)
     scales = scaling.padded(round_up(len(weights), together)).vectors(together, lanes)
     return np.concatenate([by_turns(weights, together, INT8_LANES, padded), biases, scales], axis=1)
 
 
-def _by_vectors(conv: Conv) -> bool:
-    """Whether a tap is whole vectors."""
-    return conv.channels // conv.group % INT8_LANES == 0
+@dataclass(frozen=True)
+class VectorTiles(TileSchedule[T]):
+    """The common part of the schedules for integers.
+
+    lanes: elements of a vector.
+    unrolls: vectors of k an iteration, for which the runtime has loops.
+    """
+
+    core = "has_mve"
+    lanes: ClassVar[int]
+    unrolls: ClassVar[tuple[int, ...]]
+    unroll: int = 0
+
+    def fits(self, conv: Conv, epilogue: T) -> bool:
+        """Return whether the shape is one of this schedule's, and a scatter reaches all channels."""
+        return super().fits(conv, epilogue) and conv.out_channels < SCATTER_REACH
+
+    def _unroll(self, conv: Conv) -> int:
+        return self.unroll or best_unroll(conv.depth, self.lanes, self.unrolls)
+
+    def depth(self, conv: Conv) -> int:
+        """Whole iterations."""
+        return round_up(conv.depth, self.lanes * self._unroll(conv))
+
+    def by_vectors(self, conv: Conv) -> bool:
+        """Return whether a tap is whole vectors."""
+        return conv.channels // conv.group % self.lanes == 0
+
+    def gathered(self, conv: Conv) -> int:
+        """A column, unless taps are whole vectors."""
+        return 0 if self.pointwise or self.by_vectors(conv) else self.depth(conv)
 
 
 @dataclass(frozen=True)
-class Int8Tiles(TileSchedule[Int8Epilogue]):
+class Int8Tiles(VectorTiles[Int8Epilogue]):
     """The common part of both schedules."""
 
-    core = "has_mve"
+    lanes = INT8_LANES
+    unrolls = UNROLLS
     forms = (Int8Epilogue,)
     tiles = TILES
     saving = 0.02
@@ -72,23 +109,11 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """One image, int8 to int8."""
-        int8 = bool(epilogue.weights.dtype == np.int8)
-        return super().fits(conv, epilogue) and int8 and conv.out_channels < SCATTER_REACH
-
-    def _unroll(self, conv: Conv) -> int:
-        return self.unroll or best_unroll(conv.depth, INT8_LANES, UNROLLS)
-
-    def depth(self, conv: Conv) -> int:
-        """Whole iterations."""
-        return round_up(conv.depth, INT8_LANES * self._unroll(conv))
-
-    def gathered(self, conv: Conv) -> int:
-        """A column, unless taps are whole vectors."""
-        return 0 if self.pointwise or _by_vectors(conv) else self.depth(conv)
+        return bool(epilogue.weights.dtype == np.int8) and super().fits(conv, epilogue)
 
     def cost_of(self, conv: Conv, tile: Tile) -> float:
         """The dot products, and what gathers the pixels."""
-        gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
+        gathering = conv.depth / 4 if self.by_vectors(conv) else conv.depth * 1.5
         dots = tile.channel_steps(conv) * dot_cost(self.depth(conv), self._unroll(conv))
         return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
 
@@ -98,7 +123,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """The channels of a tile together."""
-        tile, depth, unroll, pair = self.shape(conv), self.depth(conv), self._unroll(conv), epilogue.pair()
+        tile, depth, unroll, pair = self.shape(conv), self.depth(conv), self._unroll(conv), _pair(epilogue)
         rows = partial(pack, padded=depth, together=tile.channels)
         filters = epilogue.weights.reshape(conv.out_channels, -1)
         weights = packed_by_rows(rows, tile.channels, filters, epilogue.bias, epilogue.scaling, groups=conv.group)
@@ -106,18 +131,29 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         function = f"mt_mve_columns{'' if tile.name == TILES[0] else '_' + tile.name}{kind}_{unroll}{whole}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
         if pair is not None:
-            declared += f"\n    {pair.declared}"
+            how, (other, _) = pair.how, sorted(pair.names, reverse=True)
+            factors = (how.left, how.right) if pair.names[0] else (how.right, how.left)
+            numbers = ", ".join(map(str, (*factors, how.offset, how.shift, how.low, how.high)))
+            declared += f"\n    static const struct mt_mve_pair pair = {{{numbers}}}; /* with {other} */"
         layout = f"{tile.channels} output channels a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
         return Products(weights, layout, HEADERS[tile.name], function, declared, "&range")
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """Whether taps are whole vectors, and the sum that follows, if there is a loop for it."""
-        return super().values(conv, epilogue, target) | {"by_vectors": _by_vectors(conv), "pair": epilogue.pair()}
+        return super().values(conv, epilogue, target) | {"by_vectors": self.by_vectors(conv), "pair": _pair(epilogue)}
 
     def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function, for results that are near if they are."""
         return super().kernel(conv, epilogue.nearer(), target)
+
+
+def _pair(epilogue: Int8Epilogue) -> Pair | None:
+    """Return the sum that follows, if there is a loop for it: with one variable, not rounded to even."""
+    pair = epilogue.pair()
+    loads = [part.value for part in epilogue.rest.args if part.op == "load"] if epilogue.rest else []
+    are_variables = all(epilogue.node.inputs[number] not in epilogue.graph.constants for number in loads)
+    return pair if pair is not None and not pair.how.even and are_variables else None
 
 
 class Im2colInt8(Int8Tiles):
@@ -140,10 +176,11 @@ UNROLLS_INT16 = (4, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_4x2
 
 
 @dataclass(frozen=True)
-class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
+class Int16Tiles(VectorTiles[Epilogue16]):
     """The common part of both schedules."""
 
-    core = "has_mve"
+    lanes = INT16_LANES
+    unrolls = UNROLLS_INT16
     forms = (Int16Epilogue, SumEpilogue)
     tiles = ("4x2",)
     template = "kernels/conv2d/mve/tiles_int16.c.j2"
@@ -152,45 +189,30 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
 
     unroll: int = knob(0, *UNROLLS_INT16, meaning="blocks of k an iteration; auto: the most that divide the depth")
 
-    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
+    def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
         """One image, int16 to int16 or sums of 32 bits."""
-        narrow = has_narrow_sums(epilogue.node, epilogue.graph)
-        return super().fits(conv, epilogue) and narrow and conv.out_channels < SCATTER_REACH
+        return has_narrow_sums(epilogue.node, epilogue.graph) and super().fits(conv, epilogue)
 
-    def _unroll(self, conv: Conv) -> int:
-        return self.unroll or best_unroll(conv.depth, INT16_LANES, UNROLLS_INT16)
-
-    def depth(self, conv: Conv) -> int:
-        """Whole iterations."""
-        return round_up(conv.depth, INT16_LANES * self._unroll(conv))
-
-    def gathered(self, conv: Conv) -> int:
-        """A column, unless taps are whole vectors."""
-        return 0 if self.pointwise or conv.channels // conv.group % INT16_LANES == 0 else self.depth(conv)
-
-    def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Epilogue16, target: Target) -> float:
         """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""
         gathering, tile = conv.depth * (1.5 if self.gathered(conv) else 0.4), self.shape(conv)
         each = tile.channel_steps(conv) * (self.depth(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
         after = 6 * conv.pixels * conv.out_channels if self.staged(conv, epilogue) else 0
         return conv.group * tile.columns(conv) * (each + 4 * gathering + 20) + after
 
-    def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
+    def products(self, conv: Conv, epilogue: Epilogue16, target: Target) -> Products:
         """Two channels together."""
-        depth, unroll = self.depth(conv), self._unroll(conv)
-        numbers, kind, last = [epilogue.bias_of_model], "sums", ""
-        declared = (
-            f"int32_t *const sums = (int32_t *)(void *)(scratch + {4 * depth}); /* of two channels by four pixels */"
-        )
+        depth, filters, scaled = self.depth(conv), epilogue.weights.reshape(conv.out_channels, -1), epilogue.is_scaled
+        sums = f"int32_t *const sums = (int32_t *)(void *)(scratch + {4 * depth}); /* of two channels by four pixels */"
+        declared, last = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE") or sums, "&range" if scaled else ""
         layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns"
-        if isinstance(epilogue, Int16Epilogue):
-            numbers, kind, last = [*numbers, epilogue.scale], "columns", "&range"
-            declared, layout = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE"), layout + ", bytes of scales"
-        filters = epilogue.weights.reshape(conv.out_channels, -1)
-        weights = packed_by_rows(partial(pack_int16, together=2, depth=depth), 2, filters, *numbers, groups=conv.group)
-        return Products(weights, layout, "mt_mve_tile_4x2_int16.h", f"mt_mve16_{kind}_{unroll}", declared, last)
+        rows = partial(pack_int16, together=2, depth=depth)
+        weights = packed_by_rows(rows, 2, filters, *epilogue.numbers, groups=conv.group)
+        function = f"mt_mve16_{'columns' if scaled else 'sums'}_{self._unroll(conv)}"
+        layout += ", bytes of scales" if scaled else ""
+        return Products(weights, layout, "mt_mve_tile_4x2_int16.h", function, declared, last)
 
-    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> dict[str, Any]:
+    def values(self, conv: Conv, epilogue: Epilogue16, target: Target) -> dict[str, Any]:
         """Whether patches are gathered before they become columns."""
         return super().values(conv, epilogue, target) | {"gathers": self.gathered(conv) > 0}
 
@@ -338,7 +360,7 @@ TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and
 
 
 @dataclass(frozen=True)
-class Im2colF32(TileSchedule[FloatEpilogue]):
+class Im2colF32(FloatTiles):
     """The patches of a few pixels are gathered and multiplied with all channels, a vector or two at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
@@ -351,17 +373,12 @@ class Im2colF32(TileSchedule[FloatEpilogue]):
     core = "has_mve"
     forms = (FloatEpilogue,)
     template = "kernels/conv2d/mve/tiles_f32.c.j2"
-    element = DType.FLOAT32
 
     pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """One image, no groups, no dilation of columns, float32; no window beside the input."""
-        return conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1 and conv.meets_the_image
-
-    def is_pixelwise(self, conv: Conv) -> bool:
-        """If 1x1."""
-        return conv.is_pointwise
+        return super().fits(conv, epilogue) and conv.meets_the_image
 
     def shape(self, conv: Conv) -> Tile:
         """That which wastes less."""
@@ -371,10 +388,6 @@ class Im2colF32(TileSchedule[FloatEpilogue]):
 
         pixels = self.pixels or min(CHANNELS, key=products)
         return Tile(pixels, CHANNELS[pixels])
-
-    def depth(self, conv: Conv) -> int:
-        """Whole steps."""
-        return round_up(conv.depth, 4)
 
     def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """The tiles; three for a vector of a patch that is gathered, 8 for a row of it, 40 for all (5 if pointwise)."""
