@@ -10,12 +10,7 @@ from mtool.compiler.ir import Array, DType, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.ir.expr import acc, axis, call, const
 from mtool.compiler.ir.scalar import ADD, FixedRequantise, Requantise, Rescale, RescalePair, Text
 from mtool.compiler.kernels.exact_scaling import ALONE, Together, exact_scaling
-from mtool.compiler.kernels.expressions import (
-    element,
-    is_identity,
-    kernel_of,
-    operand_names,
-)
+from mtool.compiler.kernels.expressions import element, is_identity, kernel_of, operand_names
 from mtool.compiler.kernels.f32 import UNIT, Stored, stored_as
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, OddFloatScaling, Scaling
