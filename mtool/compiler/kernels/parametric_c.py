@@ -7,7 +7,7 @@ test of it.
 import difflib
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +32,14 @@ _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a
 
 @dataclass(frozen=True, slots=True)
 class ParametricC:
-    """A function's body, and the sizes that it depends on, by their symbols."""
+    """Lines of C, such as a function's body, and the sizes that they depend on, by their symbols.
+
+    is_branch: they are a choice by remainder.
+    """
 
     text: str
-    symbols: frozenset[str]
+    symbols: frozenset[str] = frozenset()
+    is_branch: bool = False
 
 
 def without_hints(texts: Sequence[str]) -> list[str]:
@@ -67,18 +71,17 @@ def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> Parametric
             continue
         if not all(_NUMBER.match(token) for token in column):
             raise DifferError(f"it has other C at other sizes: {', '.join(dict.fromkeys(column))}")
-        before = tokens[0][:index]
-        if _is_declared_length(before):
+        before = [(number, token) for number, token in enumerate(made[:index]) if not token.isspace()]
+        inside = _Bracket.around(before)
+        if inside.is_declared_length:
             made[index] = _longest(joiner, column, top)
             continue
         if _is_static(before):
             raise DifferError("a table in it depends on the size")
-        made[index], used = _number(joiner, column, before)
+        made[index], used = _number(joiner, column, inside)
         symbols |= used
-        opening = _opening(made, index)
-        if opening is not None and opening in _WIDE:
-            at = max(n for n in range(index) if made[n] == opening)
-            made[at] = _WIDE[opening]
+        if before and before[-1][1] == "(" and inside.name in _WIDE:
+            made[before[-2][0]] = _WIDE[inside.name]
     return ParametricC("".join(made), frozenset(symbols))
 
 
@@ -121,14 +124,14 @@ def _longest(joiner: Joiner, column: Sequence[str], top: Point) -> str:
     return str(longest)
 
 
-def _number(joiner: Joiner, column: Sequence[str], before: Sequence[str]) -> tuple[str, set[str]]:
+def _number(joiner: Joiner, column: Sequence[str], inside: "_Bracket") -> tuple[str, set[str]]:
     if all(_WHOLE.fullmatch(token) for token in column):
         suffixes = {token.lstrip("0123456789") for token in column}
         formula = joiner.formula([_whole(token) for token in column])
         if formula is None or len(suffixes) != 1:
             raise DifferError(f"a number in its C follows no formula: {', '.join(dict.fromkeys(column))}")
         cast = {"": "", "u": "(uint32_t)", "ll": "(int64_t)", "ull": "(uint64_t)"}[suffixes.pop().lower()]
-        if not cast and _called(before) in _BYTES and _arguments(before) == 2:
+        if not cast and inside.name in _BYTES and inside.commas == 2:
             cast = "(size_t)"
         return f"{cast}{formula.c(PREFIX)}", formula.names
     is_single = all(token.endswith(("f", "F")) for token in column)
@@ -147,74 +150,47 @@ def _whole(token: str) -> int:
     return int(found[1], 0) if found[1].lower().startswith("0x") else int(found[1])
 
 
-def _significant(tokens: Sequence[str], index: int) -> Iterator[tuple[int, str]]:
-    """Yield the tokens before an index, the last first, without blanks."""
-    for number in range(index - 1, -1, -1):
-        if not tokens[number].isspace():
-            yield number, tokens[number]
+@dataclass(frozen=True, slots=True)
+class _Bracket:
+    """The innermost bracket that is open: what stands before it, the last first, and how many commas behind it."""
+
+    opening: str
+    names: Sequence[str]
+    commas: int
+
+    @classmethod
+    def around(cls, before: Sequence[tuple[int, str]]) -> "_Bracket":
+        """Return that around what comes after some tokens."""
+        depth, commas = 0, 0
+        tokens = [token for _, token in reversed(before)]
+        for number, token in enumerate(tokens):
+            if token in ")]}":
+                depth += 1
+            elif token in "([{" and depth:
+                depth -= 1
+            elif token in "([{":
+                return cls(token, tokens[number + 1 :], commas)
+            commas += token == "," and not depth
+        return cls("", (), commas)
+
+    @property
+    def name(self) -> str:
+        """The function that is called, if it is a call."""
+        return self.names[0] if self.opening == "(" and self.names else ""
+
+    @property
+    def is_declared_length(self) -> bool:
+        """Whether it is that of an array's declaration."""
+        names = list(self.names)
+        while names and names[0] == "]":  # a dimension before it
+            del names[: names.index("[") + 1]
+        is_typed = len(names) > 1 and all(_NAME.fullmatch(name) for name in names[:2])
+        return self.opening == "[" and is_typed and names[1] not in ("return", "else")
 
 
-def _is_declared_length(before: Sequence[str]) -> bool:
-    """Whether what comes next stands in the brackets of an array's declaration."""
-    depth = 0
-    for index, token in _significant(before, len(before)):
-        if token in ";{}" and not depth:
-            return False
-        if token == "]":
-            depth += 1
-        elif token == "[" and depth:
-            depth -= 1
-        elif token == "[":
-            names = [name for _, name in _significant(before, index)]
-            while names and names[0] == "]":  # a dimension before it
-                del names[: names.index("[") + 1]
-            is_typed = len(names) > 1 and all(_NAME.fullmatch(name) for name in names[:2])
-            return is_typed and names[1] not in ("return", "else")
-    return False
-
-
-def _is_static(before: Sequence[str]) -> bool:
+def _is_static(before: Sequence[tuple[int, str]]) -> bool:
     """Whether what comes next is a part of a static variable's initialiser."""
-    for _, token in _significant(before, len(before)):
-        if token == ";":
-            return False
-        if token == "static":
-            return True
-    return False
-
-
-def _opening(tokens: Sequence[str], index: int) -> str | None:
-    """Return the name before the parenthesis that was just opened."""
-    near = [token for _, token in zip(range(2), (token for _, token in _significant(tokens, index)), strict=False)]
-    return near[1] if len(near) == 2 and near[0] == "(" else None
-
-
-def _called(before: Sequence[str]) -> str:
-    """Return the function in whose arguments what comes next stands."""
-    depth = 0
-    for index, token in _significant(before, len(before)):
-        if token == ")":
-            depth += 1
-        elif token == "(" and depth:
-            depth -= 1
-        elif token == "(":
-            return next((name for _, name in _significant(before, index)), "")
-    return ""
-
-
-def _arguments(before: Sequence[str]) -> int:
-    """Return how many arguments of a call stand before what comes next."""
-    depth, count = 0, 0
-    for _, token in _significant(before, len(before)):
-        if token in ")]":
-            depth += 1
-        elif token in "([" and depth:
-            depth -= 1
-        elif token in "([":
-            return count
-        elif token == "," and not depth:
-            count += 1
-    return count
+    return next((token for _, token in reversed(before) if token in (";", "static")), ";") == "static"
 
 
 # C that is other lines for other remainders of a size: those of each remainder, behind a test of it.
@@ -262,15 +238,6 @@ def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> Param
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """Some lines of the joined text, and the sizes that they depend on; `is_branch`: they are a choice by remainder."""
-
-    text: str
-    symbols: frozenset[str]
-    is_branch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _Joining:
     """How texts are joined: by the remainders of the size number `size` when it is divided by `period`."""
 
@@ -313,7 +280,7 @@ class _Joining:
         self, remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], count: int
     ) -> ParametricC:
         """Return the text: runs of lines that all have, and between them those of each remainder."""
-        pieces: list[_Piece] = []
+        pieces: list[ParametricC] = []
         last = dict.fromkeys(line_numbers, -1)
         for number in range(count + 1):
             at = {
@@ -334,18 +301,21 @@ class _Joining:
         symbols = frozenset(symbol for piece in pieces for symbol in piece.symbols)
         return ParametricC("\n".join(piece.text for piece in pieces), symbols)
 
-    def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> "_Piece":
+    def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> ParametricC:
         """Return a line that all remainders have."""
-        points = tuple(point for one in remainders for point in one.points)
+        points = [point for one in remainders for point in one.points]
         texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
-        found = parametric_c(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
-        return _Piece(found.text, found.symbols)
+        return self.parametric(points, texts)
 
-    def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece":
+    def parametric(self, points: Sequence[Point], texts: Sequence[str]) -> ParametricC:
+        """Return the text that is each of these at its point, for the remainders of the points."""
+        return parametric_c(Joiner(self.joiner.names, tuple(points), self.period, self.joiner.scales), texts, self.top)
+
+    def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> ParametricC:
         """Return the lines of each remainder between two that all have."""
         longer = [one for one in remainders if ranges[one.number][0] < ranges[one.number][1]]
         if not longer:
-            return _Piece("", frozenset())
+            return ParametricC("")
         declared = self.declarations(longer, ranges)
         if declared is not None:
             return declared
@@ -353,11 +323,7 @@ class _Joining:
         symbols: set[str] = set()
         for one in remainders:
             begin, end = ranges[one.number]
-            found = parametric_c(
-                Joiner(self.joiner.names, one.points, self.period, self.joiner.scales),
-                ["\n".join(lines[begin:end]) for lines in one.lines],
-                self.top,
-            )
+            found = self.parametric(one.points, ["\n".join(lines[begin:end]) for lines in one.lines])
             texts.setdefault(found.text, []).append(one.number)
             symbols |= found.symbols
         there = [text for text in texts if text]
@@ -368,22 +334,21 @@ class _Joining:
             lines.append(f"{indent}{'} else ' if lines else ''}if ({self.test(texts[text])}) {{")
             lines += [f"    {line}" for line in text.split("\n")]
         symbols.add(self.joiner.names[self.size])
-        return _Piece("\n".join([*lines, f"{indent}}}"]), frozenset(symbols), is_branch=True)
+        return ParametricC("\n".join([*lines, f"{indent}}}"]), frozenset(symbols), is_branch=True)
 
-    def declarations(self, longer: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece | None":
+    def declarations(self, longer: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> ParametricC | None:
         """Return lines that only declare pointers and numbers, of which others have no need; None: there are others."""
         cut = {one.number: slice(*ranges[one.number]) for one in longer}
         if len({tuple(one.skeletons[cut[one.number]]) for one in longer}) != 1:
             return None
         if not all(_DECLARATION.fullmatch(line) for one in longer for line in one.lines[0][cut[one.number]]):
             return None
-        points = tuple(point for one in longer for point in one.points)
+        points = [point for one in longer for point in one.points]
         texts = ["\n".join(lines[cut[one.number]]) for one in longer for lines in one.lines]
         try:
-            found = parametric_c(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
+            return self.parametric(points, texts)
         except DifferError:
             return None
-        return _Piece(found.text, found.symbols)
 
     def test(self, numbers: Sequence[int]) -> str:
         """Return the C that tells whether the remainder is one of these."""
@@ -430,9 +395,10 @@ def _closes_more(lines: Sequence[str]) -> bool:
     """Whether lines close a block that was opened before them, or go on with a choice."""
     depth = 0
     for line in lines:
-        if depth + line.count("{") - line.count("}") < 0 or (not depth and line.lstrip().startswith(("}", "else"))):
-            return True
+        is_end = not depth and line.lstrip().startswith(("}", "else"))
         depth += line.count("{") - line.count("}")
+        if is_end or depth < 0:
+            return True
     return False
 
 
