@@ -123,7 +123,7 @@ static int is_step(uint32_t step, uint32_t made, uint64_t *floats)
     return (step & 255) != STEP_wrap || first != TYPE_F32;
 }
 
-/* Whether so many elements, of which others are made, are no more than a model has. */
+/* Whether a number of elements, of which others are computed, is at most what a model has. */
 static int is_short(const struct mt_bytecode *module, const struct mt_bytecode_map *call)
 {
     uint32_t elements = 1;

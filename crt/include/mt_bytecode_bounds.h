@@ -66,7 +66,7 @@ static inline int mt_bytecode_is_range(const struct mt_bytecode_range *range)
            mt_bytecode_is_int8(range->high) && range->low <= range->high;
 }
 
-/* Whether so many bytes at an address may be read; `alignment` is a power of two. */
+/* Whether `bytes` bytes at an address may be read; `alignment` is a power of two. */
 int mt_bytecode_reads(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment);
 
 /* Whether they may be written: constants are never. */
@@ -82,7 +82,7 @@ static inline int mt_bytecode_are_apart(uint32_t a, uint32_t a_bytes, uint32_t b
 int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t input,
                            uint32_t read, uint32_t output, uint32_t written);
 
-/* The constants at an address, aligned to 4; NULL: there are not so many bytes of them, or they lie in the arena. */
+/* The constants at an address, aligned to 4; NULL: there are fewer bytes, or they lie in the arena. */
 const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes);
 
 /* Whether what scales a channel's sum is harmless: an offset with a multiplier leaves room for the product's high word. */

@@ -41,7 +41,7 @@ struct mt_bytecode_range {
  * mt_dsp_tile_int8.h has them, of MT_EXACT_4, in pairs or `apart`; `depth` steps, a multiple of 4, at least 8, with a
  * patch's rows one after the other. `scratch`: 6 * depth bytes, then the larger of depth (where a pixel is not a
  * column as it is) and results that are not stored directly: 3 * (out_channels + 1) if these are odd, out_channels if the
- * pixels are no multiple of 3. */
+ * number of pixels is not a multiple of 3. */
 struct mt_bytecode_conv2d_int8 {
     uint32_t input, output, weights, scratch;
     int32_t height, width, channels, pixel_step;
@@ -66,7 +66,7 @@ struct mt_bytecode_depthwise_int8 {
 };
 
 /* Weights: as mt_dsp_gemv_int8.h has them, for eight outputs at a time, of MT_EXACT_4. `scratch`: 8 bytes, then, if the depth
- * is no multiple of 4, a row that is filled up. */
+ * is not a multiple of 4, a padded row. */
 struct mt_bytecode_dense_int8 {
     uint32_t input, output, weights, scratch;
     int32_t rows, depth, outputs;

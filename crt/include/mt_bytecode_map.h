@@ -24,7 +24,7 @@
     X(11, less_i,        "iii-", 0) \
     X(12, equal_i,       "iii-", 0) \
     X(13, div_i,         "iii-", 0) /* rounded down, of 0 it is 0 */ \
-    X(14, mod_i,         "iii-", 0) /* what is left of that */ \
+    X(14, mod_i,         "iii-", 0) /* the remainder of that */ \
     X(15, where_i,       "iiii", 0) /* a ? b : c */ \
     X(16, where_f,       "fiff", 0) \
     X(17, wrap,          "iti-", 0) /* as an integer type holds it */ \

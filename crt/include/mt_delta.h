@@ -12,7 +12,7 @@
  *
  * The bytes of a delta are a header ("MTD1", the number of old bytes, of new bytes, and the CRC-32 of the old ones, each
  * 4 bytes, the lowest first) and a stream of binary decisions of a range coder with adaptive probabilities, as LZMA's.
- * What they are is told in mt_delta.c; mtool/manifest/delta.py makes them. */
+ * mt_delta.c describes them; mtool/manifest/delta.py makes them. */
 #ifndef MT_DELTA_H
 #define MT_DELTA_H
 

@@ -185,7 +185,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [b0] "r"(b0), [b1] "r"(b1), [b2] "r"(b2), [first] "m"(to.first), [second] "m"(to.second)        \
                      : "r6", "r8", "r9", "r10", "memory")
 
-/* Where the results of three columns go: at so many bytes from the ends of the outputs. */
+/* Where the results of three columns go: as offsets in bytes from the ends of the outputs. */
 struct mt_dsp_outputs3 {
     struct {
         int8_t *o0, *o1;

@@ -63,7 +63,7 @@ MT_DSP_INLINE void mt_dsp_add4(uint32_t word, uint32_t *even, uint32_t *odd)
 
 #endif
 
-/* The maximum of each channel over a window of rows by columns, which stand so many bytes apart. */
+/* The maximum of each channel over a window of rows by columns, `row_step` and `column_step` bytes apart. */
 MT_DSP_INLINE void mt_dsp_max(const int8_t *x, int8_t *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {

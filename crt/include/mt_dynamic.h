@@ -1,7 +1,7 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Dynamic quantisation: float32 become steps of 8 bits, by their own range.
+/* Dynamic quantization: float32 become steps of 8 bits, by their own range.
  *
- * Steps are rounded to the nearest, ties away from zero, less the zero point: they are int16. What is no number counts as
+ * Steps are rounded to the nearest, ties away from zero, less the zero point: they are int16. NaN counts as
  * the least. All but zeros and the scale is defined for numbers whose range is finite. */
 #ifndef MT_DYNAMIC_H
 #define MT_DYNAMIC_H

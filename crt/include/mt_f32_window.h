@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* The maximum of each channel over a window of rows by columns, which stand so many elements apart. */
+/* The maximum of each channel over a window of rows by columns, `row_step` and `column_step` elements apart. */
 static inline void mt_f32_max(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {

@@ -42,7 +42,7 @@ int32_t mt_functions_find(const struct mt_functions *functions, const uint8_t *n
 /* Call a function with the arguments of an INVOKE (crt/PROTOCOL.md). MT_MODEL: the function returned a status other
  * than MT_OK, which is *status. MT_BAD_INDEX: there is no such function or tensor. MT_BAD_COUNT: more arguments than
  * any function takes. MT_BAD_RANGE: a tensor lies outside its memory, or is not aligned in it. MT_BAD_TYPE: its
- * elements are no whole bytes. MT_BAD_MESSAGE: the request is malformed. */
+ * elements are not whole bytes. MT_BAD_MESSAGE: the request is malformed. */
 int32_t mt_functions_invoke(const struct mt_model *model, const uint8_t *request, size_t count, int32_t *status,
                             struct mt_returned *returned);
 

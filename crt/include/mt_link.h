@@ -30,7 +30,7 @@ struct mt_link {
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
 
 /* Wait for the next frame.
- * MT_BAD_FRAME, MT_TOO_LARGE: something that is no frame was skipped. Any other status is the port's. */
+ * MT_BAD_FRAME, MT_TOO_LARGE: something that is not a frame was skipped. Any other status is the port's. */
 int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame);
 
 /* Where to put the payload of the next frame to send. */

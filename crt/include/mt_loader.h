@@ -46,16 +46,16 @@ struct mt_loader {
     uint8_t is_open[MT_SLOTS_MOST + 1u]; /* of `modules` */
     uint8_t where;                      /* it goes to; 0: nothing is being loaded */
     uint8_t is_delta;                   /* it comes as a delta, */
-    uint32_t taken;                     /* of which so many bytes have come; */
-    uint32_t delta_crc;                 /* what tells it from another */
+    uint32_t taken;                     /* how many of its bytes have arrived; */
+    uint32_t delta_crc;                 /* which distinguishes it from another */
 };
 
-/* Check and open the modules of the active slots, or where one is no good that of its name before. Called once, before the server.
+/* Check and open the modules of the active slots, or where one is damaged its predecessor of the same name. Called once, before the server.
  * MT_OK also where there is none; another status is that of what would not open, and the firmware goes on without. */
 int32_t mt_loader_start(struct mt_loader *loader);
 
 /* Store the next bytes of the file that is being loaded, `offset` bytes from its start.
- * MT_BAD_ORDER: those before are missing. MT_BAD_RANGE: the file has not so many. */
+ * MT_BAD_ORDER: those before are missing. MT_BAD_RANGE: the file is shorter. */
 int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count);
 
 #endif

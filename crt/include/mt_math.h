@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Small arithmetic that generated models use: rounding, quantisation, clamping.
+/* Small arithmetic that generated models use: rounding, quantization, clamping.
  *
  * Results are the same on every target that has IEEE 754 float32 arithmetic, as long as the
  * compiler does not contract a*b+c by itself (-ffp-contract=off, the default of -std=c99). */
@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /* Add a part to a sum, and what that rounds away to its rest (Dekker's sum of two); at the end both are added. What is
- * rounded away of an infinity is no number. */
+ * rounded away of an infinity is NaN. */
 #define MT_SUM(name, type)                                                \
     static inline void mt_add_##name(type *sum, type *rest, type part)    \
     {                                                                     \

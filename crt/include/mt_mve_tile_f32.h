@@ -251,7 +251,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns_long(const float *columns, const uint3
     MT_MVE_F32_MEET(mt_mve_f32_columns, mt_mve_f32_columns_halves_##pixels, uint32_t, pixels, 1)                      \
     MT_MVE_F32_MEET(mt_mve_f32_columns_long, mt_mve_f32_columns_long_##pixels, float, pixels, 0)                      \
     MT_MVE_F32_MEET(mt_mve_f32_columns_long, mt_mve_f32_columns_long_halves_##pixels, uint32_t, pixels, 1)            \
-    /* the columns of so many pixels in a row */                                                                      \
+    /* the columns of `count` pixels in a row */                                                                      \
     MT_OPERATOR void mt_mve_f32_pixels_##pixels(float *columns, const float *x, int32_t count, int32_t channels)      \
     {                                                                                                                 \
         for (; count; --count, ++columns, x += channels)                                                              \

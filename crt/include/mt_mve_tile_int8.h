@@ -72,7 +72,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
                      : [end] "r"(end), [at] "w"(at), __VA_ARGS__            \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 
-/* The tile `of` so many blocks an iteration, by a scale; `begin`: the very first of them, which begins the sums. */
+/* The tile `of` a number of blocks per iteration, by a scale; `begin`: the very first of them, which begins the sums. */
 #define MT_MVE_BEGIN "vmladav.s8"
 #define MT_MVE_GO_ON "vmladava.s8"
 #define MT_MVE_TILE_1(begin, block) begin

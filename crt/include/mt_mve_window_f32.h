@@ -27,7 +27,7 @@ MT_MVE_F32_INLINE float32x4_t mt_mve_f32_window_max(const float *row, int32_t ro
         const float *from = row;
         for (int32_t j = columns; j > 0; --j, from += column_step) {
             const float32x4_t next = mt_mve_f32_some(from, whole, lanes);
-            /* less or unordered, unless the maximum is no number: as mt_max_f32 */
+            /* less or unordered, unless the maximum is NaN: as mt_max_f32 */
             result = vpselq_f32(next, result, vcmpeqq_m_f32(result, result, vcmpltq_f32(result, next)));
         }
     }
@@ -75,7 +75,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_pool(const float *x, float *output, int32_t ro
     }
 }
 
-/* The maximum of each channel over a window of rows by columns, which stand so many elements apart. */
+/* The maximum of each channel over a window of rows by columns, `row_step` and `column_step` elements apart. */
 MT_OPERATOR void mt_mve_f32_max(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,
                                 int32_t column_step, int32_t channels)
 {

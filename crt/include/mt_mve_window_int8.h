@@ -12,7 +12,7 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* The maximum of each channel over a window of rows by columns, which stand so many bytes apart. */
+/* The maximum of each channel over a window of rows by columns, `row_step` and `column_step` bytes apart. */
 MT_MVE_INLINE void mt_mve_max(const int8_t *x, int8_t *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {

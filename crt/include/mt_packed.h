@@ -103,7 +103,7 @@ MT_PACKED_ONCE int32_t mt_packed_check(const union mt_value *arguments, const in
     return status;
 }
 
-/* The same for a function that takes pointers to raw data, whose types nobody can check. */
+/* The same for a function that takes pointers to raw data, whose types cannot be checked. */
 MT_PACKED_ONCE int32_t mt_packed_check_pointers(const int32_t *type_codes, int32_t count, int32_t expected)
 {
     int32_t status = count == expected ? MT_OK : MT_BAD_COUNT;

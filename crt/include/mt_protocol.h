@@ -15,7 +15,7 @@
     X(MT_READ,     0x04, "read bytes from a tensor")                                   \
     X(MT_CALL,     0x05, "run the model once")                                         \
     X(MT_TIME,     0x06, "run the model or an operator several times, under the timer") \
-    X(MT_STACK,    0x07, "tell how much stack the last CALL, TIME or INVOKE used")     \
+    X(MT_STACK,    0x07, "report the stack that the last CALL, TIME or INVOKE used")   \
     X(MT_RESET,    0x08, "leave the server")                                           \
     X(MT_PING,     0x09, "answer, to tell that the device is there")                   \
     X(MT_BYE,      0x0A, "end the session")                                            \
@@ -26,7 +26,7 @@
     X(MT_LOAD,     0x0F, "begin to load a module, or go on with it")                    \
     X(MT_DATA,     0x10, "the next bytes of the module")                               \
     X(MT_COMMIT,   0x11, "check the module that was loaded, and use it")               \
-    X(MT_ROOM,     0x12, "tell which modules the device takes")                        \
+    X(MT_ROOM,     0x12, "report which modules the device takes")                      \
     X(MT_MODELS,   0x13, "list the models, those of modules too")                      \
     X(MT_FETCH,    0x14, "read bytes of a module's file")                              \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
@@ -66,7 +66,7 @@ enum {
 #define MT_ARENA_BYTES 2u
 #define MT_ROWS 3u
 
-/* How a CALL runs the model: operator by operator, so that a fault can be told with its operator, or through the
+/* How a CALL runs the model: operator by operator, so that a fault is reported with its operator, or through the
  * model's entry point. */
 #define MT_CALL_STEPS 0u
 #define MT_CALL_RUN 1u

@@ -75,7 +75,7 @@ MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
 #define MT_RVV_POINTER(register, number) "lw " register ", 4*" #number
 #endif
 
-/* The assembler is told of the extension for these lines alone. */
+/* The extension is enabled in the assembler for these lines alone. */
 #define MT_RVV_BEGIN            \
     ".option push\n\t"          \
     ".option arch, +zve32x\n\t" \

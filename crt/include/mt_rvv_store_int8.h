@@ -53,7 +53,7 @@ struct mt_rvv_tile {
 
 /* Sums of 32 bits become int8 and are stored. `all` applies a macro to each group of registers that holds sums, with
  * a group that is `free` (v0 and on is one more) and the number of its output in the array at `o`; l32, l16, l8: how many
- * registers are a group, by the size of its elements. %[m]: the channels' multipliers, %[n]: of so many, %[how]: the
+ * registers are a group, by the size of its elements. %[m]: the channels' multipliers, %[n]: their number, %[how]: the
  * range, %[found]: how many sums lie beside a half. */
 #define MT_RVV_STORED(all, free, scale, l32, l16, l8)                                                               \
     "vsetvli zero, zero, e32, " l32 ", ta, ma\n\t"                                                                  \

@@ -33,7 +33,7 @@ extern "C" {
                        [columns] "r"(columns), [row] "r"(row_step), [column] "r"(column_step), [least] "r"(-128) \
                      : "t0", "t1", "t2", "t3", MT_RVV_VECTORS "memory")
 
-/* The maximum of each channel over a window of rows by columns, which stand so many bytes apart. */
+/* The maximum of each channel over a window of rows by columns, `row_step` and `column_step` bytes apart. */
 MT_RVV_INLINE void mt_rvv_max(const int8_t *x, int8_t *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {

@@ -6,7 +6,7 @@
  * The storage is slots of one size, then the journal in two areas of which one is in use. Its records have a checksum;
  * a later one has precedence:
  *
- *   LOAD    so many bytes of the file with this identity are in this slot: a load that was cut off goes on behind them
+ *   LOAD    the number of bytes of the file with this identity in this slot: a load that was cut off continues there
  *   COMMIT  the module in this slot is whole, and was checked; its name and counter
  *   HEAD    the records before are all of the journal
  *
@@ -67,7 +67,7 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, 
 /* Return the module in an active slot and the bytes that the record says it has; NULL: the slot is not active. */
 const uint8_t *mt_slots_active(const struct mt_slots *slots, uint8_t slot, uint32_t *bytes);
 
-/* An active slot's module is no good after all: the one of its name before it is active, if that is still there. */
+/* An active slot's module turns out to be damaged: its predecessor of the same name is active, if that is still there. */
 void mt_slots_reject(struct mt_slots *slots, uint8_t slot);
 
 /* The least counter that a new module may have: the highest that a module of its name has had. */
@@ -84,7 +84,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
                        uint32_t bytes, uint32_t *there);
 
 /* Write the next `count` bytes, which are those `offset` bytes from the file's start.
- * MT_BAD_ORDER: no load has begun, or those before are missing. MT_BAD_RANGE: the file has not so many. */
+ * MT_BAD_ORDER: no load has begun, or those before are missing. MT_BAD_RANGE: the file is shorter. */
 int32_t mt_slots_write(struct mt_slots *slots, uint32_t offset, const uint8_t *bytes, uint32_t count);
 
 /* Return what has been loaded, to check it; NULL: it is not whole. */
@@ -93,7 +93,7 @@ const uint8_t *mt_slots_loaded(const struct mt_slots *slots, uint32_t *bytes);
 /* Make what has been loaded, and was checked, active. MT_BAD_ORDER: it is not whole. */
 int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter);
 
-/* Forget what has been loaded: it is no good. */
+/* Forget what has been loaded: it is damaged. */
 int32_t mt_slots_drop(struct mt_slots *slots);
 
 #endif

@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Pooling windows of int8 in plain C: what is left over by mt_dsp_window_int8.h, and what mt_mve_window_int8.h and
- * mt_rvv_window_int8.h are elsewhere. */
+/* Pooling windows of int8 in plain C: the remainders that mt_dsp_window_int8.h leaves, and the portable counterpart of
+ * mt_mve_window_int8.h and mt_rvv_window_int8.h. */
 #ifndef MT_WINDOW_INT8_H
 #define MT_WINDOW_INT8_H
 
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* The maximum of each channel over a window of rows by columns, which stand so many bytes apart. */
+/* The maximum of each channel over a window of rows by columns, `row_step` and `column_step` bytes apart. */
 MT_WINDOW_INLINE void mt_window_max(const int8_t *x, int8_t *output, int32_t rows, int32_t columns, int32_t row_step,
                                     int32_t column_step, int32_t channels)
 {

@@ -29,7 +29,7 @@ struct mt_work {
 /* Run the model once, through its entry point. */
 int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work);
 
-/* Run the model once, operator by operator, so that mt_work_operator tells which one is running.
+/* Run the model once, operator by operator, so that mt_work_operator is the one that is running.
  * MT_STACK_OVERFLOW: after one of them, the lowest bytes of the stack were overwritten. */
 int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work);
 

@@ -114,7 +114,7 @@ const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index);
 
 /* Find `length` bytes, `offset` bytes from the start of an input, an output or a pool of the arena: the `index`-th of
  * `kind`, as in mt_protocol.h; an arena in one piece is the first. An empty piece may be nowhere: then *bytes stays as it is. MT_BAD_INDEX: there is no such tensor.
- * MT_BAD_RANGE: it has not so many bytes. */
+ * MT_BAD_RANGE: it has fewer bytes. */
 int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index, uint32_t offset, uint32_t length,
                       uint8_t **bytes);
 
@@ -225,18 +225,18 @@ struct mt_storage {
 /* The port's storage, ready to be used; NULL: it has none. */
 const struct mt_storage *mt_port_storage(void);
 
-/* Faults, and what a port does about them: tell the host (mt_server_fault), then end or start anew. guard.c of a
+/* Faults, and what a port does about them: report it to the host (mt_server_fault), then end or restart. guard.c of a
  * template implements these functions, as far as the processor can; a firmware may do without. */
 
-/* Catch faults from now on: exceptions of the processor, a stack that goes over its end, accesses to what is no memory
- * of the board. Called once, after mt_port_init. */
+/* Catch faults from now on: exceptions of the processor, a stack that goes over its end, accesses outside the board's
+ * memory. Called once, after mt_port_init. */
 void mt_guard_init(void);
 
 /* Take it for a fault if this function is not called again within `limit_ms` milliseconds; 0: no longer. For the
  * server's configuration. Nothing interrupts the model more often than every 20 ms. */
 void mt_guard_watch(uint32_t limit_ms);
 
-/* Faults, as a port's exception handler tells them to mt_server_fault; crt/PROTOCOL.md has the lists. */
+/* Faults, as a port's exception handler reports them to mt_server_fault; crt/PROTOCOL.md has the lists. */
 
 /* What happened. */
 enum {
@@ -284,7 +284,7 @@ typedef void mt_protect_function(void);
  * areas of `areas`. *result is what it returned. Below the caller's frame some bytes of the stack are left out, up to
  * its granule. Calls don't nest.
  *
- * MT_STOPPED: it did what it may not, or took longer than mt_guard_watch allows; the host has been told of it
+ * MT_STOPPED: it did what it may not, or took longer than mt_guard_watch allows; it has been reported to the host
  * (mt_server_fault, with MT_FAULT_SURVIVED), and the firmware goes on. What it has written, in its own areas alone, stays
  * as it is: a model with states is to be reset.
  * MT_NOT_SUPPORTED: the areas need more of the processor's regions than there are, or the processor has none; nothing
@@ -304,7 +304,7 @@ struct mt_server_config {
     uint8_t *buffer;            /* the server's receive and send buffers; it uses no other memory of this size */
     uint32_t buffer_bytes;      /* at least MT_SERVER_MIN_BUFFER */
     uint8_t *stack_low;         /* lowest address of the stack, for the watermark and the canary; NULL: not measured */
-    uint32_t window_bytes;      /* how many bytes the port holds while nobody calls mt_port_read (the size of its
+    uint32_t window_bytes;      /* how many bytes the port holds between calls of mt_port_read (the size of its
                                  * interrupt's ring buffer); 0: any number, as the channel holds back the host itself */
     void (*watch)(uint32_t limit_ms); /* mt_guard_watch, around each CALL that has a limit; NULL: the
                                        * host alone notices that a model does not end */

@@ -102,7 +102,7 @@ static int32_t open_all(struct mt_loader *loader, const uint8_t *file, uint32_t 
     return status;
 }
 
-/* Open what is in flash; where a module is no good, the one of its name before. */
+/* Open what is in flash; where a module is damaged, its predecessor of the same name. */
 static int32_t open_active(struct mt_loader *loader)
 {
     const int32_t status = open_all(loader, NULL, 0);
@@ -277,7 +277,7 @@ int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t
     return MT_OK;
 }
 
-/* What is wrong with a delta, or with what it makes, is so for all of the load: it begins anew. */
+/* What is wrong with a delta, or with what it makes, is so for all of the load: it starts again. */
 static int32_t take_delta(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count)
 {
     if (offset != loader->taken) {

@@ -168,7 +168,7 @@ static int32_t read_shape(struct mt_json *json, struct mt_graph *graph, DLTensor
     return json->failed ? MT_BAD_GRAPH : MT_OK;
 }
 
-/* Return the tensor's address, or NULL if so many bytes do not lie there, or not aligned to its elements. */
+/* Return the tensor's address, or NULL if that many bytes do not lie there, or not aligned to its elements. */
 static void *locate(const struct mt_graph_config *config, struct mt_graph_place place, uint64_t bytes, uint32_t size)
 {
     uint8_t *data = NULL;

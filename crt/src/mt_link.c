@@ -76,7 +76,7 @@ int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
             link->overlong = 0;
             return MT_TOO_LARGE;
         }
-        if (delimiter > bytes) { /* nothing between two delimiters is no frame */
+        if (delimiter > bytes) { /* two delimiters in a row do not enclose a frame */
             return open_frame(bytes, (size_t)(delimiter - bytes), frame);
         }
     }

@@ -36,7 +36,7 @@ static int32_t find_bytes(const struct mt_requests *state, const struct mt_frame
     return mt_model_find(state->model, payload[0], payload[1], mt_get_u32(payload + 2), length, bytes);
 }
 
-/* Give the model rows of its streamed input. That may take a while, so the host is told that they have come. */
+/* Give the model rows of its streamed input. That may take a while, so their arrival is reported to the host. */
 static int32_t feed(struct mt_requests *state, const struct mt_frame *request, size_t length)
 {
     const struct mt_model *const model = state->model;

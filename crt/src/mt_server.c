@@ -60,7 +60,7 @@ static int32_t on_hello(const struct mt_frame *request)
 {
     uint8_t *reply = mt_link_payload(&server.requests.link);
     if (request->count < 5) {
-        return MT_OK; /* nobody to answer: without a nonce it is no HELLO of any version */
+        return MT_OK; /* no host to answer: a HELLO of any version has a nonce */
     }
     const uint32_t nonce = mt_get_u32(request->payload + 1);
     const uint8_t flags = request->count > 5 ? request->payload[5] : 0;

@@ -4,7 +4,7 @@
 
 #define PAINT 0xC5u
 
-/* Below its own local this function leaves so many bytes alone, for what the compiler keeps there. */
+/* Below its own local this function leaves this number of bytes alone, for what the compiler keeps there. */
 #define SLACK 32u
 
 /* So many bytes at the end of the stack are its canary. */

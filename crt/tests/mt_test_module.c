@@ -1,4 +1,4 @@
-/* Modules that are wrong in every way that a file can be: refused, or opened within their memory. The sanitizers tell what
+/* Modules that are wrong in every way that a file can be: refused, or opened within their memory. The sanitizers report what
  * reads or writes elsewhere, as file and memory are blocks of exactly their size. The hash of the contents is made
  * right again, and no signature is asked for, so that it is sizes and tables that are tried.
  *
@@ -46,7 +46,7 @@ int mt_ed25519_is_right(const uint8_t signature[64], const uint8_t public_key[32
     return 0;
 }
 
-/* Memory of exactly so many bytes. */
+/* Memory of exactly this size. */
 static uint8_t *block(uint32_t bytes)
 {
     void *found = NULL;

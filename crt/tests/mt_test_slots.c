@@ -260,7 +260,7 @@ static uint32_t new_file(void)
     return file_count++;
 }
 
-/* Spoil a module that the device has, or what is left in the other slots. */
+/* Spoil a module that the device has, or the contents of the other slots. */
 static void damage(void)
 {
     const uint8_t slot = (uint8_t)random_below(slots.count);

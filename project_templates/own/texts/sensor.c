@@ -38,7 +38,7 @@ static int read_sensor(void)
 {% endif %}
 }
 
-/* 2. What is to happen: the outputs are there. Until you say, it is told which element is the largest.
+/* 2. What is to happen: the outputs are there. Until you change it, the largest element is printed.
  *
 {% for tensor in manifest.outputs %}
  *    {{ output_of }}{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; value = (q - {{ t.of(model, tensor) }}_ZERO_POINT) * {{ t.of(model, tensor) }}_SCALE{% endif %}

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What mt_server_fault is told. */
+/* The arguments of mt_server_fault. */
 struct protect_fault {
     uint8_t kind;
     uint8_t machine;

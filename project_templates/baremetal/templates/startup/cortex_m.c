@@ -35,7 +35,7 @@ static void platform_restart(void)
 {% include "shared/platform_exit.c" %}
 
 {% if cookiecutter.protect %}
-/* newlib's libm reports range errors here, and nobody reads them: below the stack is what any caller may write. Its own
+/* newlib's libm reports range errors here, and they are not read: below the stack is what any caller may write. Its own
  * __errno would link 1 KB of per-thread state. */
 __attribute__((naked)) int *__errno(void)
 {
@@ -51,7 +51,7 @@ int *__errno(void)
 }
 {% endif %}
 
-/* Every exception ends the firmware; its status tells which one (IPSR: 3 is HardFault). guard.c has another one. */
+/* Every exception ends the firmware; its status says which one (IPSR: 3 is HardFault). guard.c has another one. */
 __attribute__((weak)) void platform_fault(void)
 {
     int32_t exception;

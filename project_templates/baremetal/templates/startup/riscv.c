@@ -3,7 +3,7 @@
 
 #include "platform.h"
 
-/* GCC's -march=rv32imc finds its libraries, with _zicsr it does not; so the assembler is told here. */
+/* GCC's -march=rv32imc finds its libraries, with _zicsr it does not; so it is enabled in the assembler here. */
 __asm__(".option arch, +zicsr");
 
 extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[];
@@ -46,7 +46,7 @@ static void platform_restart(void)
 {% endif %}
 {% include "shared/platform_exit.c" %}
 
-/* Every trap ends the firmware; its status tells which one (mcause: 2 is an illegal instruction). guard.c has another. */
+/* Every trap ends the firmware; its status says which one (mcause: 2 is an illegal instruction). guard.c has another. */
 __attribute__((aligned(4))) void mt_trap(void)
 {
     uint32_t cause;

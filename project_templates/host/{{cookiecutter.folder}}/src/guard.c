@@ -1,5 +1,5 @@
-/* The guard in a process: the signals of faults, on a stack of their own, and an alarm for a watchdog. Where a signal
- * came from is told on Linux, the one system whose names for it are known here. port_windows.c has Windows'. */
+/* The guard in a process: the signals of faults, on a stack of their own, and an alarm for a watchdog. The origin of a
+ * signal is reported on Linux, the one system whose names for it are known here. port_windows.c has Windows'. */
 #ifndef _WIN32
 #define _GNU_SOURCE
 

@@ -1,4 +1,4 @@
-/* The port and the guard on Windows. A fault is told with its exception's number and without a place; there is no
+/* The port and the guard on Windows. A fault is reported with its exception's number and without a place; there is no
  * watchdog: the host ends a process that does not answer. */
 #ifdef _WIN32
 #define WIN32_LEAN_AND_MEAN
