@@ -1,6 +1,10 @@
 """A compiled model as a package that an ecosystem takes as it is: CMake, Zephyr, Arduino, ESP-IDF, Keil, microTVM."""
 
+import io
 import re
+import tarfile
+import time
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
@@ -13,7 +17,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.identifiers import target_name
 from mtool.base.option_values import Format
 from mtool.manifest import FILE_NAME, Manifest
-from mtool.project import archives, mlf, portable
+from mtool.project import mlf, portable
 from mtool.project.levels import levels_of
 from mtool.project.mlf import Module, placed
 from mtool.project.portable import Core
@@ -153,7 +157,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         ],
         "refused": {core.describes: why for core, why in packed.refused.items()},
         "architectures": _architectures(packed),
-        "date": archives.date(module.seconds),
+        "date": date(module.seconds),
         "binaries": binaries,
         "levels": {
             path: level
@@ -175,10 +179,10 @@ def delivered(packed: Packed, form: Format) -> FileTree:
     tree = package(packed, form)
     seconds, model = packed.module.seconds, packed.module.manifest.model
     if form == "mlf":
-        return FileTree({f"{model}.tar": archives.tar(tree, seconds)})
+        return FileTree({f"{model}.tar": tar(tree, seconds)})
     if form == "cmsis-pack":
         about = packed.about
-        return FileTree({f"{about.vendor}.{model}.{about.version}.pack": archives.zipped(tree, seconds)})
+        return FileTree({f"{about.vendor}.{model}.{about.version}.pack": zipped(tree, seconds)})
     return tree
 
 
@@ -208,3 +212,52 @@ def _emulated_by_zephyr() -> list[str]:
 
 def _c_type(dtype: str) -> str:
     return {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(dtype, f"{dtype}_t")
+
+
+# Archives that are the same bytes for the same files: tar and zip, with one time for all members.
+
+
+_FIRST_OF_ZIP = 315532800  # 1980-01-01: a zip holds no earlier time
+
+
+def tar(tree: FileTree, seconds: int) -> bytes:
+    """Return a tar of a tree whose members begin with "./", folders among them, as TVM writes it.
+
+    Args:
+        tree: the files.
+        seconds: the time of each member, since 1970.
+    """
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        folders = {str(parent) for path in tree for parent in PurePosixPath(path).parents} | {"."}
+        for folder in sorted(folders):
+            member = tarfile.TarInfo("." if folder == "." else f"./{folder}")
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(_owned(member, seconds))
+        for path in tree:
+            member = tarfile.TarInfo(f"./{path}")
+            member.size, member.mode = len(tree[path]), 0o644
+            archive.addfile(_owned(member, seconds), io.BytesIO(tree[path]))
+    return data.getvalue()
+
+
+def zipped(tree: FileTree, seconds: int) -> bytes:
+    """Return a zip of a tree; each member's time is that of `seconds` since 1970, or 1980."""
+    data = io.BytesIO()
+    moment = time.gmtime(max(seconds, _FIRST_OF_ZIP))[:6]
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in tree:
+            member = zipfile.ZipInfo(path, moment)
+            member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(member, tree[path])
+    return data.getvalue()
+
+
+def date(seconds: int) -> str:
+    """Return the day of a time since 1970, as ISO 8601 has it."""
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def _owned(member: tarfile.TarInfo, seconds: int) -> tarfile.TarInfo:
+    member.mtime, member.uname, member.gname = seconds, "root", "root"
+    return member

@@ -3,9 +3,10 @@
 import hashlib
 import logging
 import os
+import re
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from mtool import manifest
 from mtool.base import cache, files, filetree, locks
 from mtool.base.cache import Cache, File
 from mtool.base.errors import BuildError, UsageError
+from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
-from mtool.device.build import arduino, cmake, foreign, host, size, toolchains, west, zig
-from mtool.manifest import Manifest, Project
+from mtool.device.build import arduino, cmake, host, size, toolchains, west, zig
+from mtool.manifest import Manifest, Operator, Project
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +164,7 @@ def _run(builder: Builder, folder: Path, read: Manifest, kinds: Sequence[str]) -
     try:
         builder.build(folder, read, kinds)
     except BuildError as failed:
-        raise foreign.told(failed, read, folder) from failed
+        raise _told(failed, read, folder) from failed
     project = manifest.project_of(read, folder)
     for kind in kinds:
         firmware = manifest.firmware_of(folder, project, kind)
@@ -307,3 +309,44 @@ class _Firmware:
         if self.cache:
             runs = bool(self.path.stat().st_mode & 0o111)
             self.cache.put(self._cache_key(), {self.kind: File(self.path.read_bytes(), runs)})
+
+
+# Errors of a compiler in the C of backends, which are told with the backend's name and the user's nodes.
+
+
+_ERROR = re.compile(r"^\s*(\S+\.[ch]):(\d+):(?:\d+:)? (?:fatal )?error: ", re.MULTILINE)
+_FUNCTION = re.compile(r"^[A-Za-z_][\w *]*?\b(\w+)\([^;]*$")
+_MOST_NODES = 5
+
+
+def _told(failed: BuildError, read: Manifest, folder: Path) -> BuildError:
+    """Return a compiler's error, with whose C it is in if that is a backend's."""
+    of = {f"{read.model}_{one.name}": one for one in read.operators if one.backend}
+    if not of:
+        return failed
+    lines = dict.fromkeys(_owners("\n".join(failed.details), of, read, folder))
+    return BuildError(failed.what, details=[*failed.details, *lines], hint=failed.hint) if lines else failed
+
+
+def _owners(text: str, of: dict[str, Operator], read: Manifest, folder: Path) -> Iterator[str]:
+    backends = dict.fromkeys(one.backend for one in of.values())
+    for name, number in _ERROR.findall(text):
+        path = folder / name
+        if path.name == f"{read.model}.c":
+            function = _function_at(path, int(number))
+            if function in of:
+                one = of[function]
+                nodes = ", ".join(map(short_name, one.origins[:_MOST_NODES])) or one.name
+                yield f"{path.name}:{number} is the C of the backend {one.backend}, for {nodes}"
+        elif any((place / f"{read.model}.c").is_file() for place in list(path.parents)[1:4]):
+            # It lies below the folder of the model's C, where backends alone have files.
+            yield f"{path.parent.name}/{path.name} is a file of the backend {' or '.join(backends)}"
+
+
+def _function_at(path: Path, number: int) -> str:
+    """Return the function in which a line of a file lies; "": none that is known."""
+    try:
+        before: Sequence[str] = path.read_text("utf-8").splitlines()[:number]
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return next((found[1] for line in reversed(before) if (found := _FUNCTION.match(line))), "")

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shlex
 import shutil
 import time
@@ -14,10 +15,44 @@ from mtool.base.errors import FlashError, UsageError
 from mtool.base.flash_runners import records
 from mtool.boards import Board
 from mtool.device.flash.by_command import ByCommand
-from mtool.device.flash.runner import Job, Runner
-from mtool.device.flash.west import West
+from mtool.device.flash.runner import NEWEST, Job, Runner, Version
 from mtool.device.transport import unicorn
 from mtool.manifest import Project, firmware_of
+
+# west flash: the probe is named in the way that the runner beneath understands.
+
+
+_OPENOCD = "openocd"
+# OpenOCD's --serial is heeded by few of Zephyr's openocd.cfg files.
+_PROBE_OPTIONS = {
+    _OPENOCD: ("--cmd-pre-init", "adapter serial "),
+    "stm32cubeprogrammer": ("--conn-modifiers", "sn="),
+}
+
+
+class West(Runner):
+    """Flash the build folder of a Zephyr project."""
+
+    def argv(self, job: Job, version: Version = NEWEST) -> list[str]:
+        """Flash without building."""
+        named = job.setting("runner", "")
+        argv = super().argv(job, version) + ["--verify"] * self.reads_back(job)
+        option, prefix = _PROBE_OPTIONS.get(named or _default_runner(job), ("--dev-id", ""))
+        return [*argv, option, prefix + job.probe] if job.probe else argv
+
+    def reads_back(self, job: Job) -> bool:
+        """With OpenOCD alone."""
+        return job.setting("runner", "") == _OPENOCD
+
+
+def _default_runner(job: Job) -> str:
+    """Return the runner that the build says Zephyr takes; "" before it is built."""
+    try:
+        found = re.search(r"^flash-runner: *(\S+)", (job.firmware.parent / "runners.yaml").read_text(), re.MULTILINE)
+    except FileNotFoundError:
+        return ""
+    return found[1] if found else ""
+
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ ALLOWED = {
     "device/build/west.py": {"unlink"},  # what a build that failed has left below build/
     "manifest/modules/keys.py": {"mkdir", "unlink", "open to write"},  # new files alone, with modes of their own
     "device/transport/through.py": {"unlink"},  # an emulator's flash file that was left empty
-    "device/transport/compiled.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
+    "device/transport/emulator.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
     "tuning/farm/messages.py": {"mkdir", "chmod"},  # of a folder that a worker made for one firmware
     "verification/control_flow.py": {"write_bytes"},  # a model, in a temporary folder
     "commands/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder

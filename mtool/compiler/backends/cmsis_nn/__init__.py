@@ -4,13 +4,23 @@ Its arithmetic is that of TFLite's reference kernels, so that results are theirs
 they may be a step off, and `--tolerance 1` has to allow that.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.cmsis_nn import conditions, library
-from mtool.compiler.backends.cmsis_nn.calls import Call
-from mtool.compiler.backends.cmsis_nn.conditions import function_of
-from mtool.compiler.backends.interface import Backend, Context, Operation, Product, Region
+from mtool.compiler.backends.cmsis_nn.conditions import function_of, is_wide, limits, product_scales, scales_of
+from mtool.compiler.backends.cmsis_nn.library import FOLDER, Library
+from mtool.compiler.backends.interface import Backend, Context, Operand, Operation, Product, Region
+from mtool.compiler.backends.quantized import bias_of, is_depthwise, rows_of
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.interpolation import exponentials, reciprocals
+from mtool.compiler.kernels.scaling import fixed_multiplier
+from mtool.compiler.operators.recurrent import IntegerLstm, IntegerSvdf
+from mtool.compiler.operators.window import CONV, Convolution, Pool, four_pads, pair
 
 
 class CmsisNn(Backend):
@@ -41,3 +51,439 @@ class CmsisNn(Backend):
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the one operation."""
         return Call(self.library, region).finished()
+
+
+# Calls of CMSIS-NN: their C, and what they need.
+# Source of LSTM and SVDF: tflite-micro's kernels/cmsis_nn/unidirectional_sequence_lstm.cc and svdf.cc.
+
+
+Dims = tuple[int, int, int, int]
+"""Batch, height, width, channels."""
+Field = int | tuple[int, int]
+
+
+class Call(CallBuilder):
+    """A call of the library's function for the one operation of a region."""
+
+    def __init__(self, library: Library, region: Region) -> None:
+        super().__init__(region, 16, headers=[f"{FOLDER}/arm_nnfunctions.h"])
+        self.library = library
+        self.function = function_of(region.operations[0])
+
+    def finished(self) -> Product:
+        """Return it with the files that the function needs."""
+        (operation,) = self.region.operations
+        _WRITERS[operation.kind](self, operation)
+        self.files = self.library.files([self.function])
+        return self.product(alignment=16 if self.scratch_bytes else 4)
+
+    def take(self, count: int) -> str:
+        """Return the address of some bytes of working memory in C."""
+        offset = self.reserve(-(-count // self.alignment) * self.alignment)
+        return f"scratch + {offset}" if offset else "scratch"
+
+    def array(self, name: str, kind: str, count: int) -> str:
+        """Name some bytes as an array of a type."""
+        self.lines.append(f"{kind} *{name} = ({kind} *)({self.take(count)});")
+        return name
+
+    def result(self, operand: Operand, name: str) -> str:
+        """Return a result in C, under a name of its own where nothing outside reads it."""
+        found = self.names.get(operand.value)
+        return found or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
+
+    def kept(self, old: Operand, new: Operand, name: str) -> str:
+        """Return a state, which is copied from what it was to what it becomes, and changed there."""
+        place = self.result(new, name)
+        self.lines.append(f"memmove({place}, {self.names[old.value]}, {old.type.bytes});")
+        return place
+
+    @property
+    def has_helium(self) -> bool:
+        """Whether CMSIS-NN's loops are those of Helium on the core, be it with floats or without."""
+        return "mve" in self.region.context.target.features
+
+    def per_channel(self, scales: Sequence[float], what: str) -> list[str]:
+        """Add the multipliers and shifts of scales, and return the lines of the struct that has them."""
+        multipliers, shifts = zip(*map(fixed_multiplier, scales), strict=True)
+        self.constant("multipliers", np.asarray(multipliers, np.int32), f"one {what}, 31 bits behind the point")
+        self.constant("shifts", np.asarray(shifts, np.int32), f"one {what}, to the left")
+        return [
+            "const cmsis_nn_per_channel_quant_params by = {",
+            "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
+            "};",
+        ]
+
+    def buffer_bytes(self, *arguments: Sequence[int] | int) -> int:
+        """Return the working memory of the function on the core; a sequence is a struct of int32_t.
+
+        Whether an Arm core without Helium has the DSP extension is for the flags of its build to say: both will do.
+        """
+        name = f"{self.function}_get_buffer_size"
+        names = [f"{name}_mve"] if self.has_helium else [name, f"{name}_dsp"]
+        return max(self.library.asked(one, *arguments) for one in names)
+
+    def buffer(self, size: int) -> None:
+        """Add the context that has the working memory."""
+        self.scratch_bytes = size
+        self.lines.append(f"const cmsis_nn_context context = {{{'scratch' if size else 'NULL'}, {size}}};")
+
+
+def image(shape: Sequence[int]) -> Dims:
+    """Return batch, height, width, channels of an image, or of a sequence."""
+    if len(shape) == 3:
+        return shape[0], 1, shape[1], shape[2]
+    batch, height, width, channels = shape
+    return batch, height, width, channels
+
+
+def dims(**named: Dims) -> list[str]:
+    """Return the lines of dimensions."""
+    return [
+        f"const cmsis_nn_dims {name} = {{.n = {n}, .h = {h}, .w = {w}, .c = {c}}};"
+        for name, (n, h, w, c) in named.items()
+    ]
+
+
+def struct(declared: str, fields: Mapping[str, Field]) -> list[str]:
+    """Return the lines of a constant struct; a pair is a struct in it."""
+    texts = {name: f"{{{listed(one)}}}" if isinstance(one, tuple) else str(one) for name, one in fields.items()}
+    return [f"const {declared} = {{", *(f"    .{name} = {text}," for name, text in texts.items()), "};"]
+
+
+def flat(fields: Mapping[str, Field]) -> list[int]:
+    """Return the numbers of a struct in order."""
+    return [number for one in fields.values() for number in (one if isinstance(one, tuple) else (one,))]
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Return arguments in C."""
+    return ", ".join(map(str, numbers))
+
+
+def convolution(call: Call, operation: Operation) -> None:
+    """Conv of int8 or int16: arm_convolve_wrapper_s8 and its like, or arm_depthwise_conv_wrapper_s8."""
+    attrs = Convolution.of(operation)
+    x, weights, output = operation.operand(0), operation.operand(1), operation.output
+    data = weights.elements
+    data = data[:, :, None, :] if data.ndim == 3 else data
+    channels, inner, height, width = data.shape
+    source, result = image(x.shape), image(output.shape)
+    top, left, _, _ = four_pads(attrs.pads)
+    strides, dilations = pair(attrs.strides, 1), pair(attrs.dilations, 1)
+    apart, wide = is_depthwise(operation), is_wide(operation)
+    low, high = limits(operation)
+    params: dict[str, Field] = {
+        "input_offset": -x.zero_point,
+        "output_offset": output.zero_point,
+        **({"ch_mult": channels // source[3]} if apart else {}),
+        "stride": (strides[1], strides[0]),
+        "padding": (left, top),
+        "dilation": (dilations[1], dilations[0]),
+        "activation": (low, high),
+    }
+    kernel: Dims = (1, height, width, channels) if apart else (channels, height, width, inner)
+    packed = data.transpose(2, 3, 0, 1)[..., 0] if apart else data.transpose(0, 2, 3, 1)
+    kind = "dw_conv" if apart else "conv"
+    nodes = call.region.body.nodes if call.region.body is not None else ()
+    # Sums of int16 have 32 bits where their bias has: they are scaled by multipliers of 31 bits then.
+    narrow = wide and not apart and any(node.op == "Rescale" for node in nodes)
+    layout = "height, width, channel" if apart else "output channel, height, width, input channel"
+    call.constant("weights", np.ascontiguousarray(packed), layout)
+    offsets = bias_of(operation, channels)
+    call.constant("bias", offsets.astype(np.int64) if wide and not narrow else offsets, "one an output channel")
+    by = call.per_channel(scales_of(operation, channels), "an output channel")
+    call.buffer(call.buffer_bytes(flat(params), source, kernel, result))
+    call.lines += [
+        *struct(f"cmsis_nn_{kind}_params params", params),
+        *by,
+        *dims(input_dims=source, filter_dims=kernel, bias_dims=(1, 1, 1, channels), output_dims=result),
+    ]
+    bias = "bias"
+    if wide and not apart and call.library.declares("cmsis_nn_bias_data"):
+        call.lines.append(f"const cmsis_nn_bias_data offsets = {{bias, {'true' if narrow else 'false'}}};")
+        bias = "&offsets"
+    call.lines += [
+        f"{call.function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, {bias},",
+        "    &output_dims, output0);",
+    ]
+
+
+def pool(call: Call, operation: Operation) -> None:
+    """Pool of int8 or int16: arm_avgpool_s8, arm_max_pool_s8 and their like."""
+    attrs = Pool.of(operation)
+    source, result = image(operation.operand(0).shape), image(operation.output.shape)
+    top, left, _, _ = four_pads(attrs.pads)
+    strides, kernel = pair(attrs.strides, 1), pair(attrs.kernel, 1)
+    size = 0
+    if attrs.kind == "average":
+        size = call.buffer_bytes(result[2], source[3])
+    params: dict[str, Field] = {
+        "stride": (strides[1], strides[0]),
+        "padding": (left, top),
+        "activation": limits(operation),
+    }
+    call.buffer(size)
+    call.lines += [
+        *struct("cmsis_nn_pool_params params", params),
+        *dims(input_dims=source, filter_dims=(1, *kernel, 1), output_dims=result),
+        f"{call.function}(&context, &params, &input_dims, input0, &filter_dims, &output_dims, output0);",
+    ]
+
+
+def product(call: Call, operation: Operation) -> None:
+    """Gemm and MatMul."""
+    (_dense if operation.operand(1).is_constant else _batched)(call, operation)
+
+
+def _dense(call: Call, operation: Operation) -> None:
+    """By constants: arm_fully_connected_s8, arm_fully_connected_per_channel_s8 or arm_fully_connected_s16."""
+    x, output = operation.operand(0), operation.output
+    packed = rows_of(operation)
+    count, columns = packed.shape
+    batch, offset = math.prod(x.shape) // columns, -x.zero_point
+    wide, bias = is_wide(operation), bias_of(operation, count)
+    params: dict[str, Field] = {
+        "input_offset": offset,
+        "filter_offset": 0,
+        "output_offset": output.zero_point,
+        "activation": limits(operation),
+    }
+    call.constant("weights", packed, "output, input")
+    call.constant("bias", bias.astype(np.int64) if wide else bias, "one an output")
+    where = "{NULL, 0}"
+    if call.has_helium and not wide:
+        sums = (packed.astype(np.int64).sum(1) * offset + bias).astype(np.int32)
+        call.constant("sums", sums, "the bias, and the sum of each row times the input's offset")
+        where = f"{{(void *)(uintptr_t)sums, {4 * count}}}"
+    scales = product_scales(operation)
+    several = not operation.operand(1).is_per_tensor
+    by = call.per_channel(scales, "an output") if several else _by("by", scales[0])
+    call.lines += [
+        f"const cmsis_nn_context context = {where};",
+        *struct("cmsis_nn_fc_params params", params),
+        *by,
+        *dims(
+            input_dims=(batch, 1, 1, columns),
+            filter_dims=(columns, 1, 1, count),
+            bias_dims=(1, 1, 1, count),
+            output_dims=(batch, 1, 1, count),
+        ),
+        f"{call.function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, bias,",
+        "    &output_dims, output0);",
+    ]
+
+
+def _batched(call: Call, operation: Operation) -> None:
+    """Of two variables: arm_batch_matmul_s8, which reads the second transposed."""
+    one, other, output = operation.operand(0), operation.operand(1), operation.output
+    *batch, rows, columns = one.shape
+    count, parts = other.shape[-1], math.prod(batch)
+    low, high = limits(operation)
+    offsets = -one.zero_point, -other.zero_point, output.zero_point
+    sums = -(-4 * count // 16) * 16 if call.has_helium else 0
+    left: Dims = (1, parts, rows, columns)
+    source = "input1" if one.value != other.value else "input0"
+    call.buffer(sums)
+    call.lines += [
+        "const cmsis_nn_bmm_params params = {",
+        f"    false, true, {{{', '.join(map(str, offsets))}, {{{low}, {high}}}}}",
+        "};",
+        *_by("by", product_scales(operation)[0]),
+        *dims(left_dims=left, right_dims=(1, parts, count, columns), output_dims=(1, parts, rows, count)),
+        f"int8_t *turned = (int8_t *)(scratch + {sums});",
+        f"for (int32_t part = 0; part < {parts}; ++part) {{",
+        f"    for (int32_t row = 0; row < {columns}; ++row) {{",
+        f"        for (int32_t column = 0; column < {count}; ++column) {{",
+        f"            turned[(part * {count} + column) * {columns} + row] =",
+        f"                {source}[(part * {columns} + row) * {count} + column];",
+        "        }",
+        "    }",
+        "}",
+        "arm_batch_matmul_s8(&context, &params, &by, &left_dims, input0, &right_dims, turned, &output_dims, output0);",
+    ]
+    call.scratch_bytes = sums + other.type.count
+
+
+_SHIFTS = {False: 20, True: 15}
+"""By how many bits the operands of a sum are shifted to the left; of int16."""
+
+
+def softmax(call: Call, operation: Operation) -> None:
+    """Softmax over the last dimension: arm_softmax_s8, or arm_softmax_s16 with tables."""
+    x = operation.operand(0)
+    columns = x.shape[-1]
+    rows = math.prod(x.shape) // columns
+    if is_wide(operation):
+        multiplier, shift = fixed_multiplier(x.scales[0] / (10.0 / 65535.0))
+        call.lines += [
+            "const cmsis_nn_softmax_lut_s16 tables = {exponentials, reciprocals};",
+            f"arm_softmax_s16(input0, {rows}, {columns}, {multiplier}, {shift}, &tables, output0);",
+        ]
+        call.constant("exponentials", exponentials().astype(np.int16), "of -10 to 0")
+        call.constant("reciprocals", reciprocals().astype(np.int16), "1 / (1 + x), of 0 to 1")
+        return
+    scale = min(x.scales[0] * (1 << 26), 2.0**31 - 1)
+    multiplier, shift = fixed_multiplier(scale)
+    least = -math.floor(((1 << 5) - 1) * (1 << 26) / (1 << shift))
+    call.lines.append(f"arm_softmax_s8(input0, {rows}, {columns}, {multiplier}, {shift}, {least}, output0);")
+
+
+def add(call: Call, operation: Operation) -> None:
+    """Add of two tensors of one shape: arm_elementwise_add_s8, arm_elementwise_add_s16."""
+    one, other, output = operation.operand(0), operation.operand(1), operation.output
+    wide = is_wide(operation)
+    scales = one.scales[0], other.scales[0]
+    unit = 2 * max(scales)
+    numbers: list[int] = []
+    for operand, scale in zip((one, other), scales, strict=True):
+        numbers += [-operand.zero_point, *fixed_multiplier(scale / unit)]
+    left = _SHIFTS[wide]
+    result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(output.scales[0])))
+    behind = [output.zero_point, *result, *limits(operation), output.type.count]
+    call.lines += [
+        f"{call.function}({_operands(operation)}, {listed(numbers)}, {left},",
+        f"    output0, {listed(behind)});",
+    ]
+
+
+def multiply(call: Call, operation: Operation) -> None:
+    """Mul of two tensors of one shape: arm_elementwise_mul_s8, arm_elementwise_mul_s16."""
+    one, other, output = operation.operand(0), operation.operand(1), operation.output
+    factor = np.float32(one.scales[0]) * np.float32(other.scales[0])
+    by = fixed_multiplier(float(factor / np.float32(output.scales[0])))
+    offsets = [-one.zero_point, -other.zero_point]
+    behind = [output.zero_point, *by, *limits(operation), output.type.count]
+    call.lines.append(f"{call.function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});")
+
+
+def _operands(operation: Operation) -> str:
+    return "input0, input1" if operation.operand(0).value != operation.operand(1).value else "input0, input0"
+
+
+_UNIT = np.float32(2.0**-12)  # a step of a gate's sum
+
+
+def lstm(call: Call, operation: Operation) -> None:
+    """IntegerLstm: arm_lstm_unidirectional_s8."""
+    attrs = IntegerLstm.of(operation)
+    x, hidden, cell = (operation.operand(number) for number in range(3))
+    *rows, new_hidden, new_cell = operation.outputs
+    images, width = hidden.shape
+    temporary = [call.take(2 * images * width) for _ in range(2)]
+    states = [call.kept(cell, new_cell, "cell"), call.kept(hidden, new_hidden, "hidden")]
+    # of one step the state alone is read
+    made = call.result(rows[0], "rows") if rows else call.array("rows", "int8_t", images * width)
+    gates = []
+    for number, gate in enumerate(("input", "forget", "cell", "output")):
+        weights, recurrent, bias = (operation.operand(3 + 3 * number + part) for part in range(3))
+        offsets = _offsets(weights, x) + bias.elements
+        call.constant(f"{gate}_weights", weights.elements, "output, input")
+        call.constant(f"{gate}_bias", offsets, "one an output, less the weights times the input's zero point")
+        call.constant(f"{gate}_recurrent", recurrent.elements, "output, input")
+        layout = "the recurrent weights times the state's zero point, less than 0"
+        call.constant(f"{gate}_offsets", _offsets(recurrent, hidden), layout)
+        by = [*_gate_multiplier(weights, x), f"{gate}_weights", f"{gate}_bias"]
+        by += [*_gate_multiplier(recurrent, hidden), f"{gate}_recurrent", f"{gate}_offsets", "NULL"]
+        by.append("ARM_TANH" if gate == "cell" else "ARM_SIGMOID")
+        gates.append(f"    .{gate}_gate = {{{', '.join(map(str, by))}}},")
+    params = struct("cmsis_nn_lstm_params params", _lstm_fields(operation, attrs))
+    call.lines += [
+        *params[:-1],
+        *gates,
+        params[-1],
+        f"cmsis_nn_lstm_context buffers = {{{', '.join((*temporary, *states))}}};",
+        f"arm_lstm_unidirectional_s8({call.names[x.value]}, {made}, &params, &buffers);",
+    ]
+
+
+def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
+    """Return the parameters of an LSTM but for those of its gates."""
+    x, hidden = operation.operand(0), operation.operand(1)
+    scale = np.float32(2.0**-15 / attrs.inner_scale * 2.0**-15)
+    forget, new, out = (fixed_multiplier(by) for by in (2.0**-15, 2.0 ** (-15 - attrs.point), float(scale)))
+    return {
+        "time_major": attrs.time_major,
+        "batch_size": hidden.shape[0],
+        "time_steps": attrs.steps,
+        "input_size": x.shape[-1],
+        "hidden_size": hidden.shape[1],
+        "input_offset": -x.zero_point,
+        "forget_to_cell_multiplier": forget[0],
+        "forget_to_cell_shift": forget[1],
+        "input_to_cell_multiplier": new[0],
+        "input_to_cell_shift": new[1],
+        "cell_clip": attrs.clip,
+        "cell_scale_power": attrs.point - 15,
+        "output_multiplier": out[0],
+        "output_shift": out[1],
+        "output_offset": attrs.inner_zero,
+    }
+
+
+def svdf(call: Call, operation: Operation) -> None:
+    """IntegerSvdf: arm_svdf_s8, or arm_svdf_state_s16_s8 with a state of int16."""
+    attrs = IntegerSvdf.of(operation)
+    x, state, features, time = (operation.operand(number) for number in range(4))
+    result, last = operation.outputs
+    (images, numbers), (filters, steps) = x.shape, time.shape
+    units, wide = filters // attrs.rank, state.dtype.label == "int16"
+    single = [np.float32(one.scales[0]) for one in (x, features, state, time, result)]
+    sums, totals = call.take(4 * images * filters), call.take(4 * images * units)
+    kept, made = call.kept(state, last, "kept"), call.result(result, "made")
+    bias = operation.inputs[4] if len(operation.inputs) > 4 else None
+    call.constant("features", features.elements, "filter, number")
+    call.constant("time", time.elements, "filter, call")
+    call.constant("bias", np.zeros(units, np.int32) if bias is None else bias.elements, "one a unit")
+    contexts = "&of_filters, &of_units"
+    if not wide:
+        layout = "the weights of each filter times the input's zero point, less than 0"
+        call.constant("sums", _offsets(features, x), layout)
+        call.lines.append(f"const cmsis_nn_context context = {{(void *)(uintptr_t)sums, {4 * filters}}};")
+        contexts = f"&context, {contexts}"
+    params: dict[str, Field] = {
+        "rank": attrs.rank,
+        "input_offset": x.zero_point,
+        "output_offset": result.zero_point,
+        "input_activation": state.dtype.limits,
+        "output_activation": result.dtype.limits,
+    }
+    call.lines += [
+        f"const cmsis_nn_context of_filters = {{{sums}, {4 * images * filters}}};",
+        f"const cmsis_nn_context of_units = {{{totals}, {4 * images * units}}};",
+        *struct("cmsis_nn_svdf_params params", params),
+        *_by("before", float(single[0] * single[1] / single[2])),
+        *_by("behind", float(single[2] * single[3] / single[4])),
+        *dims(
+            input_dims=(images, numbers, 1, 1),
+            state_dims=(images, steps * filters, 1, 1),
+            feature_dims=(filters, numbers, 1, 1),
+            time_dims=(filters, steps, 1, 1),
+            bias_dims=(units, 1, 1, 1),
+            output_dims=(images, units, 1, 1),
+        ),
+        f"{call.function}({contexts}, &params, &before, &behind, &input_dims, {call.names[x.value]}, &state_dims,",
+        f"    {kept}, &feature_dims, features, &time_dims, time, &bias_dims, bias, &output_dims, {made});",
+    ]
+
+
+def _by(name: str, scale: float) -> list[str]:
+    multiplier, shift = fixed_multiplier(scale)
+    return struct(f"cmsis_nn_per_tensor_quant_params {name}", {"multiplier": multiplier, "shift": shift})
+
+
+def _offsets(weights: Operand, x: Operand) -> Array:
+    """Return the sum of each row of weights times what is added to the numbers that they meet."""
+    found: Array = (-x.zero_point * weights.elements.astype(np.int64).sum(1)).astype(np.int32)
+    return found
+
+
+def _gate_multiplier(weights: Operand, x: Operand) -> tuple[int, int]:
+    scales = np.float32(weights.scales[0]) * np.float32(x.scales[0])
+    return fixed_multiplier(float(np.float32(scales) / _UNIT))
+
+
+_WRITERS: Mapping[str, Callable[[Call, Operation], None]] = {
+    CONV: convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
+    "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
+}  # fmt: skip
