@@ -53,8 +53,8 @@ class Configuration:
     file: Path | None = None
 
 
-def read_toml(path: Path) -> tuple[dict[str, Any], os.stat_result]:
-    """Read a TOML file; its tables, and its status.
+def read_toml(path: Path, what: str = "") -> tuple[dict[str, Any], os.stat_result]:
+    """Read a TOML file; its tables, and its status. `what` stands before its path in messages ("the device file ").
 
     Raises:
         UsageError: it can't be read, or is not TOML.
@@ -64,9 +64,9 @@ def read_toml(path: Path) -> tuple[dict[str, Any], os.stat_result]:
             text = file.read().decode("utf-8-sig")  # an editor may put a mark first
             return tomllib.loads(text), os.fstat(file.fileno())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
-        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
+        raise UsageError(f"{what}{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:
-        raise of_os_error(failed, f"{path} can't be read") from None
+        raise of_os_error(failed, f"{what}{path} can't be read") from None
 
 
 def load(folder: Path | None = None) -> Configuration:

@@ -87,18 +87,9 @@ def configure(
         argv += [f"-D{name}={';'.join(map(str, paths))}" for name, paths in roots.items()]
         done = proc.run(argv, what="Zephyr's configure run", timeout_s=_TIMEOUT_S, env=env, cwd=source, check=False)
         if done.returncode != 0:
-            known = explain(
-                done.output,
-                tree=tree,
-                board=board,
-                modules=zephyr.modules_in(build),
-                roots=roots.get("BOARD_ROOT", ()),
-                compiler=compiler,
-            )
-            raise known or BuildError(
-                f"Zephyr can't be configured for {board}",
-                details=["$ " + shlex.join(done.argv), *done.output.splitlines()[-proc.LAST_LINES :]],
-            )
+            last = ["$ " + shlex.join(done.argv), *done.output.splitlines()[-proc.LAST_LINES :]]
+            known = explain(done.output, tree, board, zephyr.modules_in(build), compiler)
+            raise known or BuildError(f"Zephyr can't be configured for {board}", details=last)
         return _read(build, inside=Path(top))
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from mtool.base import spelling
@@ -49,13 +49,7 @@ _NO_32_BITS = re.compile(
 
 
 def explain(
-    output: str,
-    *,
-    tree: Path,
-    board: str,
-    modules: Iterable[str] | None,
-    roots: Iterable[Path] = (),
-    compiler: str = "",
+    output: str, tree: Path, board: str, modules: Collection[str] | None, compiler: str = ""
 ) -> MtoolError | None:
     """Return the error that the output stands for; None: its cause is none of these.
 
@@ -64,18 +58,16 @@ def explain(
         tree: the Zephyr tree.
         board: Zephyr's name of the board, with its qualifiers.
         modules: the modules that the configure run found; None: not known.
-        roots: further board roots.
         compiler: the compiler that the board wants ("arm-none-eabi-gcc"), where that is known.
     """
-    known = None if modules is None else set(modules)
-    return next(filter(None, _causes(output, tree, board, known, list(roots), compiler)), None)
+    return next(filter(None, _causes(output, tree, board, modules, compiler)), None)
 
 
 def _causes(
-    output: str, tree: Path, board: str, modules: set[str] | None, roots: list[Path], compiler: str
+    output: str, tree: Path, board: str, modules: Collection[str] | None, compiler: str
 ) -> Iterator[MtoolError | None]:
     """Yield what the output may stand for, the surest first."""
-    gcc = compiler or "the compiler"
+    gcc, roots = compiler or "the compiler", zephyr.roots().get("BOARD_ROOT", [])
     if found := _NO_WORKSPACE.search(output):
         yield BuildError(
             f"the Zephyr tree {tree} lies in no west workspace, and west has no command build without one",
@@ -152,7 +144,9 @@ def unknown_board(board: str, tree: Path, roots: Iterable[Path]) -> BoardError:
     )
 
 
-def _no_module(output: str, tree: Path, board: str, modules: set[str] | None, roots: list[Path]) -> MtoolError | None:
+def _no_module(
+    output: str, tree: Path, board: str, modules: Collection[str] | None, roots: list[Path]
+) -> MtoolError | None:
     missing = _MISSING_FILE.search(output)
     named = _MODULE_OF_KCONFIG.search(output)
     variable = _MODULE_VARIABLE.search(output)

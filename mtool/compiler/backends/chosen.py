@@ -89,17 +89,12 @@ def _chosen(spec: BackendSpec) -> Chosen:
     alone = common.get("inputs-only", "no")
     if alone not in ("yes", "no"):
         raise UsageError(f"the backend {spec.where} has inputs-only={alone}; expected yes or no")
-    backend = _made(_class_of(spec), own, spec)
-    return Chosen(
-        backend,
-        _names(common.get("skip", "")),
-        _names(common.get("only", "")),
-        None if most is None else int(most),
-        alone == "yes",
-    )
+    skip, only = (_names(common.get(key, "")) for key in ("skip", "only"))
+    return Chosen(_made(spec, own), skip, only, None if most is None else int(most), alone == "yes")
 
 
-def _made(kind: type[Backend], options: Mapping[str, str], spec: BackendSpec) -> Backend:
+def _made(spec: BackendSpec, options: Mapping[str, str]) -> Backend:
+    kind = _class_of(spec)
     try:
         return kind(options)
     except MtoolError:

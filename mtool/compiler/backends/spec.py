@@ -4,13 +4,11 @@ With `optional` among the options, as in `name:optional`, a backend may compute 
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from mtool.base import checked
+from mtool.base import checked, configuration
 from mtool.base.errors import UsageError
 
 COMMON: Mapping[str, str] = {
@@ -110,22 +108,8 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if value[:1] == "'" else value
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """Return what a TOML file says; `what` stands before its path in messages.
-
-    Raises:
-        UsageError: it is not there, or no TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as failed:
-        raise UsageError(f"{what} {path}: {failed.strerror}") from failed
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failed:
-        raise UsageError(f"{what} {path} is no TOML file", details=[str(failed)]) from failed
-
-
 def _from_toml(path: Path) -> BackendSpec:
-    read = read_toml(path, "--backend")
+    read, _ = configuration.read_toml(path, "--backend ")
     unknown = sorted(read.keys() - {"backend", "class", "options"})
     options = read.get("options", {})
     is_right = isinstance(options, dict) and all(isinstance(read.get(key, ""), str) for key in ("backend", "class"))

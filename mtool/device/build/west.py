@@ -35,27 +35,22 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         FitError: the linker says that a memory overflows.
         UsageError: Zephyr has no name for the board, or CMake can't take the folder's path.
     """
+    project = manifest.in_project
     cmake.check_path(folder)
     proc.find(program(), hint=toolchains.known()["west"].install)
-    env = environment(folder, manifest.in_project)
+    env = environment(folder, project)
     for kind in kinds:
         place = folder / "build" / kind
         configured = _is_configured(place, folder, env)
         if not configured:  # west wipes what CMake's cache tells of; Kconfig goes on from its last answers
             (place / "zephyr" / ".config").unlink(missing_ok=True)
-        argv = command(manifest.in_project, kind, configured=configured)
+        argv = command(project, kind, configured=configured)
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
         if done.returncode != 0:
             # What failed may be remembered, such as a missing C library: without this file it is configured again.
             (place / "build.ninja").unlink(missing_ok=True)
-            known = explain(
-                done.output,
-                tree=zephyr.base(place),
-                board=board_name(manifest.in_project),
-                modules=zephyr.modules_in(place),
-                roots=zephyr.roots().get("BOARD_ROOT", ()),
-                compiler=manifest.in_project.board.toolchain,
-            )
+            tree, modules = zephyr.base(place), zephyr.modules_in(place)
+            known = explain(done.output, tree, board_name(project), modules, project.board.toolchain)
             raise known or ninja.failure(done, manifest)
 
 

@@ -175,7 +175,7 @@ def test_wrong_options(net: Path, options: dict[str, str], words: str) -> None:
         ("name = 3\noperators = []", "name: expected a text"),
         ("nam = 'x'\noperators = []", "nam: there is no such key"),
         ("name = 'x'", "operators: is missing"),
-        ("operators = [", "is no TOML"),
+        ("operators = [", "is not TOML"),
         ("name = 'a b'\noperators = []", "name: String should match"),
         ("name = 'near'\noperators = []", "which is a word of C"),
         ("operators = [{op = 'Conv', dtype = 'int8'}]", "operators.0.dtype: there is no such key"),

@@ -115,11 +115,8 @@ class Library:
                 "CMSIS-NN is asked for its buffers by a C compiler of this machine, and there is none",
                 hint="install gcc or clang",
             )
-        sources = [
-            path
-            for path in sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
-            if re.search(r"_s(8|16)\.c$", path.name)
-        ]
+        found = sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
+        sources = [path for path in found if re.search(r"_s(8|16)\.c$", path.name)]
         with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
             made = Path(folder) / "buffers.so"
             argv = [compiler, "-shared", "-fPIC", "-w", "-O0", f"-I{self.folder / 'Include'}", "-o", str(made)]
@@ -161,10 +158,6 @@ def find(path: str) -> Library:
         if (Path(place) / "Include" / _HEADER).is_file():
             return Library(Path(place).resolve())
     looked = ", ".join(filter(None, places))
-    raise UsageError(
-        "CMSIS-NN is not there",
-        details=[
-            f"looked for Include/{_HEADER} in {looked}" if looked else "neither path= nor CMSIS_NN_DIR says where"
-        ],
-        hint="get it from Arm, and give its folder: --backend cmsis_nn:path=DIR",
-    )
+    why = f"looked for Include/{_HEADER} in {looked}" if looked else "neither path= nor CMSIS_NN_DIR says where"
+    hint = "get it from Arm, and give its folder: --backend cmsis_nn:path=DIR"
+    raise UsageError("CMSIS-NN is not there", details=[why], hint=hint)

@@ -77,14 +77,8 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
         raise BackendError("Vela is not installed, which compiles for Ethos-U", hint=INSTALL)
     folder = model.parent / "vela"
     argv = [sys.executable, "-P", "-m", "ethosu.vela", str(model), "--output-dir", str(folder)]
-    done = proc.run(
-        [*argv, "--output-format", "raw", "--show-cpu-operations", *options],
-        what="Vela",
-        timeout_s=TIMEOUT_S,
-        cwd=model.parent,
-        error=BackendError,
-        check=False,
-    )
+    argv += ["--output-format", "raw", "--show-cpu-operations", *options]
+    done = proc.run(argv, what="Vela", timeout_s=TIMEOUT_S, cwd=model.parent, error=BackendError, check=False)
     found = folder / f"{model.stem}_vela.npz"
     if done.returncode or not found.is_file() or _ON_THE_CPU.search(done.output):
         raise _refused(model.stem, done.output, names)
@@ -166,12 +160,10 @@ def precompiled(operation: Operation) -> Compiled:
     attrs = EthosU.of(operation)
     commands, constants = (np.asarray(operation.operand(number).data, np.uint8) for number in (0, 1))
     if commands[:4].tobytes() != _MAGIC or commands.size % 4:
+        expected = f"expected a multiple of 4 bytes that begins with {_MAGIC!r}"
         raise BackendError(
             f"the command stream of {operation.name} is none of the Ethos-U core driver",
-            details=[
-                f"expected a multiple of 4 bytes that begins with {_MAGIC!r}",
-                f"found {commands[:4].tobytes()!r}",
-            ],
+            details=[expected, f"found {commands[:4].tobytes()!r}"],
             hint="give the model that Vela was given",
         )
     return Compiled(

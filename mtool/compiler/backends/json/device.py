@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, ValidationError
 
-from mtool.base import records
+from mtool.base import configuration, records
 from mtool.base.errors import UsageError
 from mtool.base.identifiers import is_keyword
 from mtool.base.option_values import Rounding
 from mtool.base.records import Strict
 from mtool.compiler.backends.interface import Allowed, Operand, Operation, Pattern, Region
 from mtool.compiler.backends.interface import refusal as refusal_by
-from mtool.compiler.backends.spec import read_toml
 from mtool.compiler.ir import DType
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,60}$")]
@@ -109,7 +108,7 @@ def read(path: Path) -> Device:
         UsageError: it is not there, no TOML, or says what makes no sense.
     """
     try:
-        found = Device.model_validate(read_toml(path, "the device file"))
+        found = Device.model_validate(configuration.read_toml(path, "the device file ")[0])
     except ValidationError as invalid:
         details = records.lines(invalid, 8)
         raise UsageError(

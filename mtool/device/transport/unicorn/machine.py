@@ -101,25 +101,14 @@ _ARM_REGISTERS = {
 _RISCV_REGISTERS = {"pc": riscv.UC_RISCV_REG_PC, "lr": riscv.UC_RISCV_REG_RA, "sp": riscv.UC_RISCV_REG_SP}
 
 
-def _cortex_m(model: int) -> Core:
-    # Not UC_MODE_MCLASS, with which unicorn takes an M33 whatever the model is.
-    return Core(
-        unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB, model, _ARM_REGISTERS, True, count_thumb, _fault_arm
-    )  # fmt: skip
-
-
+_CORTEX_M = (unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB)  # not MCLASS, with which it takes an M33 whatever the model is
+_RV32 = (unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32, riscv.UC_CPU_RISCV32_ANY)
 CORES = {
-    **{f"cortex-m{one}": _cortex_m(getattr(arm, f"UC_CPU_ARM_CORTEX_M{one}")) for one in (0, 3, 4, 7, 33)},
-    "rv32imc": Core(
-        unicorn.UC_ARCH_RISCV,
-        unicorn.UC_MODE_RISCV32,
-        riscv.UC_CPU_RISCV32_ANY,
-        _RISCV_REGISTERS,
-        False,
-        count_riscv,
-        _fault_riscv,
-    ),
-}
+    f"cortex-m{one}": Core(
+        *_CORTEX_M, getattr(arm, f"UC_CPU_ARM_CORTEX_M{one}"), _ARM_REGISTERS, True, count_thumb, _fault_arm
+    )
+    for one in (0, 3, 4, 7, 33)
+} | {"rv32imc": Core(*_RV32, _RISCV_REGISTERS, False, count_riscv, _fault_riscv)}
 """By the name of the core in boards.yaml."""
 
 _PAGE = 0x1000
