@@ -95,17 +95,12 @@ def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> j
     own = variables["cookiecutter"]
     settings, extensions = own.get("_jinja2_env_vars", {}), own.get("_extensions", [])
     if extensions and not trust:
-        raise UsageError(
-            f"{folder / DEFAULTS} loads Python code into Jinja",
-            details=[f"_extensions: {json.dumps(extensions)}"],
-            hint=_TRUST,
-        )
+        details = [f"_extensions: {json.dumps(extensions)}"]
+        raise UsageError(f"{folder / DEFAULTS} loads Python code into Jinja", details=details, hint=_TRUST)
     wrong = [name for name in settings if name not in _SETTINGS] if isinstance(settings, dict) else ["not an object"]
     if wrong:
-        raise UsageError(
-            f"{folder / DEFAULTS} sets what a template may not set",
-            details=[f"_jinja2_env_vars: {', '.join(wrong)}", f"known: {', '.join(sorted(_SETTINGS))}"],
-        )
+        details = [f"_jinja2_env_vars: {', '.join(wrong)}", f"known: {', '.join(sorted(_SETTINGS))}"]
+        raise UsageError(f"{folder / DEFAULTS} sets what a template may not set", details=details)
     kind = StrictEnvironment if trust else _Sandbox
     try:
         env: jinja2.Environment = kind(context=variables, keep_trailing_newline=True, **settings)
@@ -147,15 +142,12 @@ def told(name: str, folder: Path, text: str) -> Iterator[None]:
     except (MtoolError, KeyboardInterrupt):
         raise
     except NonTemplatedInputDirException:
-        raise UsageError(
-            f"the template {folder} has no folder to render",
-            details=["expected: a folder named {{cookiecutter.folder}}"],
-        ) from None
+        details = ["expected: a folder named {{cookiecutter.folder}}"]
+        raise UsageError(f"the template {folder} has no folder to render", details=details) from None
     except jinja2.TemplateNotFound as missing:
         found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("templates/*/*"))
-        raise UsageError(
-            f"the template {name} has no {missing.name}, which the board asks for", details=found
-        ) from None
+        what = f"the template {name} has no {missing.name}, which the board asks for"
+        raise UsageError(what, details=found) from None
     except SecurityError as refused:
         raise UsageError(
             f"the template {name} reaches for Python's internals", details=[f"{text}: {refused.message}"], hint=_TRUST

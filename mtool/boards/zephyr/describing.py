@@ -42,9 +42,10 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
         raise UsageError(f"{name!r} is no name of a Zephyr board", hint="an example: zephyr:nrf5340dk/nrf5340/cpuapp")
     tree = zephyr.base(folder).resolve()
     roots = zephyr.roots()
-    of_board = zephyr.board_folder(tree, name, roots.get("BOARD_ROOT", ()))
+    board_roots = roots.get("BOARD_ROOT", ())
+    of_board = zephyr.board_folder(tree, name, board_roots)
     if of_board is None:
-        raise unknown_board(name, tree, roots.get("BOARD_ROOT", ()))
+        raise unknown_board(name, tree, board_roots)
     architecture = zephyr.architecture(of_board, name)
     compiler = _COMPILERS.get(architecture, "")
     chosen = zephyr.variant_of(compiler)
@@ -62,13 +63,9 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     if known is not None:
         return known
     found = configure(tree, name, env=env, roots=roots, compiler=compiler)
-    entry = facts.entry_of(
-        found,
-        name,
-        description=zephyr.full_name(tree, name, roots.get("BOARD_ROOT", ())),
-        source=f"Zephyr {zephyr.version(tree)}, a configure run for {name}",
-        compiler=compiler,
-    )
+    description = zephyr.full_name(tree, name, board_roots)
+    source = f"Zephyr {zephyr.version(tree)}, a configure run for {name}"
+    entry = facts.entry_of(found, name, description=description, source=source, compiler=compiler)
     of_boards = [*of_board.glob("*")]
     _remember(place, entry, sorted({*found.files, *(file for file in of_boards if file.is_file())}))
     return entry

@@ -146,16 +146,13 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
         return rtt.RttTransport(GdbMemory(where.host, where.port), block)
     if where.server == "pyocd":
         if importlib.util.find_spec("pyocd") is None:
-            raise BuildError(
-                "pyOCD is not installed where mtool is",
-                details=[f"looked for in {sys.prefix}"],
-                hint=f"install it: {_PYOCD}",
-            )
+            details = [f"looked for in {sys.prefix}"]
+            raise BuildError("pyOCD is not installed where mtool is", details=details, hint=f"install it: {_PYOCD}")
         program = str(Path(__file__).with_name("pyocd_rtt.py"))
         at = "" if block is None else f"{block:x}"
         argv = [sys.executable, program, where.target, probe, at]
         return ProcessTransport(argv, name="RTT through pyocd", bytes_per_second=_PROBE_BYTES_PER_SECOND)
-    listens = f"{where.host}:{where.port}"
+    name = f"RTT through {where.server} at {where.host}:{where.port}"
     if where.server == "jlink":
         # To be sent within 100 ms; the J-Link software finds the block by a search otherwise.
         commands = "RTTCh;0" + ("" if block is None else f";SetRTTAddr;0x{block:08X}")
@@ -166,11 +163,5 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
         start = 'rtt setup ADDRESS 64 "SEGGER RTT"; rtt start; rtt server start'
         at = "0x20000000" if block is None else f"0x{block:08x}"
         hint = f"tell OpenOCD: {start.replace('ADDRESS', at)} {where.port} 0"
-    return TcpTransport(
-        where.host,
-        where.port,
-        name=f"RTT through {where.server} at {listens}",
-        hint=hint,
-        greeting=greeting,
-        bytes_per_second=_PROBE_BYTES_PER_SECOND,
-    )
+    rate = _PROBE_BYTES_PER_SECOND
+    return TcpTransport(where.host, where.port, name=name, hint=hint, greeting=greeting, bytes_per_second=rate)

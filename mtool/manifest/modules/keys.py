@@ -1,12 +1,15 @@
 """Keys that sign modules: Ed25519 pairs of the user's own, in PEM files as OpenSSL has them."""
 
+import contextlib
 import logging
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha512
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
@@ -118,21 +121,12 @@ def read_private(path: Path) -> PrivateKey:
     Raises:
         UsageError: there is no such file, or it holds no private key of Ed25519 without a password.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    data = _read(path)
-    try:
-        key = load_pem_private_key(data, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise UsageError(
-            f"{path} holds no private key that can sign a module",
-            details=["expected an Ed25519 key in PEM, without a password"],
-            hint=_HINT,
-        )
+    expected = "expected an Ed25519 key in PEM, without a password"
+    load = partial(load_pem_private_key, password=None)
+    key = _loaded(path, _read(path), load, Ed25519PrivateKey, "no private key that can sign a module", expected)
     if os.name == "posix" and path.stat().st_mode & _OTHERS:
         log.warning("%s can be read by others: chmod 600 %s", path, path)
     return PrivateKey(key)
@@ -144,28 +138,31 @@ def read_public(path: Path) -> PublicKey:
     Raises:
         UsageError: there is no such file, or it holds no public key of Ed25519.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     data = _read(path)
     if b"PRIVATE KEY" in data:
-        raise UsageError(
-            f"{path} is a private key, which has no place in firmware", hint=f"name {public_path_of(path).name} instead"
-        )
-    try:
-        key = load_pem_public_key(data)
-    except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        raise UsageError(
-            f"{path} holds no public key of those that sign modules", details=["expected Ed25519 in PEM"], hint=_HINT
-        )
+        hint = f"name {public_path_of(path).name} instead"
+        raise UsageError(f"{path} is a private key, which has no place in firmware", hint=hint)
+    what = "no public key of those that sign modules"
+    key = _loaded(path, data, load_pem_public_key, Ed25519PublicKey, what, "expected Ed25519 in PEM")
     if is_weak(key.public_bytes_raw()):
-        raise UsageError(
-            f"{path} is a key under which anyone can sign", details=["its point is of low order"], hint=_HINT
-        )
+        details = ["its point is of low order"]
+        raise UsageError(f"{path} is a key under which anyone can sign", details=details, hint=_HINT)
     return PublicKey(key.public_bytes_raw())
+
+
+def _loaded(path: Path, data: bytes, load: Callable[[bytes], object], kind: Any, what: str, expected: str) -> Any:
+    """Return the key of a kind that a file holds."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    key: object = None
+    with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = load(data)
+    if not isinstance(key, kind):
+        raise UsageError(f"{path} holds {what}", details=[expected], hint=_HINT)
+    return key
 
 
 def is_weak(point: bytes) -> bool:

@@ -261,14 +261,10 @@ def compile_region(
         )
     if output.is_symlink() or not output.is_file() or not 0 < output.stat().st_size <= _MOST_BYTES:
         new = sorted({path.name for path in folder.iterdir()} - before)
-        raise BackendError(
-            f"{what} ended well, but wrote no binary",
-            details=[
-                f"expected {output.name}, a file of 1 to {_MOST_BYTES:,} bytes, where {{output}} stands",
-                f"found {', '.join(new) or 'no new file'} in its working folder",
-                *in_the_users_names(lines, region),
-            ],
-        )
+        expected = f"expected {output.name}, a file of 1 to {_MOST_BYTES:,} bytes, where {{output}} stands"
+        details = [expected, f"found {', '.join(new) or 'no new file'} in its working folder"]
+        details += in_the_users_names(lines, region)
+        raise BackendError(f"{what} ended well, but wrote no binary", details=details)
     return Compiled(output.read_bytes(), **_report(report, what))
 
 
