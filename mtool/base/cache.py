@@ -191,11 +191,9 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
             raise UsageError(f'{VARIABLE} is "{named}"', details=details)
     if folder is not None and folder.exists() and not is_own(folder):
         other = f"name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}"
-        raise UsageError(
-            f"the cache {folder} is not yours alone: who can write to it decides what mtool compiles and runs",
-            details=["expected  your own folder, which no one else can write to"],
-            hint=f"chmod go-w {folder}, {other}" if folder.stat().st_uid == os.geteuid() else other,
-        )
+        what = f"the cache {folder} is not yours alone: who can write to it decides what mtool compiles and runs"
+        hint = f"chmod go-w {folder}, {other}" if folder.stat().st_uid == os.geteuid() else other
+        raise UsageError(what, details=["expected  your own folder, which no one else can write to"], hint=hint)
     return None if folder is None else Cache(folder, limit, is_named=bool(named))
 
 

@@ -264,11 +264,8 @@ def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> 
                 in_python(error)
                 raise
     known = [one for one in _options(kind) if isinstance(one, str)]
-    raise UsageError(
-        f"{name} is {_shown(value)}",
-        details=[f"expected {_named(kind)}"],
-        hint=spelling.did_you_mean(value, known) if known and isinstance(value, str) else "",
-    )
+    hint = spelling.did_you_mean(value, known) if known and isinstance(value, str) else ""
+    raise UsageError(f"{name} is {_shown(value)}", details=[f"expected {_named(kind)}"], hint=hint)
 
 
 def _taken(value: Any, kind: Any) -> Any:

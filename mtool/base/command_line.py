@@ -34,9 +34,7 @@ def words_of(text: str, places: Collection[str], *, what: str) -> list[str]:
         raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
     for name in _NAMED.findall(text):
         if name not in places:
-            raise UsageError(
-                f"{what} has the unknown placeholder {{{name}}}",
-                details=[text, f"known: {', '.join(f'{{{one}}}' for one in places)}"],
-                hint=spelling.did_you_mean(name, places),
-            )
+            details = [text, f"known: {', '.join(f'{{{one}}}' for one in places)}"]
+            hint = spelling.did_you_mean(name, places)
+            raise UsageError(f"{what} has the unknown placeholder {{{name}}}", details=details, hint=hint)
     return words

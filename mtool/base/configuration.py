@@ -103,11 +103,9 @@ def check_owner(path: Path, status: os.stat_result) -> None:
         UsageError: it is not this user's or root's, or everybody may write it.
     """
     if system.user() is not None and (status.st_uid not in (system.user(), 0) or status.st_mode & stat.S_IWOTH):
-        raise UsageError(
-            f"{path} could be another user's, and may name programs to run",
-            details=["expected  a file of yours or of root's, that not everybody may write"],
-            hint="remove it, or make it yours: chown, chmod o-w",
-        )
+        what = f"{path} could be another user's, and may name programs to run"
+        details = ["expected  a file of yours or of root's, that not everybody may write"]
+        raise UsageError(what, details=details, hint="remove it, or make it yours: chown, chmod o-w")
 
 
 def _is_right(key: str, value: Any) -> bool:

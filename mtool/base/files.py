@@ -252,11 +252,8 @@ def _check_special(target: Path) -> None:
     """
     if not (target.is_char_device() or _has_open(target)):
         kind = "a pipe" if target.is_fifo() else "a disk" if target.is_block_device() else "a socket"
-        raise UsageError(
-            f"{target} can't be written",
-            details=[f"it is {kind}, not a file"],
-            hint="give the name of a file, or /dev/stdout",
-        )
+        what = f"{target} can't be written"
+        raise UsageError(what, details=[f"it is {kind}, not a file"], hint="give the name of a file, or /dev/stdout")
 
 
 def _has_open(target: Path) -> bool:

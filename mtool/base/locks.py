@@ -187,17 +187,13 @@ class Lock:
         if isinstance(taken, Taken):
             self._release = weakref.finalize(self, taken.release)
         elif only and taken == str(os.getpid()):
-            raise BoardError(
-                f"{device} is in use by this process",
-                details=[f"process {taken} has a session open with it"],
-                hint="use that session, or close it first",
-            )
+            what = f"{device} is in use by this process"
+            details = [f"process {taken} has a session open with it"]
+            raise BoardError(what, details=details, hint="use that session, or close it first")
         elif taken != str(os.getpid()):
-            raise BoardError(
-                f"{device} is in use by another mtool",
-                details=[f"process {taken}"] if taken else [],
-                hint="wait until it has finished, or end it",
-            )
+            what = f"{device} is in use by another mtool"
+            details = [f"process {taken}"] if taken else []
+            raise BoardError(what, details=details, hint="wait until it has finished, or end it")
 
     @property
     def is_held(self) -> bool:

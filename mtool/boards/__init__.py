@@ -458,11 +458,9 @@ def board_of(path: Path, name: str, entry: object) -> Board:
     try:
         return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
     except ValidationError as invalid:
-        raise UsageError(
-            f"{path.name}: the entry of {name} breaks the schema",
-            details=records.lines(invalid, said=_said),
-            hint="what each key means: docs/add-a-board.md",
-        ) from None
+        what = f"{path.name}: the entry of {name} breaks the schema"
+        details = records.lines(invalid, said=_said)
+        raise UsageError(what, details=details, hint="what each key means: docs/add-a-board.md") from None
 
 
 # Boards by their names.
@@ -516,11 +514,9 @@ def get(name: str) -> Board:
     unread = Path(FOLDER) / f"{name}.yaml"
     is_there = re.fullmatch(r"[\w.-]+", name) is not None and unread.is_file()
     if is_there and unread.resolve() not in [file.resolve() for file in files_of()]:
-        raise BoardError(
-            f"there is no board named {name!r}",
-            details=[f"{unread} is not read: there is no mtool.toml beside {FOLDER}/, and nothing else names the file"],
-            hint=f'name it: --boards {escaping.argument(str(unread))}, or say in mtool.toml: boards = "{unread}"',
-        )
+        details = [f"{unread} is not read: there is no mtool.toml beside {FOLDER}/, and nothing else names the file"]
+        hint = f'name it: --boards {escaping.argument(str(unread))}, or say in mtool.toml: boards = "{unread}"'
+        raise BoardError(f"there is no board named {name!r}", details=details, hint=hint)
     raise BoardError(
         f"there is no board named {name!r}",
         details=[f"near: {', '.join(near)}"] if near else [],

@@ -103,20 +103,15 @@ def _core(cpu: str, features: str, known: Mapping[str, Board]) -> dict[str, Any]
     alike = [board for board in known.values() if board.cpu == cpu and board.toolchain]
     if not alike:
         cores = sorted({board.cpu for board in known.values() if board.toolchain})
-        raise UsageError(
-            f"nothing is known of the core {cpu!r}",
-            details=[f"known: {', '.join(cores)}"],
-            hint=spelling.did_you_mean(cpu, cores, otherwise="begin with a board that has it: --from zephyr:NAME"),
-        )
+        hint = spelling.did_you_mean(cpu, cores, otherwise="begin with a board that has it: --from zephyr:NAME")
+        raise UsageError(f"nothing is known of the core {cpu!r}", details=[f"known: {', '.join(cores)}"], hint=hint)
     wanted = {each.strip() for each in features.split(",") if each.strip()} if features else set(alike[0].features)
     same = next((board for board in alike if board.features == wanted), None)
     if same is None:
         found = [",".join(sorted(board.features)) or "none" for board in alike]
-        raise UsageError(
-            f"no {cpu} with {', '.join(sorted(wanted)) or 'no features'} is known",
-            details=[f"known: {'; '.join(dict.fromkeys(found))}"],
-            hint="choose one of these, and edit features and cflags in the file",
-        )
+        what = f"no {cpu} with {', '.join(sorted(wanted)) or 'no features'} is known"
+        details = [f"known: {'; '.join(dict.fromkeys(found))}"]
+        raise UsageError(what, details=details, hint="choose one of these, and edit features and cflags in the file")
     return {"cpu": cpu, "features": sorted(wanted), "toolchain": same.toolchain, "cflags": list(same.cflags)}
 
 

@@ -66,8 +66,6 @@ def needed_unit(cpu: str) -> Unit:
     """
     unit = unit_of(cpu)
     if unit is None:
-        raise UsageError(
-            f"--protect needs a core with memory protection, and {cpu} has none that mtool knows",
-            hint=f"cores that have it: {', '.join(_UNITS)}, rv32",
-        )
+        what = f"--protect needs a core with memory protection, and {cpu} has none that mtool knows"
+        raise UsageError(what, hint=f"cores that have it: {', '.join(_UNITS)}, rv32")
     return unit

@@ -541,10 +541,8 @@ def firmware_of(folder: Path, project: Project, kind: str) -> Path:
         UsageError: the template has no such kind, or a link leads out of the project folder.
     """
     if kind not in project.firmware:
-        raise UsageError(
-            f"the template {project.template} has no {kind} firmware",
-            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
-        )
+        what = f"the template {project.template} has no {kind} firmware"
+        raise UsageError(what, details=[f"it has: {', '.join(project.firmware) or 'none'}"])
     path = folder / project.firmware[kind]
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise UsageError(f"{path} lies outside of the project", details=[f"in {os.path.realpath(path)}"])
@@ -558,11 +556,8 @@ def project_of(described: Manifest, folder: Path) -> Project:
         UsageError: it has none.
     """
     if described.project is None:
-        raise UsageError(
-            f"{folder} holds a compiled model, not a project",
-            details=[f"its {FILE_NAME} has no project"],
-            hint="make one with: mtool build MODEL",
-        )
+        what = f"{folder} holds a compiled model, not a project"
+        raise UsageError(what, details=[f"its {FILE_NAME} has no project"], hint="make one with: mtool build MODEL")
     return described.project
 
 
@@ -591,11 +586,8 @@ def load(folder: Path, model: str = "") -> Manifest:
     path = folder / FILE_NAME
     try:
         if not path.is_file():  # nothing, or a pipe, which would be waited for
-            raise UsageError(
-                f"{folder} is not an mtool project",
-                details=[f"it has no {FILE_NAME}"],
-                hint=own_hint(folder) or "make one with: mtool build",
-            )
+            hint = own_hint(folder) or "make one with: mtool build"
+            raise UsageError(f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint=hint)
         found = Firmware.model_validate_json(path.read_bytes()).manifests()
     except ValidationError as invalid:
         details = records.lines(invalid, 5)

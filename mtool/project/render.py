@@ -116,16 +116,12 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
         raise UsageError(f"{board.name} has no template", hint="give one: --template PATH")
     chosen = load(template or next(iter(board.templates)))
     if chosen.is_own and chosen.name not in board.templates:
-        raise UsageError(
-            f"{board.name} has no template {chosen.name}",
-            details=[f"it has: {', '.join(board.templates) or 'none'}"],
-            hint="the others know nothing of this board; a template of your own is named by its folder",
-        )
+        what = f"{board.name} has no template {chosen.name}"
+        hint = "the others know nothing of this board; a template of your own is named by its folder"
+        raise UsageError(what, details=[f"it has: {', '.join(board.templates) or 'none'}"], hint=hint)
     if loaded_modules.MODULES in options and loaded_modules.MODULES not in chosen.options:
-        raise UsageError(
-            f"the template {chosen.name} has no loader of modules (--modules)",
-            hint="leave --modules out, or choose --template baremetal, on a board that has it",
-        )
+        what = f"the template {chosen.name} has no loader of modules (--modules)"
+        raise UsageError(what, hint="leave --modules out, or choose --template baremetal, on a board that has it")
     return chosen, chosen.read_options(options)
 
 
@@ -137,10 +133,8 @@ def check_fence(template: Template, board: Board) -> None:
     """
     needed_unit(board.cpu)
     if not template.protects:
-        raise UsageError(
-            f"the template {template.name} has no fence around a model (--protect)",
-            hint="leave --protect out, or choose --template baremetal, on a board that has it",
-        )
+        what = f"the template {template.name} has no fence around a model (--protect)"
+        raise UsageError(what, hint="leave --protect out, or choose --template baremetal, on a board that has it")
 
 
 def _fence(
@@ -252,11 +246,8 @@ def _check_place(path: str, template: Template) -> None:
     """Refuse a file that would not be the project's: out of it, of its build, or of git's own folder."""
     parts = path.split("/")
     if not is_plain(path) or parts[0] == "build" or ".git" in (part.lower() for part in parts):
-        raise UsageError(
-            f"the template {template.name} has a file that is not the project's",
-            details=[f"{path}"],
-            hint="a path in the project, not in build/ or .git/",
-        )
+        what = f"the template {template.name} has a file that is not the project's"
+        raise UsageError(what, details=[f"{path}"], hint="a path in the project, not in build/ or .git/")
 
 
 def _render_line(text: str, template: Template, context: Mapping[str, Any], *, trust: bool) -> str:

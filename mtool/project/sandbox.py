@@ -168,8 +168,6 @@ def _undefined(undefined: jinja2.UndefinedError, name: str, text: str) -> UsageE
     said = undefined.message or ""
     found = re.search(r"has no attribute '([^']*)'", said) or re.search(r"'([^']*)' is undefined", said)
     what = f"{found[1]!r} is not there" if found else said
-    return UsageError(
-        f"the template {name} needs something that the board does not say",
-        details=[f"{text}: {what}"],
-        hint="is it spelled right (docs/add-a-template.md has all names)? if the board has to say it, see its entry",
-    )
+    details = [f"{text}: {what}"]
+    hint = "is it spelled right (docs/add-a-template.md has all names)? if the board has to say it, see its entry"
+    return UsageError(f"the template {name} needs something that the board does not say", details=details, hint=hint)

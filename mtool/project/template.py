@@ -106,20 +106,16 @@ class Template(Strict):
         """
         for name in given:
             if name not in self.options:
-                raise UsageError(
-                    f"the template {self.name} has no option {name!r}",
-                    details=[f"{known}: {option.help}" for known, option in sorted(self.options.items())],
-                    hint=spelling.did_you_mean(name, self.options),
-                )
+                what = f"the template {self.name} has no option {name!r}"
+                details = [f"{known}: {option.help}" for known, option in sorted(self.options.items())]
+                raise UsageError(what, details=details, hint=spelling.did_you_mean(name, self.options))
         values: dict[str, str | int | bool] = {}
         for name, option in sorted(self.options.items()):
             try:
                 values[name] = option.read(given[name]) if name in given else option.default
             except ValueError as expected:
-                raise UsageError(
-                    f"option {name} of the template {self.name} can't be {given[name]!r}",
-                    details=[f"expected: {expected}", f"it is {option.help}"],
-                ) from None
+                what = f"option {name} of the template {self.name} can't be {given[name]!r}"
+                raise UsageError(what, details=[f"expected: {expected}", f"it is {option.help}"]) from None
         return values
 
 

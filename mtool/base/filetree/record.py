@@ -60,10 +60,8 @@ def load(folder: Path) -> Record | None:
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UsageError(
-            f"{path} is not a list of the files that mtool wrote",
-            hint="remove it; mtool then takes every file there that it would change for yours, and asks",
-        ) from None
+        hint = "remove it; mtool then takes every file there that it would change for yours, and asks"
+        raise UsageError(f"{path} is not a list of the files that mtool wrote", hint=hint) from None
 
 
 def interrupted(folder: Path) -> bool:

@@ -120,11 +120,8 @@ def _tell_left(known: Record, folder: Path) -> None:
 
 def _check_own(folder: Path, names: Iterable[str], known: Record | None, edits: Edits) -> None:
     if known is None and edits == "stop" and not {*names} <= {FOLDER}:
-        raise UsageError(
-            f"{folder} is not empty and was not made by mtool",
-            details=[f"it has no {_LIST}"],
-            hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
-        )
+        hint = "give an empty or a new folder; or --keep, to write beside what is there and leave that as it is"
+        raise UsageError(f"{folder} is not empty and was not made by mtool", details=[f"it has no {_LIST}"], hint=hint)
 
 
 def _check_is_folder(folder: Path) -> None:
@@ -158,18 +155,14 @@ def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _P
         if not (there.missing or known.wrote(path, there.digest) or there.digest == made.get(path))
     }
     if edits == "stop" and theirs:
-        raise UsageError(
-            f"{opened.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since",
-            details=[f"{path}   {why}" for path, why in theirs.items()],
-            hint="--keep leaves what is listed as it is, --force overwrites or removes it",
-        )
+        what = f"{opened.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since"
+        hint = "--keep leaves what is listed as it is, --force overwrites or removes it"
+        raise UsageError(what, details=[f"{path}   {why}" for path, why in theirs.items()], hint=hint)
     blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
     if edits == "force" and blocked:
-        raise UsageError(
-            f"{opened.path} has {_counted(len(blocked))} that can't be overwritten",
-            details=[f"{path}   {theirs[path]}" for path in blocked],
-            hint="move away what is listed",
-        )
+        what = f"{opened.path} has {_counted(len(blocked))} that can't be overwritten"
+        details = [f"{path}   {theirs[path]}" for path in blocked]
+        raise UsageError(what, details=details, hint="move away what is listed")
     left = {*theirs} if edits == "keep" else set()
     write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
     gone = [path for path in sorted(found) if path not in made and path not in left]
@@ -221,11 +214,8 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
         _save(opened, plan.after)
     except OSError as failed:
         error = of_os_error(failed, f"{opened.path} is half-written")
-        raise UsageError(
-            error.what,
-            details=[f"{failed.filename}: {failed.strerror}"],
-            hint="once that is mended, the same command completes it",
-        ) from None
+        hint = "once that is mended, the same command completes it"
+        raise UsageError(error.what, details=[f"{failed.filename}: {failed.strerror}"], hint=hint) from None
     with contextlib.suppress(OSError):
         _remove_new_files(opened)
 

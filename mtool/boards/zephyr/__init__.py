@@ -33,11 +33,9 @@ def base(folder: Path | None = None) -> Path:
     if found is None:
         named = os.environ.get("ZEPHYR_BASE", "")
         where = f"ZEPHYR_BASE names {named}, which has no VERSION" if named else ""
-        raise BuildError(
-            "there is no Zephyr tree",
-            details=[where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} lies in no west workspace"],
-            hint="set ZEPHYR_BASE to the folder zephyr of your west workspace; make one with: west init && west update",
-        )
+        details = [where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} lies in no west workspace"]
+        hint = "set ZEPHYR_BASE to the folder zephyr of your west workspace; make one with: west init && west update"
+        raise BuildError("there is no Zephyr tree", details=details, hint=hint)
     return found
 
 

@@ -50,11 +50,9 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     compiler = _COMPILERS.get(architecture, "")
     chosen = zephyr.variant_of(compiler)
     if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not zephyr.has_sdk():
-        raise BuildError(
-            f"there is no compiler for {name}",
-            details=[f"it is of the architecture {architecture or 'that its files do not tell'}"],
-            hint="take Zephyr's SDK: west sdk install",
-        )
+        what = f"there is no compiler for {name}"
+        details = [f"it is of the architecture {architecture or 'that its files do not tell'}"]
+        raise BuildError(what, details=details, hint="take Zephyr's SDK: west sdk install")
     env = {**os.environ, "ZEPHYR_BASE": str(tree), **chosen}
     variables = [f"{key}={env.get(key, '')}" for key in _VARIABLES]
     key = [__version__, str(_FORMAT), str(tree), zephyr.version(tree), name, *variables, str(sorted(roots.items()))]

@@ -124,11 +124,9 @@ def _no_board(output: str, board: str, tree: Path, roots: list[Path]) -> MtoolEr
     targets = _QUALIFIERS.search(output)
     if targets:
         valid = targets[2].split()
-        return BoardError(
-            f"Zephyr's board {board} needs {'another' if '/' in board else 'a'} qualifier",
-            details=["its targets: " + ", ".join(valid[:_MOST])],
-            hint=f"say which: --board zephyr:{valid[0]}" if valid else "",
-        )
+        what = f"Zephyr's board {board} needs {'another' if '/' in board else 'a'} qualifier"
+        details = ["its targets: " + ", ".join(valid[:_MOST])]
+        return BoardError(what, details=details, hint=f"say which: --board zephyr:{valid[0]}" if valid else "")
     if _NO_BOARD.search(output) and not zephyr.knows(tree, board, roots):
         return unknown_board(board, tree, roots)
     return None
@@ -137,11 +135,9 @@ def _no_board(output: str, board: str, tree: Path, roots: list[Path]) -> MtoolEr
 def unknown_board(board: str, tree: Path, roots: Iterable[Path]) -> BoardError:
     """Return the error of a board that a tree does not have."""
     near = spelling.near(re.split("[/@]", board)[0], zephyr.board_names(tree, roots))
-    return BoardError(
-        f"Zephyr {zephyr.version(tree)} has no board {board}",
-        details=[f"near: {', '.join(near)}"] if near else [],
-        hint="see its list: west boards; boards outside of the tree: set BOARD_ROOT (docs/add-a-board.md)",
-    )
+    what = f"Zephyr {zephyr.version(tree)} has no board {board}"
+    hint = "see its list: west boards; boards outside of the tree: set BOARD_ROOT (docs/add-a-board.md)"
+    return BoardError(what, details=[f"near: {', '.join(near)}"] if near else [], hint=hint)
 
 
 def _no_module(
@@ -161,11 +157,9 @@ def _no_module(
         return None
     evidence = missing or named or variable
     assert evidence is not None
-    return BuildError(
-        f"Zephyr's module {' or '.join(lacking)} is missing, which {board} needs",
-        details=[_line_of(output, evidence), f"there are: {', '.join(sorted(modules or ())) or 'none'}"],
-        hint=f"in the west workspace: west update {' '.join(lacking)}",
-    )
+    what = f"Zephyr's module {' or '.join(lacking)} is missing, which {board} needs"
+    details = [_line_of(output, evidence), f"there are: {', '.join(sorted(modules or ())) or 'none'}"]
+    return BuildError(what, details=details, hint=f"in the west workspace: west update {' '.join(lacking)}")
 
 
 def _line_of(output: str, found: re.Match[str]) -> str:

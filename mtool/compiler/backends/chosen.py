@@ -130,11 +130,9 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
         return _from_file(spec)
     places = known()
     if spec.where not in places:
-        raise UsageError(
-            f"there is no backend {spec.where}",
-            details=[f"there are: {', '.join(sorted(places))}"],
-            hint="one of your own is named by its file: --backend ./my_backend.py:MyNpu",
-        )
+        what = f"there is no backend {spec.where}"
+        hint = "one of your own is named by its file: --backend ./my_backend.py:MyNpu"
+        raise UsageError(what, details=[f"there are: {', '.join(sorted(places))}"], hint=hint)
     module, _, name = places[spec.where].partition(":")
     with _loading(f"the backend {spec.where}"):
         found = getattr(importlib.import_module(module), name)

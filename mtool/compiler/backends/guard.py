@@ -93,17 +93,12 @@ def _asked(backend: Backend, method: str, operations: Sequence[Operation], *argu
             raise
         raise BackendError(failed.what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
     except MtoolError as failed:  # of proc.run, for instance: a compiler that is not there, or does not end
-        raise BackendError(
-            f"the backend {backend.name} failed: {failed.what}",
-            details=[*failed.details, *named(operations)],
-            hint=failed.hint,
-        ) from failed
+        what = f"the backend {backend.name} failed: {failed.what}"
+        raise BackendError(what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
     except (Exception, SystemExit) as failed:
-        raise BackendError(
-            f"the backend {backend.name} failed: {type(failed).__name__}: {failed}",
-            details=[f"in {method} of", *named(operations)],
-            hint="--backend-fallback leaves such regions to C" if method == "compile" else "",
-        ) from failed
+        what = f"the backend {backend.name} failed: {type(failed).__name__}: {failed}"
+        hint = "--backend-fallback leaves such regions to C" if method == "compile" else ""
+        raise BackendError(what, details=[f"in {method} of", *named(operations)], hint=hint) from failed
 
 
 def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
@@ -116,10 +111,8 @@ def _text(backend: Backend, method: str, operations: Sequence[Operation], *argum
 def _malformed(
     backend: Backend, method: str, answer: Any, expected: str, operations: Sequence[Operation]
 ) -> BackendError:
-    return BackendError(
-        f"the backend {backend.name} answered {method} with {answer!r:.80}; expected {expected}",
-        details=["asked about", *named(operations)],
-    )
+    what = f"the backend {backend.name} answered {method} with {answer!r:.80}; expected {expected}"
+    return BackendError(what, details=["asked about", *named(operations)])
 
 
 MOST_ALIGNMENT = 4096
@@ -143,11 +136,8 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     operations = region.operations[:5]
     of = f"for {region.name}, of {', '.join(origin for one in operations for origin in one.origins)}"
     if problem:
-        raise BackendError(
-            f"the backend {backend} returned something malformed",
-            details=[problem, of],
-            hint="mtool.compiler.backends.Product says what it has to be",
-        )
+        what = f"the backend {backend} returned something malformed"
+        raise BackendError(what, details=[problem, of], hint="mtool.compiler.backends.Product says what it has to be")
     lack = next(_lacks(product, region), "")
     if lack:
         raise BackendError(

@@ -378,10 +378,8 @@ class Backend:
     def __init__(self, options: Mapping[str, str]) -> None:
         unknown = next((key for key in options if key not in self.options), None)
         if unknown is not None:
-            raise UsageError(
-                f"the backend {self.name} has no option {unknown}",
-                details=[f"it has: {', '.join(sorted(self.options)) or 'none'}"],
-            )
+            what = f"the backend {self.name} has no option {unknown}"
+            raise UsageError(what, details=[f"it has: {', '.join(sorted(self.options)) or 'none'}"])
         self.values = dict(options)
 
     def one_of(self, key: str, values: Sequence[str], default: str = "") -> str:
@@ -392,10 +390,8 @@ class Backend:
         """
         value = self.values.get(key, default)
         if value not in values:
-            raise UsageError(
-                f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}",
-                hint=f"for instance: --backend {self.name}:{key}={next(filter(None, values))}",
-            )
+            what = f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}"
+            raise UsageError(what, hint=f"for instance: --backend {self.name}:{key}={next(filter(None, values))}")
         return value
 
     def refusal(self, operation: Operation, context: Context) -> str:

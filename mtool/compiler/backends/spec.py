@@ -115,10 +115,8 @@ def _from_toml(path: Path) -> BackendSpec:
     is_right = isinstance(options, dict) and all(isinstance(read.get(key, ""), str) for key in ("backend", "class"))
     if unknown or not read.get("backend") or not is_right:
         found = f"it has {', '.join(unknown)}" if unknown else "they are missing, or of another type"
-        raise UsageError(
-            f"--backend {path} is not one of a backend",
-            details=["expected: backend = a text, class = a text, [options] with key = value", f"found: {found}"],
-        )
+        details = ["expected: backend = a text, class = a text, [options] with key = value", f"found: {found}"]
+        raise UsageError(f"--backend {path} is not one of a backend", details=details)
     values = {key: _as_text(value) for key, value in options.items()}
     where = read["backend"]
     if where.endswith(".py") and not Path(where).is_absolute():
@@ -133,7 +131,5 @@ def _as_text(value: object) -> str:
 
 
 def _malformed(text: str, why: str) -> UsageError:
-    return UsageError(
-        f"--backend {text}: {why}",
-        hint="for instance: --backend cmsis_nn:path=DIR, --backend './npu.py:MyNpu:skip=conv_2' or --backend npu.toml",
-    )
+    hint = "for instance: --backend cmsis_nn:path=DIR, --backend './npu.py:MyNpu:skip=conv_2' or --backend npu.toml"
+    return UsageError(f"--backend {text}: {why}", hint=hint)

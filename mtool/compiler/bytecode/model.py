@@ -133,11 +133,8 @@ def plan_bytecode(graph: Graph) -> Plan:
             continue
         steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
     if missing:
-        raise ModelError(
-            f"{len(missing)} operator(s) of {graph.name} can't be bytecode: the library has no kernel for them",
-            details=missing,
-            hint=PAGE,
-        )
+        what = f"{len(missing)} operator(s) of {graph.name} can't be bytecode: the library has no kernel for them"
+        raise ModelError(what, details=missing, hint=PAGE)
     graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
     ordered = tuple(steps[node.name] for node in graph.nodes if node.name in steps)
     return lay_out_steps(graph, ordered, call.SHARED, "arena")

@@ -117,10 +117,8 @@ def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
 def _build(folder: Path, kinds: Sequence[str]) -> Built:
     start = time.monotonic()
     if filetree.interrupted(folder):
-        raise UsageError(
-            f"{folder} is half-written: mtool was stopped while it wrote",
-            hint="write it again, with the mtool command that made it",
-        )
+        what = f"{folder} is half-written: mtool was stopped while it wrote"
+        raise UsageError(what, hint="write it again, with the mtool command that made it")
     read = manifest.load(folder)
     project = manifest.project_of(read, folder)
     _check_folder(folder / BUILD_FOLDER)
@@ -208,11 +206,9 @@ def _take_build_folder(path: Path, project: Project) -> None:
     found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     by_framework = "CMakeCache.txt" in found or products & found
     if found and _MARK not in found and not by_framework:
-        raise UsageError(
-            f"{path} was not made by mtool",
-            details=[f"it holds: {', '.join(sorted(found)[:5])}"],
-            hint="move it away: a build's files go there",
-        )
+        what = f"{path} was not made by mtool"
+        details = [f"it holds: {', '.join(sorted(found)[:5])}"]
+        raise UsageError(what, details=details, hint="move it away: a build's files go there")
     if _MARK not in found:
         files.write(path / _MARK, b"Made by mtool: what a build makes is here, and may be removed.\n")
 

@@ -47,11 +47,8 @@ def check_path(folder: Path) -> None:
     path = str(folder.resolve())
     found = [character for character in _SYNTAX if character in path]
     if found:
-        raise UsageError(
-            f"CMake can't build in {folder}",
-            details=[f"the path {path} has {', '.join(map(repr, found))}, which CMake reads as syntax"],
-            hint="build elsewhere: --output-dir DIR",
-        )
+        details = [f"the path {path} has {', '.join(map(repr, found))}, which CMake reads as syntax"]
+        raise UsageError(f"CMake can't build in {folder}", details=details, hint="build elsewhere: --output-dir DIR")
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:

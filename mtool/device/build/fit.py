@@ -90,11 +90,9 @@ def check(size: Size, manifest: Manifest) -> None:
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
     """Return the error of a board whose memories do not have what is needed."""
     do = "do" if len(manifest.models) > 1 else "does"
-    return FitError(
-        f"{', '.join(one.model_file for one in manifest.models)} {do} not fit {board.name}",
-        details=[line(need, manifest) for need in needs],
-        hint=advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes}),
-    )
+    what = f"{', '.join(one.model_file for one in manifest.models)} {do} not fit {board.name}"
+    hint = advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes})
+    return FitError(what, details=[line(need, manifest) for need in needs], hint=hint)
 
 
 def line(need: Need, manifest: Manifest) -> str:
@@ -184,11 +182,9 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
     if not missed and not refused:
         return None
     needed = {name: board.memories[name].size + count for name, count in missed.items()}
-    return FitError(
-        f"{manifest.model_file} does not fit {board.name}",
-        details=[*(_line(board, name, missed.get(name, 0), manifest) for name in board.memories), *refused],
-        hint=advice(manifest, board, needed),
-    )
+    what = f"{manifest.model_file} does not fit {board.name}"
+    details = [*(_line(board, name, missed.get(name, 0), manifest) for name in board.memories), *refused]
+    return FitError(what, details=details, hint=advice(manifest, board, needed))
 
 
 def _missed(output: str, board: Board) -> dict[str, int]:

@@ -99,11 +99,9 @@ def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -
         build = _Build(folder, board)
         base = base_of(build.machine)
         if base is None:
-            raise UsageError(
-                f"there are no native modules for {board.name}",
-                details=[f"its core is {machines.describe(build.machine)}"],
-                hint="Arm cores from the Cortex-M3 on and 32-bit RISC-V have them",
-            )
+            what = f"there are no native modules for {board.name}"
+            details = [f"its core is {machines.describe(build.machine)}"]
+            raise UsageError(what, details=details, hint="Arm cores from the Cortex-M3 on and 32-bit RISC-V have them")
         write(files, folder / "src", edits="force")
         return build.image(files, base, levels, level)
 
@@ -116,10 +114,8 @@ def check_board(board: Board) -> None:
         BuildError: that is not installed.
     """
     if _GCC.fullmatch(board.toolchain) is None:
-        raise UsageError(
-            f"there are no native modules for {board.name}",
-            details=[f"they are made by GCC for Arm and RISC-V, and its toolchain is {board.toolchain or 'none'}"],
-        )
+        details = [f"they are made by GCC for Arm and RISC-V, and its toolchain is {board.toolchain or 'none'}"]
+        raise UsageError(f"there are no native modules for {board.name}", details=details)
     toolchains.require(board.toolchain)
 
 
@@ -169,11 +165,9 @@ class _Build:
         done = self._run([*flags, "-c", source, "-o", target], check=False)
         if done.returncode != 0:
             is_ours = "impossible constraints" in done.output
-            raise BuildError(
-                f"{PurePosixPath(source).name} can't be compiled as a module",
-                details=done.output.rstrip().splitlines()[-proc.LAST_LINES :],
-                hint="a schedule takes every register: choose another by --schedule" if is_ours else "",
-            )
+            what = f"{PurePosixPath(source).name} can't be compiled as a module"
+            hint = "a schedule takes every register: choose another by --schedule" if is_ours else ""
+            raise BuildError(what, details=done.output.rstrip().splitlines()[-proc.LAST_LINES :], hint=hint)
         return target
 
     def _undefined(self, objects: Sequence[str]) -> set[str]:
@@ -192,10 +186,8 @@ class _Build:
         if done.returncode != 0:
             missing = sorted({*_UNDEFINED.findall(done.output)} - {"_GLOBAL_OFFSET_TABLE_"})
             if missing:
-                raise BuildError(
-                    f"the model calls what no firmware exports: {', '.join(missing)}",
-                    details=[f"modules may call: {', '.join(sorted(EXPORTS))}"],
-                )
+                what = f"the model calls what no firmware exports: {', '.join(missing)}"
+                raise BuildError(what, details=[f"modules may call: {', '.join(sorted(EXPORTS))}"])
             raise BuildError(
                 "the module can't be linked", details=done.output.rstrip().splitlines()[-proc.LAST_LINES :]
             )
@@ -212,10 +204,8 @@ class _Build:
                     kinds = {relocation["r_info_type"] for relocation in section.iter_relocations()}
                     if kinds & {1, 2} and of["sh_flags"] & SH_FLAGS.SHF_ALLOC:  # R_RISCV_32, R_ARM_ABS32
                         wrong.append(of.name)
-        return BuildError(
-            "the code holds addresses, which no module may have: it runs wherever it lies",
-            details=[f"in {', '.join(sorted(set(wrong)))}"] if wrong else [],
-        )
+        what = "the code holds addresses, which no module may have: it runs wherever it lies"
+        return BuildError(what, details=[f"in {', '.join(sorted(set(wrong)))}"] if wrong else [])
 
 
 def _parts(data: bytes, address: int) -> Image:
@@ -231,10 +221,8 @@ def _parts(data: bytes, address: int) -> Image:
     if wrong:
         inside = {elf.get_section_index(one.name) for one in wrong}
         names = sorted(one.name for one in symbols if one["st_shndx"] in inside and one["st_size"])
-        raise BuildError(
-            "the model has variables or tables of addresses, which a module has no place for",
-            details=[f"in {', '.join(one.name for one in wrong)}: {', '.join(names) or 'no names'}"],
-        )
+        what = "the model has variables or tables of addresses, which a module has no place for"
+        raise BuildError(what, details=[f"in {', '.join(one.name for one in wrong)}: {', '.join(names) or 'no names'}"])
     text, *rest = sorted(loaded, key=lambda one: one["sh_addr"])
     image = bytearray(text.data())
     code_bytes = len(image)

@@ -56,7 +56,5 @@ def failure(done: proc.Completed, manifest: Manifest) -> MtoolError:
         return too_large
     lines = [line for line in done.output.splitlines() if not _PROGRESS.match(line)]
     words = done.argv if len(done.argv) < _MOST_WORDS else [*done.argv[:3], "..."]
-    return BuildError(
-        f"build of the firmware failed with exit code {done.returncode}",
-        details=["$ " + " ".join(words), *lines[-proc.LAST_LINES :]],
-    )
+    what = f"build of the firmware failed with exit code {done.returncode}"
+    return BuildError(what, details=["$ " + " ".join(words), *lines[-proc.LAST_LINES :]])

@@ -192,22 +192,18 @@ def check(elf: Path, manifest: Manifest) -> None:
         address = found.get(symbol)
         if address is not None and memory_at(board, address) != name:
             begin = f"{name} of {board.name} begins at 0x{board.memories[name].base:08x}"
-            raise BuildError(
-                f"the template {project.template} does not put into {name} what {who} there",
-                details=[f"{symbol} lies at 0x{address:08x}", begin],
-                hint=f"its linker script has to put the section {section} there; or use another template",
-            )
+            what = f"the template {project.template} does not put into {name} what {who} there"
+            hint = f"its linker script has to put the section {section} there; or use another template"
+            raise BuildError(what, details=[f"{symbol} lies at 0x{address:08x}", begin], hint=hint)
 
     for symbol, section in own:
         address = found.get(symbol)
         name = None if address is None else memory_at(board, address)
         if name is not None and not board.memories[name].is_written:
             held = f"{board.name} has {' and '.join(board.memories[name].holds)} in {name}"
-            raise BuildError(
-                f"the section {section} lies in {name}, and a pool has to be written to",
-                details=[f"{symbol} lies at 0x{address:08x}", held],
-                hint="the linker script has to put it into RAM; sections whose names begin with .bss have no contents",
-            )
+            what = f"the section {section} lies in {name}, and a pool has to be written to"
+            hint = "the linker script has to put it into RAM; sections whose names begin with .bss have no contents"
+            raise BuildError(what, details=[f"{symbol} lies at 0x{address:08x}", held], hint=hint)
     for symbol, name in constants:
         if name in board.memories:
             check_place(symbol, name, "the model has", f".rodata.mt_in.{name}.*, or that of --pool,")

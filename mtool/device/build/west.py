@@ -89,11 +89,9 @@ def board_name(project: Project) -> str:
     """
     board = project.board.templates.get(project.template, project.board.templates.get(_TEMPLATE))
     if board is None:
-        raise UsageError(
-            f"Zephyr's name of {project.board.name} is not known",
-            details=[f"its templates: {', '.join(project.board.templates)}"],
-            hint="add it to the board's entry in boards.yaml: templates: {zephyr: NAME}",
-        )
+        what = f"Zephyr's name of {project.board.name} is not known"
+        hint = "add it to the board's entry in boards.yaml: templates: {zephyr: NAME}"
+        raise UsageError(what, details=[f"its templates: {', '.join(project.board.templates)}"], hint=hint)
     if struct.calcsize("P") == _BYTES_OF_32_BITS:  # this computer's own programs are of 32 bits
         return str(project.board.port.get("zephyr_32", board))
     return board

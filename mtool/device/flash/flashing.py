@@ -105,10 +105,8 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
     """
     known = runners_of(board, template)
     if board.emulator is not None and board.emulator.is_the_firmware and not known:
-        raise FlashError(
-            f"{board.name} is a program of this computer, and nothing flashes it",
-            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
-        )
+        what = f"{board.name} is a program of this computer, and nothing flashes it"
+        raise FlashError(what, hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command")
     if not has_build_folder:
         of_files = [one for one in known if RUNNERS[one].takes != "project"]
         if known and not of_files:
@@ -121,18 +119,14 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
         known = of_files
     if name:
         if name not in RUNNERS or (name not in known and name != "gdb"):
-            raise UsageError(
-                f"{board.name} can't be flashed with {name!r}",
-                details=[f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(RUNNERS)}"],
-                hint=spelling.did_you_mean(name, known) if name not in RUNNERS else "",
-            )
+            details = [f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(RUNNERS)}"]
+            hint = spelling.did_you_mean(name, known) if name not in RUNNERS else ""
+            raise UsageError(f"{board.name} can't be flashed with {name!r}", details=details, hint=hint)
         return RUNNERS[name]
     if not known:
-        raise FlashError(
-            f"{board.name} has no flash runner",
-            details=["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")],
-            hint=f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}",
-        )
+        details = ["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")]
+        hint = f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}"
+        raise FlashError(f"{board.name} has no flash runner", details=details, hint=hint)
     return next((RUNNERS[name] for name in known if _is_installed(RUNNERS[name], template)), RUNNERS[known[0]])
 
 
@@ -221,11 +215,8 @@ def choose_gdb_server(board: Board, name: str = "", *, template: str = "") -> st
         return name
     if name or not able:
         what = f"{name} serves no gdb for {board.name}" if name else f"no tool of {board.name} serves gdb"
-        raise UsageError(
-            what,
-            details=[f"of its runners these do: {', '.join(able) or 'none'}"],
-            hint="start a gdb server yourself, and give its address: --server HOST:PORT",
-        )
+        hint = "start a gdb server yourself, and give its address: --server HOST:PORT"
+        raise UsageError(what, details=[f"of its runners these do: {', '.join(able) or 'none'}"], hint=hint)
     return able[0]
 
 

@@ -214,11 +214,9 @@ def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attache
     if not candidates:
         asked = f"no probe {want.probe} with a serial port" if want.probe else "nothing with a serial port"
         raise BoardError(f"{asked} is attached", details=_listed(found) if want.probe else (), hint=no_device_hint())
-    raise BoardError(
-        f"{len(candidates)} devices with a serial port are attached",
-        details=[str(device) for device in candidates],
-        hint="choose one with --port, --probe or --board",
-    )
+    what = f"{len(candidates)} devices with a serial port are attached"
+    details = [str(device) for device in candidates]
+    raise BoardError(what, details=details, hint="choose one with --port, --probe or --board")
 
 
 def watch(
@@ -250,18 +248,14 @@ def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
     device = next((known for known in found if path in (known.port, *known.more_ports)), None)
     if device is None:
         if want.port.startswith("/") and not Path(want.port).exists():
-            raise BoardError(
-                f"there is no port {want.port}",
-                details=[f"it was asked for by {want.origin}", *_listed(found)],
-                hint=no_device_hint() if not found else "choose one of these with --port",
-            )
+            what = f"there is no port {want.port}"
+            hint = no_device_hint() if not found else "choose one of these with --port"
+            raise BoardError(what, details=[f"it was asked for by {want.origin}", *_listed(found)], hint=hint)
         return Attached(want.port, "", want.probe, "")
     if want.probe and not device.probe.upper().startswith(want.probe.upper()):
-        raise BoardError(
-            f"{want.port} is not the port of the probe {want.probe}",
-            details=[f"both were asked for by {want.origin}", *_listed(found)],
-            hint="give one of the two: a probe's serial number tells its port",
-        )
+        what = f"{want.port} is not the port of the probe {want.probe}"
+        details = [f"both were asked for by {want.origin}", *_listed(found)]
+        raise BoardError(what, details=details, hint="give one of the two: a probe's serial number tells its port")
     others = tuple(port for port in (device.port, *device.more_ports) if port != path)
     return Attached(path, device.usb_id, device.probe, device.description, others)
 

@@ -87,11 +87,9 @@ class Job:
         """
         value = self.settings.get(name, default)
         if value is None:
-            raise UsageError(
-                f"the flash runner of {self.board.name} needs the setting {name!r}",
-                details=[f"it has: {', '.join(self.settings) or 'none'}"],
-                hint="add it to the board's entry in boards.yaml, below flash",
-            )
+            what = f"the flash runner of {self.board.name} needs the setting {name!r}"
+            details = [f"it has: {', '.join(self.settings) or 'none'}"]
+            raise UsageError(what, details=details, hint="add it to the board's entry in boards.yaml, below flash")
         return f"0x{value:08x}" if isinstance(value, int) and name in ("address", "offset") else str(value)
 
     def code_address(self) -> str:
@@ -266,11 +264,8 @@ class Runner:
             BoardError: none is known.
         """
         if not job.port:
-            raise BoardError(
-                f"no serial port of {job.board.name} was found",
-                details=[f"{self.program()} needs one"],
-                hint=no_device_hint(),
-            )
+            what = f"no serial port of {job.board.name} was found"
+            raise BoardError(what, details=[f"{self.program()} needs one"], hint=no_device_hint())
         return job.port
 
     def explain(self, done: Completed, job: Job) -> BoardError | FlashError:

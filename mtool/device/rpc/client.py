@@ -42,11 +42,9 @@ class Owner:
             UsageError: this is another process.
         """
         if not self.is_here:
-            raise UsageError(
-                "the session with the device belongs to another process",
-                details=[f"opened by process {self._process}", f"used by process {os.getpid()}, a fork of it"],
-                hint="open the device in the process that uses it",
-            )
+            what = "the session with the device belongs to another process"
+            details = [f"opened by process {self._process}", f"used by process {os.getpid()}, a fork of it"]
+            raise UsageError(what, details=details, hint="open the device in the process that uses it")
         with self._lock:
             yield
 
@@ -357,19 +355,15 @@ class Client:
 
 
 def _failure_of(region: str, status: int) -> DeviceError:
-    return DeviceError(
-        f"the device of {region} failed with status {status}",
-        details=["this status is the device's own: its backend, or its driver, says what it means"],
-    )
+    details = ["this status is the device's own: its backend, or its driver, says what it means"]
+    return DeviceError(f"the device of {region} failed with status {status}", details=details)
 
 
 def _joined(replies: Sequence[Reply], lengths: Sequence[int]) -> list[bytes]:
     """Put the pieces of READ's replies together to tensors."""
     data = b"".join(reply.payload for reply in replies if reply.request.type == Message.MT_READ)
     if len(data) != sum(lengths):
-        raise CommunicationError(
-            "the device sent other amounts of data than it was asked for",
-            details=[f"expected {sum(lengths):,} B, found {len(data):,} B"],
-        )
+        what = "the device sent other amounts of data than it was asked for"
+        raise CommunicationError(what, details=[f"expected {sum(lengths):,} B, found {len(data):,} B"])
     ends = list(itertools.accumulate(lengths))
     return [data[end - length : end] for end, length in zip(ends, lengths, strict=True)]

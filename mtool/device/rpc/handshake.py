@@ -62,10 +62,8 @@ def shake_hands(
     tail = decoder.tail
     baud = transport.baud
     if baud is not None and not _is_text(tail) and (other := _answering_baud(transport, baud, request, nonce)):
-        raise CommunicationError(
-            f"{transport.name} answers at {other:,} baud, not at {baud:,}",
-            hint=f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry",
-        )
+        hint = f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry"
+        raise CommunicationError(f"{transport.name} answers at {other:,} baud, not at {baud:,}", hint=hint)
     raise _no_answer(transport.name, tail, timeout_s, baud)
 
 
@@ -116,10 +114,8 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
             hint="build the firmware with this mtool and flash it again",
         )
     if payload[0] == Status.MT_BUSY:
-        raise CommunicationError(
-            f"{name} is in use: another host has a session open with it",
-            hint="end that one; if it is gone, reset the board, or mtool.device.session.open(..., take_over=True)",
-        )
+        hint = "end that one; if it is gone, reset the board, or mtool.device.session.open(..., take_over=True)"
+        raise CommunicationError(f"{name} is in use: another host has a session open with it", hint=hint)
     if payload[0] != Status.MT_OK:
         raise CommunicationError(f"{name} refuses to open a session", details=[describe(payload[0])])
     hello = protocol.read_hello(payload)
@@ -152,20 +148,14 @@ def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None) -> Co
     others = ", ".join(str(other) for other in _USUAL_BAUDS if other != baud)
     tried = [f"at {baud} baud, and then at none of {others}"] if baud is not None else []
     if not tail:
-        return CommunicationError(
-            f"nothing answers: {name} sent no byte within {timeout_s:.3g} s",
-            details=tried,
-            hint="is a firmware of mtool running there, and is this its port?",
-        )
+        what = f"nothing answers: {name} sent no byte within {timeout_s:.3g} s"
+        hint = "is a firmware of mtool running there, and is this its port?"
+        return CommunicationError(what, details=tried, hint=hint)
     if _is_text(tail):
         lines = [line.strip() for line in tail.decode("latin-1").splitlines() if line.strip()]
-        return CommunicationError(
-            f"{name} prints text, but answers with no frame",
-            details=["its last lines:", *(f"  {line}" for line in lines[-_SHOWN_LINES:])],
-            hint="is it the firmware with the RPC server, and is the log on another port than the RPC?",
-        )
-    return CommunicationError(
-        f"{name} sends bytes, but no frames",
-        details=[f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}", *tried],
-        hint="is the baud rate that of the firmware?",
-    )
+        details = ["its last lines:", *(f"  {line}" for line in lines[-_SHOWN_LINES:])]
+        hint = "is it the firmware with the RPC server, and is the log on another port than the RPC?"
+        return CommunicationError(f"{name} prints text, but answers with no frame", details=details, hint=hint)
+    what = f"{name} sends bytes, but no frames"
+    details = [f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}", *tried]
+    return CommunicationError(what, details=details, hint="is the baud rate that of the firmware?")

@@ -105,10 +105,8 @@ def load(
     there, *taken = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
     for count, whole, what in ((there, module, "module"), *((one, delta or b"", "delta") for one in taken)):
         if count > len(whole):
-            raise CommunicationError(
-                f"the device says that it has more of the {what} than there is",
-                details=[f"expected  at most {len(whole):,} B", f"found     {count:,} B"],
-            )
+            details = [f"expected  at most {len(whole):,} B", f"found     {count:,} B"]
+            raise CommunicationError(f"the device says that it has more of the {what} than there is", details=details)
     if delta is None:
         _send(client, module, there, _DATA_S, progress)
     else:
@@ -164,10 +162,8 @@ def models(client: Client) -> list[Listed]:
             name = payload[_MODEL.size : end].decode("ascii", "replace")
             found.append(Listed(len(found), Place(place), name, digits.decode("ascii", "replace")))
             payload = payload[end:]
-    raise CommunicationError(
-        "the device lists more models than it can have",
-        details=[f"expected  at most {_NONE}", f"found     {len(found)} or more"],
-    )
+    what = "the device lists more models than it can have"
+    raise CommunicationError(what, details=[f"expected  at most {_NONE}", f"found     {len(found)} or more"])
 
 
 def fetch(client: Client, model: int, offset: int, count: int) -> bytes:
@@ -182,8 +178,6 @@ def fetch(client: Client, model: int, offset: int, count: int) -> bytes:
     )
     data = b"".join(reply.payload for reply in client.ask(requests))
     if len(data) != count:
-        raise CommunicationError(
-            "the device sent another amount of a module than it was asked for",
-            details=[f"expected {count:,} B, found {len(data):,} B"],
-        )
+        what = "the device sent another amount of a module than it was asked for"
+        raise CommunicationError(what, details=[f"expected {count:,} B, found {len(data):,} B"])
     return data

@@ -175,11 +175,9 @@ def read_hello(payload: bytes) -> Hello:
     """
     _, version, _, packet, window, frames, build, model = unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
     if packet < _LEAST_PACKET_BYTES or frames < 1:
-        raise CommunicationError(
-            "the device says that it takes no frames of a useful size",
-            details=[f"expected  {_LEAST_PACKET_BYTES} bytes or more", f"found     {packet} bytes, {frames} at a time"],
-            hint="is the firmware's RPC buffer large enough?",
-        )
+        what = "the device says that it takes no frames of a useful size"
+        details = [f"expected  {_LEAST_PACKET_BYTES} bytes or more", f"found     {packet} bytes, {frames} at a time"]
+        raise CommunicationError(what, details=details, hint="is the firmware's RPC buffer large enough?")
     name = payload[_HELLO_REPLY.size :].decode(errors="replace")
     return Hello(
         version, packet, window, frames, build.decode("ascii", "replace"), model.decode("ascii", "replace"), name
@@ -292,11 +290,9 @@ def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any
         CommunicationError: it is too short.
     """
     if len(payload) < layout.size:
-        raise CommunicationError(
-            f"the device answered {message.name.removeprefix('MT_')} in another layout than this mtool knows",
-            details=[f"expected  {layout.size} bytes or more", f"found     {len(payload)}"],
-            hint="build the firmware with this mtool and flash it again",
-        )
+        what = f"the device answered {message.name.removeprefix('MT_')} in another layout than this mtool knows"
+        details = [f"expected  {layout.size} bytes or more", f"found     {len(payload)}"]
+        raise CommunicationError(what, details=details, hint="build the firmware with this mtool and flash it again")
     return layout.unpack_from(payload)
 
 

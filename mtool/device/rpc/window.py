@@ -325,15 +325,11 @@ class Window:
     def _no_session(self, *, is_open: bool) -> CommunicationError:
         """Return the error of a device that does not know the session: another one is open, or none."""
         if is_open:
-            return CommunicationError(
-                f"another host has opened a session with {self.transport.name}",
-                hint="end that one, then open the device again",
-            )
-        return CommunicationError(
-            f"{self.transport.name} was reset in the middle of the session",
-            details=["its firmware runs, and knows of no session"],
-            hint="open the device again, or reconnect",
-        )
+            what = f"another host has opened a session with {self.transport.name}"
+            return CommunicationError(what, hint="end that one, then open the device again")
+        what = f"{self.transport.name} was reset in the middle of the session"
+        details = ["its firmware runs, and knows of no session"]
+        return CommunicationError(what, details=details, hint="open the device again, or reconnect")
 
     def _no_progress(self) -> NoAnswerError:
         """Return the error of a device that has not answered the first request without a reply in time."""
@@ -346,11 +342,8 @@ class Window:
         if not oldest.is_running:
             return NoAnswerError(f"{name} has stopped answering", details=details)
         longer = f"need longer than {work_s:.3g} s? --timeout SECONDS, in Python timeout_s"
-        return NoAnswerError(
-            f"{name} began to run the model and has not come to an end",
-            details=details,
-            hint=f"does the model hang on this device, or does it {longer if work_s else 'take longer than that?'}",
-        )
+        hint = f"does the model hang on this device, or does it {longer if work_s else 'take longer than that?'}"
+        return NoAnswerError(f"{name} began to run the model and has not come to an end", details=details, hint=hint)
 
 
 def data_frames(window: Window, total: int) -> Iterator[tuple[int, int]]:

@@ -57,11 +57,9 @@ class TcpTransport(Transport):
             self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
         except (OSError, UnicodeError) as failed:
             reason = failed.strerror if isinstance(failed, OSError) else "that is no host's name"
-            raise CommunicationError(
-                f"{self.name} can't be reached",
-                details=[f"{host} port {port}: {reason or failed}"],
-                hint=hint or "does something listen there?",
-            ) from None
+            what = f"{self.name} can't be reached"
+            details = [f"{host} port {port}: {reason or failed}"]
+            raise CommunicationError(what, details=details, hint=hint or "does something listen there?") from None
         self._is_open = True
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
@@ -163,10 +161,8 @@ class GdbMemory:
             except ValueError:
                 found = b""
             if len(found) != piece:
-                raise CommunicationError(
-                    f"{self.name} can't read {piece} B at 0x{address + len(data):08x}",
-                    details=[f"its answer: {answer!r}"],
-                )
+                what = f"{self.name} can't read {piece} B at 0x{address + len(data):08x}"
+                raise CommunicationError(what, details=[f"its answer: {answer!r}"])
             data += found
         return data
 
@@ -176,10 +172,8 @@ class GdbMemory:
             piece = data[begin : begin + _MOST_BYTES]
             answer = self._ask(f"M{address + begin:x},{len(piece):x}:{piece.hex()}".encode())
             if answer != b"OK":
-                raise CommunicationError(
-                    f"{self.name} can't write {len(piece)} B at 0x{address + begin:08x}",
-                    details=[f"its answer: {answer!r}"],
-                )
+                what = f"{self.name} can't write {len(piece)} B at 0x{address + begin:08x}"
+                raise CommunicationError(what, details=[f"its answer: {answer!r}"])
 
     @contextlib.contextmanager
     def access(self) -> Iterator[None]:

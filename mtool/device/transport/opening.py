@@ -139,10 +139,8 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
             )
     if where.server == "gdb":
         if block is None:
-            raise UsageError(
-                f"--port {port}: where the control block is, is not known",
-                hint=f"give its address: --port {port}@0x20000000",
-            )
+            what = f"--port {port}: where the control block is, is not known"
+            raise UsageError(what, hint=f"give its address: --port {port}@0x20000000")
         return rtt.RttTransport(GdbMemory(where.host, where.port), block)
     if where.server == "pyocd":
         if importlib.util.find_spec("pyocd") is None:

@@ -69,11 +69,9 @@ class RttTransport(Transport):
         try:
             self._poll(self._find, start_s)
             if not self._downs_at:
-                raise CommunicationError(
-                    f"{self.name}: no control block at 0x{block:08x}",
-                    details=[f"looked for {IDENTIFIER.decode()!r} for {start_s:.3g} s"],
-                    hint="is it this firmware that runs, and was it built with --option channel=rtt?",
-                )
+                details = [f"looked for {IDENTIFIER.decode()!r} for {start_s:.3g} s"]
+                hint = "is it this firmware that runs, and was it built with --option channel=rtt?"
+                raise CommunicationError(f"{self.name}: no control block at 0x{block:08x}", details=details, hint=hint)
         except BaseException:
             memory.close()
             raise
@@ -136,11 +134,9 @@ class RttTransport(Transport):
     def _ring(self, at: int, data: bytes) -> Ring:
         _, buffer, size, write_offset, read_offset, _ = _RING.unpack(data)
         if not size or write_offset >= size or read_offset >= size:
-            raise CommunicationError(
-                f"{self.name}: the ring at 0x{at:08x} is damaged",
-                details=[f"{size} B, written to {write_offset}, read to {read_offset}"],
-                hint="has the firmware overwritten it? reset the board",
-            )
+            what = f"{self.name}: the ring at 0x{at:08x} is damaged"
+            details = [f"{size} B, written to {write_offset}, read to {read_offset}"]
+            raise CommunicationError(what, details=details, hint="has the firmware overwritten it? reset the board")
         return Ring(at, buffer, size, write_offset, read_offset)
 
     def _take(self, up: Ring) -> bytes:

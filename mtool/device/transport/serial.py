@@ -146,7 +146,5 @@ def _announced(process: ProcessTransport, announces: str, timeout_s: float) -> s
         _, found, name = printed.partition(announces)
         if found and any(blank in name for blank in " \r\n"):
             return name.split()[0]
-    raise CommunicationError(
-        f"{process.name} named no terminal within {timeout_s:.3g} s",
-        details=[f"expected: {announces!r} and a name", *printed.splitlines()[-5:]],
-    )
+    what = f"{process.name} named no terminal within {timeout_s:.3g} s"
+    raise CommunicationError(what, details=[f"expected: {announces!r} and a name", *printed.splitlines()[-5:]])

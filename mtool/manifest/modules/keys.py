@@ -96,11 +96,9 @@ def make(path: Path) -> PublicKey:
     public_path = public_path_of(path)
     for each in (path, public_path):
         if each.is_symlink() or each.exists():
-            raise UsageError(
-                f"{each} is there already, and keys are never overwritten",
-                details=["what a lost key has signed can't be renewed: firmware knows no other"],
-                hint="name another file",
-            )
+            what = f"{each} is there already, and keys are never overwritten"
+            details = ["what a lost key has signed can't be renewed: firmware knows no other"]
+            raise UsageError(what, details=details, hint="name another file")
     _write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), _ONLY_OWNER)
     try:
         _write_new(public_path, key.public.to_pem(), 0o666)

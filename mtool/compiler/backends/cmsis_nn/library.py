@@ -111,10 +111,8 @@ class Library:
         """The functions that tell buffers' sizes, for this machine: they are made to be asked before a build."""
         compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
         if compiler is None:
-            raise BackendError(
-                "CMSIS-NN is asked for its buffers by a C compiler of this machine, and there is none",
-                hint="install gcc or clang",
-            )
+            what = "CMSIS-NN is asked for its buffers by a C compiler of this machine, and there is none"
+            raise BackendError(what, hint="install gcc or clang")
         found = sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
         sources = [path for path in found if re.search(r"_s(8|16)\.c$", path.name)]
         with tempfile.TemporaryDirectory(prefix="mtool-") as folder:

@@ -167,10 +167,8 @@ def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> P
     tensors, places_of = (*region.inputs, *region.outputs), (*made.inputs, *made.outputs)
     sizes = [one.type.bytes for one in tensors]
     if len(made.inputs) != len(region.inputs) or sizes != [one.bytes for one in places_of]:
-        raise BackendError(
-            f"Vela has other inputs and outputs than {region.name}",
-            details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"],
-        )
+        what = f"Vela has other inputs and outputs than {region.name}"
+        raise BackendError(what, details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"])
     call = CallBuilder(region, _ALIGNMENT)
     starts = {
         base: call.reserve(-(-size // _ALIGNMENT) * _ALIGNMENT) if size else 0

@@ -161,11 +161,9 @@ def precompiled(operation: Operation) -> Compiled:
     commands, constants = (np.asarray(operation.operand(number).data, np.uint8) for number in (0, 1))
     if commands[:4].tobytes() != _MAGIC or commands.size % 4:
         expected = f"expected a multiple of 4 bytes that begins with {_MAGIC!r}"
-        raise BackendError(
-            f"the command stream of {operation.name} is none of the Ethos-U core driver",
-            details=[expected, f"found {commands[:4].tobytes()!r}"],
-            hint="give the model that Vela was given",
-        )
+        what = f"the command stream of {operation.name} is none of the Ethos-U core driver"
+        details = [expected, f"found {commands[:4].tobytes()!r}"]
+        raise BackendError(what, details=details, hint="give the model that Vela was given")
     return Compiled(
         commands=commands,
         constants=constants,

@@ -217,19 +217,15 @@ class Json(Backend):
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the device or of its simulator, with the binary that the external compiler makes."""
         if not self.compiler:
-            raise BackendError(
-                f"the backend {self.name} has no compiler",
-                hint="give compiler=CMD, or write its files alone: mtool partition",
-            )
+            what = f"the backend {self.name} has no compiler"
+            raise BackendError(what, hint="give compiler=CMD, or write its files alone: mtool partition")
         is_simulated = self.run == "simulator" or (
             not self.run and region.context.target.cpu == "host" and bool(self.simulator)
         )
         if not is_simulated and self.driver is None:
-            raise BackendError(
-                f"the backend {self.name} has no driver for {region.context.board}",
-                details=[] if not self.simulator else ["its simulator runs on this computer alone"],
-                hint="give driver=FILE.c, or a folder",
-            )
+            what = f"the backend {self.name} has no driver for {region.context.board}"
+            details = [] if not self.simulator else ["its simulator runs on this computer alone"]
+            raise BackendError(what, details=details, hint="give driver=FILE.c, or a folder")
         own = self._on_device(region)
         made = compile_region(self.name, self.compiler, own, folder, mode=self.mode, timeout_s=self.timeout_s)
         alignment = max(made.alignment, self.device.alignment)

@@ -83,11 +83,9 @@ def _machine(board: Board, elf: Path) -> "Machine":
     assert board.emulator is not None
     arguments, timer = board.emulator.arguments, board.timer
     if len(arguments) != 1 or arguments[0] not in CORES or timer is None:
-        raise BuildError(
-            f"{PROGRAM} can't be {board.name}",
-            details=[f"found     {' '.join(arguments) or 'no argument'}", f"expected  one of {', '.join(CORES)}"],
-            hint="an entry of this emulator has one argument, the core, and a timer: docs/pip-only.md",
-        )
+        details = [f"found     {' '.join(arguments) or 'no argument'}", f"expected  one of {', '.join(CORES)}"]
+        hint = "an entry of this emulator has one argument, the core, and a timer: docs/pip-only.md"
+        raise BuildError(f"{PROGRAM} can't be {board.name}", details=details, hint=hint)
     try:
         return Machine(elf, cpu=arguments[0], memories=board.memories, registers=timer.base)
     except (OSError, ELFError, MemoryError) as failed:
