@@ -62,9 +62,9 @@ def mlperf(
         lines.append(line)
         out.note(line)
 
-    with flashing.open_program(job) as opened:
-        device = DeviceUnderTest(opened.transport, lambda who, text: lines.append(f"[{who}]: {text}"))
-        manifest = opened.prepared.manifest
+    with flashing.open_program(job) as (prepared, transport):
+        device = DeviceUnderTest(transport, lambda who, text: lines.append(f"[{who}]: {text}"))
+        manifest = prepared.manifest
         tensor = manifest.inputs[0]
         try:
             outcome = mlperf.run(

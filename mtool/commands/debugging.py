@@ -139,19 +139,13 @@ def record(folder: Path, sample: Sample, deployment: Deployment = DEFAULT) -> tu
     transport = session.open_transport(folder, port=deployment.port, probe=deployment.probe)
     fault = None
     try:
-        firmware = firmware_of(folder)
+        firmware = _firmware_of(folder, described)
         with Device(described, Recorder(transport, lines), timeout_s=_START_S, firmware=firmware) as device:
             device.run(sample)
     except DeviceError as told:
         fault = told
     sent = [line.split(" ", 2) for line in lines.getvalue().splitlines()]
     return b"".join(bytes.fromhex(data) for _, direction, data in sent if direction == ">"), fault
-
-
-def firmware_of(folder: Path) -> Path:
-    """Return the firmware of a project that a host drives."""
-    described = manifest.load(folder)
-    return manifest.firmware_of(folder, described.in_project, HOST_DRIVEN).absolute()
 
 
 def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment: Deployment = DEFAULT) -> DebugPlan:
@@ -162,9 +156,8 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
         BuildError: gdb is not installed.
         MtoolError: the firmware does not answer.
     """
-    described = prepared.manifest
-    project = described.in_project
-    board, firmware = prepared.board, firmware_of(prepared.folder)
+    described, project = prepared.manifest, prepared.manifest.in_project
+    board, firmware = prepared.board, _firmware_of(prepared.folder, described)
     wanted = find(described, asked.operator) if asked.operator else None
     program = gdb_of(board.toolchain, asked.gdb)
     if project.options.get("channel") == "rtt" and not deployment.port:
@@ -175,34 +168,47 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
     on_board = bool(deployment.port or deployment.probe or asked.server) or (
         project.transport == "serial" and board.emulator is None
     )
-    serving: tuple[str, ...] = ()
-    address = asked.server
-    if on_board and ":" not in address:
-        runner = flashing.choose_gdb_server(board, asked.server, template=project.template)
-        device = ports.require(board, ports.wanted(deployment.port, deployment.probe))
-        address, serving = _serving(prepared.folder, project, runner, device.probe)
-        proc.find(serving[0], hint=flashing.RUNNERS[runner].install)
-    elif ":" not in address:
-        address = f"{_LOCALHOST}:{free_port()}"
-    if not on_board and board.emulator is not None:
-        if not board.emulator.program.startswith(_QEMU):
-            raise UsageError(
-                f"the emulator of {board.name} is none of QEMU's, whose gdb stub this needs",
-                hint="start a gdb server for it, and give its address: --server HOST:PORT; or debug it on --board host",
-            )
-        channel: Channel = "uart" if project.transport == "serial" else "semihosting"
-        serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
+    if on_board:
+        address, serving = _server_of(prepared.folder, project, asked, deployment, needed=True)
+    else:
+        address, serving = f"{_LOCALHOST}:{free_port()}", ()
+        if board.emulator is not None:
+            if not board.emulator.program.startswith(_QEMU):
+                raise UsageError(
+                    f"the emulator of {board.name} is none of QEMU's, whose gdb stub this needs",
+                    hint="start a gdb server for it, and give its address: --server HOST:PORT; or debug it on "
+                    "--board host",
+                )
+            channel: Channel = "uart" if project.transport == "serial" else "semihosting"
+            serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
     sent, fault = record(prepared.folder, sample, deployment)
     stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
     return DebugPlan(stop, gdb_argv(program, firmware, stop, remote, asked), serving, sent, drives=on_board)
 
 
-def _serving(folder: Path, project: Project, runner: str, probe: str) -> tuple[str, tuple[str, ...]]:
-    """Return the address of the gdb server that a runner's tool is, and the command that starts it."""
-    port = free_port()
-    job = flashing.job_of(folder.absolute(), project, flashing.RUNNERS[runner], kind=HOST_DRIVEN, probe=probe)
-    return f"{_LOCALHOST}:{port}", tuple(flashing.gdb_server(runner, job, port))
+def _firmware_of(folder: Path, described: Manifest) -> Path:
+    return manifest.firmware_of(folder, described.in_project, HOST_DRIVEN).absolute()
+
+
+def _server_of(
+    folder: Path, on: Project, asked: DebugOptions, deployment: Deployment, *, needed: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Return the address of a board's gdb server, and the command that starts it; none, if a server runs already.
+
+    `needed`: it will be started; else neither its tool nor the board has to be there.
+    """
+    if ":" in asked.server:
+        return asked.server, ()
+    name = flashing.choose_gdb_server(on.board, asked.server, template=on.template)
+    runner, want = flashing.RUNNERS[name], ports.wanted(deployment.port, deployment.probe)
+    device = ports.require(on.board, want) if needed else ports.resolve(on.board, want)
+    probe, port = device.probe if device else deployment.probe, free_port()
+    job = flashing.job_of(folder.absolute(), on, runner, kind=HOST_DRIVEN, probe=probe)
+    serving = tuple(flashing.gdb_server(name, job, port))
+    if needed:
+        proc.find(serving[0], hint=runner.install)
+    return f"{_LOCALHOST}:{port}", serving
 
 
 def debug(
@@ -316,15 +322,10 @@ def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
         model = compile(path, board=job.board or "host", options=job.options, folder=deployment.folder)
         folder = deployment.folder or model.default_folder()
         before, described = build_plan(model, deployment.folder)
-    on = described.project
-    assert on is not None
+    on = described.in_project
     wanted = find(described, asked.operator) if asked.operator else None
-    address, serving = asked.server, tuple[str, ...]()
-    if ":" not in address:
-        runner = flashing.choose_gdb_server(on.board, asked.server, template=on.template)
-        device = ports.resolve(on.board, ports.wanted(deployment.port, deployment.probe))
-        address, serving = _serving(folder, on, runner, device.probe if device else deployment.probe)
-    firmware = manifest.firmware_of(folder, on, HOST_DRIVEN).absolute()
+    address, serving = _server_of(folder, on, asked, deployment, needed=False)
     stop = stop_at(described, wanted, None)
     program = gdb_of(on.board.toolchain, asked.gdb, needed=False)
-    return DebugPlan(stop, gdb_argv(program, firmware, stop, address, asked), serving, drives=True), before
+    gdb = gdb_argv(program, _firmware_of(folder, described), stop, address, asked)
+    return DebugPlan(stop, gdb, serving, drives=True), before

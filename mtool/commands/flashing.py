@@ -25,7 +25,7 @@ from mtool.device.session import Device, opening
 from mtool.device.session.verify import Tolerance
 from mtool.device.transport.base import Transport
 from mtool.device.transport.emulator import Channel, halted_command, open_halted
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, Project
 from mtool.project import template
 from mtool.stages import checkup, formatting
 from mtool.stages import samples as sampling
@@ -106,18 +106,16 @@ def flash_model(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment)
-    target = job.target
-    deployment.refuse_port(target)
-    is_program = _is_program(target, runner)
-    if not is_program:
-        chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
+    target, chosen = job.target, _runner_for(job, runner)
+    device, is_emulated = None, False
+    if chosen is not None:
         is_emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
-        device = None if is_emulated else find_device(target, deployment)
         if not is_emulated:
+            device = find_device(target, deployment)
             chosen.probe_version()  # before all the work
     model = job.compile(checks_device=False)
     prepared = build_model(model, deployment.folder, kinds=(HOST_DRIVEN,))
-    if is_program:
+    if chosen is None:
         log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", target.name)
         with session.open(prepared.folder, timeout_s=_START_S) as opened:
             return FlashResult(prepared, None, "", 0.0, False, _smoke(opened, model, deployment))
@@ -145,9 +143,13 @@ def flash_model(
     return FlashResult(prepared, device, chosen.name, flashed.seconds, flashed.verified, smokes)
 
 
-def _is_program(board: Board, runner: str) -> bool:
-    """Return whether the board's firmware is a program of this computer, which nothing flashes."""
-    return board.emulator is not None and board.emulator.is_the_firmware and not runner
+def _runner_for(job: Job, name: str) -> Runner | None:
+    """Return what flashes a job's board; None: its firmware is a program of this computer, which nothing flashes."""
+    target = job.target
+    job.deployment.refuse_port(target)
+    if target.emulator is not None and target.emulator.is_the_firmware and not name:
+        return None
+    return runner_of(target, name, template=template_of(target, job.options), deployment=job.deployment)
 
 
 def runner_of(
@@ -187,21 +189,18 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
 
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
-    target, deployment = job.target, job.deployment
-    deployment.refuse_port(target)
-    is_program = _is_program(target, runner)
-    if not is_program:
-        chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
+    target, deployment, chosen = job.target, job.deployment, _runner_for(job, runner)
+    device = None
+    if chosen is not None:
         want = ports.wanted(deployment.port, deployment.probe)
         device = None if chosen.name == "gdb" else ports.resolve(target, want)
     model = job.compile(checks_device=False)
-    tools = () if is_program else checkup.flash_tool(chosen.name, target)
-    kind = HOST_DRIVEN if is_program else kind
+    kind, tools = (HOST_DRIVEN, ()) if chosen is None else (kind, checkup.flash_tool(chosen.name, target))
     lines, described = build_plan(model, deployment.folder, kinds=(kind,), tools=tools)
     smoke = f"# smoke: one inference, compared with {reference.name_of(model.path)}"
-    if is_program:
+    if chosen is None:
         return [*lines, f"./{described.in_project.firmware[kind]}", smoke]
-    flashed = flash_job(deployment.folder or model.default_folder(), described, chosen, device, kind=kind)
+    flashed = flash_job(deployment.folder or model.default_folder(), described.in_project, chosen, device, kind=kind)
     if chosen.name == "gdb" and target.emulator is not None:
         flashed = dataclasses.replace(flashed, port="127.0.0.1:PORT")
         argv = halted_command(target.emulator, flashed.firmware, flashed.port, channel=_channel(described))
@@ -247,15 +246,15 @@ def _port_of(board: Board, device: Attached | None) -> str:
 
 
 def flash_job(
-    folder: Path, described: Manifest, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
+    folder: Path, described: Project, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
 ) -> flash.Job:
     """Return what a runner has to do: write a firmware kind of a built project into a device."""
     port, probe = (device.port, device.probe) if device else ("", "")
-    return flash.job_of(folder.absolute(), described.in_project, runner, kind=kind, port=port, probe=probe)
+    return flash.job_of(folder.absolute(), described, runner, kind=kind, port=port, probe=probe)
 
 
 def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.Flashed:
-    flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest, runner, device))
+    flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest.in_project, runner, device))
     size = building.measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
     total = formatting.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
     note = f"{flashed.runner}, {total} written" + (", verified" if flashed.verified else "")
@@ -317,16 +316,8 @@ class FlashedProgram:
     port: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunningProgram:
-    """A program that runs, and the channel to it."""
-
-    prepared: BuiltProject
-    transport: Transport
-
-
 @contextmanager
-def open_program(job: Job) -> Iterator[RunningProgram]:
+def open_program(job: Job) -> Iterator[tuple[BuiltProject, Transport]]:
     """Build a user's program that speaks through mtool.h, start it (or flash it), and open the channel to it.
 
     Raises:
@@ -341,7 +332,7 @@ def open_program(job: Job) -> Iterator[RunningProgram]:
     else:
         prepared = _prepare_program(job)
     with opening.open_transport(prepared.folder, port=port, probe=probe, kind=STANDALONE) as transport:
-        yield RunningProgram(prepared, transport)
+        yield prepared, transport
 
 
 def _prepare_program(job: Job) -> BuiltProject:
@@ -395,7 +386,8 @@ def flash_program(job: Job, runner: str = "") -> FlashedProgram:
     device = find_device(target, deployment)
     chosen.probe_version()
     prepared = _prepare_program(job)
+    task = flash_job(prepared.folder, prepared.manifest.in_project, chosen, device, kind=STANDALONE)
     with locks.locked(*((device.probe, device.port) if device else ())):
-        done = flash.flash(chosen, flash_job(prepared.folder, prepared.manifest, chosen, device, kind=STANDALONE))
+        done = flash.flash(chosen, task)
     log.info("  %-9s %4.1f s   %s", "flash", done.seconds, done.runner)
     return FlashedProgram(prepared, done.runner, device.port if device else "")

@@ -213,10 +213,8 @@ def make_module(
     signer, start = signer_of(key, counter), time.monotonic()
     chosen = _for_a_module(options or Options())
     model = compile(path, board=target, options=chosen)
-    _check_name(model.manifest.model)
+    _check(model.manifest.model, Kind.NATIVE, description_of(model.manifest), since)
     if since is not None:
-        check_kind(since, Kind.NATIVE)
-        check_interface(since.description, description_of(model.manifest))
         model = with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
     described = model.manifest
     call = FileTree({entry.FILE_NAME: entry.source(described).encode()})
@@ -311,11 +309,11 @@ def description_of(manifest: Manifest) -> Description:
     )
 
 
-def _check_name(name: str) -> None:
-    """Refuse a model's name that has no place in a module.
+def _check(name: str, kind: Kind, description: Description, since: Module | None) -> None:
+    """Refuse a model's name that has no place in a module, and a module that can't renew an earlier one.
 
     Raises:
-        UsageError: it is too long.
+        UsageError: the name is too long; or the kind or the interface is another than that of `since`.
     """
     if len(name) > _NAME_BYTES:
         raise UsageError(
@@ -323,6 +321,9 @@ def _check_name(name: str) -> None:
             details=[f"expected at most {_NAME_BYTES} characters, found {len(name)}"],
             hint="give it another: --name NAME",
         )
+    if since is not None:
+        check_kind(since, kind)
+        check_interface(since.description, description)
 
 
 def signer_of(key: Path | None, counter: int = 0) -> "PrivateKey | None":
@@ -389,8 +390,15 @@ def make_bytecode(
             raise UsageError(f"--{name} is of code, and a bytecode module has none", hint=f"leave --{name} out")
     start, source = time.monotonic(), Path(path)
     model = compile_bytecode(source, chosen)
-    _check_name(model.name)
-    image = model.image
+    image, interface = model.image, model.interface
+    description = Description(
+        mtool_version=__version__,
+        model_file=encodable(source.name),
+        inputs=interface.inputs,
+        outputs=interface.outputs,
+        operators=tuple(OperatorNote(name=name, label=label, macs=macs) for name, label, macs in model.operators()),
+    )
+    _check(model.name, Kind.BYTECODE, description, since)
     module = Module(
         kind=Kind.BYTECODE,
         machine=Architecture.ANY,
@@ -402,18 +410,9 @@ def make_bytecode(
         imports=(),
         name=model.name,
         model_hash=bytes.fromhex(file_hash(source)),
-        description=Description(
-            mtool_version=__version__,
-            model_file=encodable(source.name),
-            inputs=model.interface.inputs,
-            outputs=model.interface.outputs,
-            operators=tuple(OperatorNote(name=name, label=label, macs=macs) for name, label, macs in model.operators()),
-        ),
+        description=description,
         arena_bytes=image.arena_bytes,
         arena_alignment=_ALIGNMENT,
         stack_bytes=0,
     )
-    if since is not None:
-        check_kind(since, Kind.BYTECODE)
-        check_interface(since.description, module.description)
     return _module_file(module, signer, "bytecode", start)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mtool import boards, manifest, project
 from mtool.base.errors import UsageError
+from mtool.commands.flashing import flash_job
 from mtool.device import build as building
 from mtool.device import flash, session
 from mtool.device.build import Built
@@ -100,10 +101,7 @@ class ProjectApi:
         described = self._check(folder)
         chosen = flash.choose(described.board, runner, template=described.template)
         device = ports.resolve(described.board, ports.wanted(port, probe))
-        port, probe = (device.port, device.probe) if device else ("", "")
-        return flash.flash(
-            chosen, flash.job_of(folder.absolute(), described, chosen, kind=kind, port=port, probe=probe)
-        )
+        return flash.flash(chosen, flash_job(folder, described, chosen, device, kind=kind))
 
     def open_transport(self, folder: Path, *, port: str = "", probe: str = "") -> Transport:
         """Return the byte channel to the firmware of a built project; use it in a `with` statement.

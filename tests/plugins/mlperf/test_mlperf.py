@@ -35,8 +35,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(project: Path) -> Iterator[DeviceUnderTest]:
-    with flashing.open_program(user_project.require(project).job_for("host")) as opened:
-        device = DeviceUnderTest(opened.transport, lambda who, text: None)
+    with flashing.open_program(user_project.require(project).job_for("host")) as (_, transport):
+        device = DeviceUnderTest(transport, lambda who, text: None)
         device.begin()
         yield device
 
