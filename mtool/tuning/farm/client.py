@@ -78,12 +78,6 @@ class _Asked:
     heard: float | None = None  # when it was last heard of, from its begin on
 
 
-@dataclass(slots=True)
-class _Worker:
-    boards: int
-    busy: int = 0
-
-
 class Farm:
     """A connection to a board farm, used by one thread.
 
@@ -111,7 +105,7 @@ class Farm:
         self._refreshed = 0.0
         self._firmwares: dict[str, _Firmware] = {}
         self._asked: dict[str, _Asked] = {}
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, int] = {}  # how many boards each has
         self._numbers = itertools.count()
         self._connect(_FIRST_S)
 
@@ -130,12 +124,17 @@ class Farm:
     @property
     def boards(self) -> int:
         """How many boards there are to ask, busy or not."""
-        return sum(worker.boards for worker in self._workers.values())
+        return sum(self._workers.values())
 
     @property
     def free(self) -> int:
         """How many of them nothing was asked of here."""
-        return sum(max(0, worker.boards - worker.busy) for worker in self._workers.values())
+        busy = self._busy()
+        return sum(max(0, count - busy[address]) for address, count in self._workers.items())
+
+    def _busy(self) -> Counter[str]:
+        """Return how many slices each worker was asked for."""
+        return Counter(asked.worker for asked in self._asked.values())
 
     def post(self, event: object) -> None:
         """Put an event of one's own among those that `wait` returns; may be called by another thread."""
@@ -157,8 +156,9 @@ class Farm:
         """
         from mtool.tuning.farm import tasks
 
-        free = [(name, one) for name, one in self._workers.items() if one.boards > one.busy]
-        address, _ = min(free, key=lambda each: (each[0] in avoid, each[1].busy / each[1].boards))
+        busy, boards = self._busy(), self._workers
+        free = [name for name, count in boards.items() if count > busy[name]]
+        address = min(free, key=lambda name: (name in avoid, busy[name] / boards[name]))
         self._ask(asked.ident, address, tasks.measure, self._future(firmware), asked)
         return address
 
@@ -175,10 +175,10 @@ class Farm:
         self._refresh()
         address, label = where
         if not address:
-            able = [name for name, one in self._workers.items() if one.boards]
+            able = [name for name, count in self._workers.items() if count]
             if not able:
                 return Ended("", None, f"no {self.board} is there"), ""
-            address = min(able, key=lambda name: self._workers[name].busy)
+            address = min(able, key=self._busy().__getitem__)
         elif address not in self._workers:
             return Ended("", None, f"{label} is gone"), address
         ident, firmware = new_id(), new_id()
@@ -239,7 +239,7 @@ class Farm:
                 self._send(ident)
                 return []
             return [Built(ident, result) if error is None else Refused(ident, error)]
-        self._forget(ident)
+        self._asked.pop(ident, None)
         if error is None:
             run, end = result if isinstance(result, tuple) else (None, result)
             return [Ended(ident, end, run=run)]
@@ -257,13 +257,7 @@ class Farm:
             pure=False,
         )
         self._asked[ident] = _Asked(future, address)
-        self._workers[address].busy += 1
         self._tell_when_done("ended", ident, future)
-
-    def _forget(self, ident: str) -> None:
-        asked = self._asked.pop(ident, None)
-        if asked is not None and asked.worker in self._workers:
-            self._workers[asked.worker].busy -= 1
 
     def _send(self, ident: str) -> None:
         from mtool.tuning.farm import tasks
@@ -344,9 +338,7 @@ class Farm:
             self.offered.update({board: int(count) for name, count in offers.items() if (board := board_of(name))})
         self.builders = sum(int(offers.get(BUILD, 0)) for offers in declared.values())
         counts = {address: int(offers.get(resource(self.board), 0)) for address, offers in declared.items()}
-        busy = Counter(asked.worker for asked in self._asked.values())
-        self._workers = {address: _Worker(count, busy[address]) for address, count in counts.items()}
-        lost = []
+        busy, self._workers, lost = self._busy(), counts, []
         for ident, asked in [*self._asked.items()]:
             if asked.worker not in counts:
                 lost.append(Ended(ident, None, f"the worker {asked.worker} is gone"))
@@ -356,8 +348,7 @@ class Farm:
             elif asked.heard is not None and now - asked.heard > self.silent_s:
                 lost.append(Ended(ident, None, f"the worker {asked.worker} has said nothing for {self.silent_s:.0f} s"))
         for one in lost:
-            asked = self._asked[one.ident]
-            self._forget(one.ident)
+            asked = self._asked.pop(one.ident)
             with contextlib.suppress(Exception):
                 asked.future.cancel()
         return lost
