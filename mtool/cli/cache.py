@@ -3,10 +3,7 @@
 from mtool.cli.output import Output
 
 
-def cache(
-    out: Output,
-    clear: bool = False,
-) -> None:
+def cache(out: Output, clear: bool = False) -> None:
     """Tell what is kept of earlier compilations and builds, or remove it.
 
     The same model, board, options, mtool and compiler give the same C and firmware: they are made once. MTOOL_CACHE

@@ -6,13 +6,7 @@ from pathlib import Path
 from mtool.cli.output import Output
 
 
-def calibrate(
-    out: Output,
-    folder: Path,
-    seconds: float = 10.0,
-    port: str = "",
-    probe: str = "",
-) -> None:
+def calibrate(out: Output, folder: Path, seconds: float = 10.0, port: str = "", probe: str = "") -> None:
     """Measure a board's timer against this computer's clock.
 
     What is found is kept for that board by its serial number; times that are measured from then on are corrected by it.

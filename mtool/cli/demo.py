@@ -24,11 +24,7 @@ _LEVELS = " ░▒▓█"
 _INK = 16  # the darkest pixel
 
 
-def demo(
-    out: Output,
-    board: list[str] | None = None,
-    output_dir: Path = Path("build"),
-) -> None:
+def demo(out: Output, board: list[str] | None = None, output_dir: Path = Path("build")) -> None:
     """Read handwritten digits; show what it costs.
 
     Ends with exit code 9 if less than 95% of the images are read correctly.

@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 _SHOWN = {"ok": "ok", "missing": "MISSING", "absent": "-"}
 
 
-def doctor(
-    out: Output,
-    board: list[str] | None = None,
-    template: str = "",
-) -> None:
+def doctor(out: Output, board: list[str] | None = None, template: str = "") -> None:
     """Tell what is missing here and how to install it.
 
     Of a board that is named, all that it needs is looked for: compiler, C library, emulator or flash tool, the Zephyr

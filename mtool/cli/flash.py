@@ -45,10 +45,7 @@ def flash(
     ready = flashing.flash_model(job.path, board=board, runner=runner, options=chosen, deployment=deployment)
     described = ready.prepared.manifest
     smokes = [
-        {
-            "name": one.model,
-            "smoke": {"time": one.time, "unit": one.unit, "compared_with": one.compared_with or None},
-        }
+        {"name": one.model, "smoke": {"time": one.time, "unit": one.unit, "compared_with": one.compared_with or None}}
         for one in ready.smokes
     ]
     out.result(

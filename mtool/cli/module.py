@@ -212,10 +212,7 @@ def _bar(out: Output) -> Iterator["Progress"]:
 # `mtool key`: a pair of keys that sign modules.
 
 
-def key(
-    out: Output,
-    file: Path,
-) -> None:
+def key(out: Output, file: Path) -> None:
     """Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.
 
     The private key is a file that only you can read: keep a copy where nobody else does. Firmware takes modules of its

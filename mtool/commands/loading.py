@@ -130,8 +130,7 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
         if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
             raise
         raise UsageError(
-            "the firmware takes no modules",
-            hint="build it with --modules --module-key FILE.pub, and flash it again",
+            "the firmware takes no modules", hint="build it with --modules --module-key FILE.pub, and flash it again"
         ) from None
     check(module, len(data), place, room)
     try:

@@ -103,10 +103,7 @@ class BoardMeter:
     """
 
     def __init__(
-        self,
-        open_device: Callable[[], Device],
-        *,
-        revive: Callable[[bool], Device | None] = lambda hangs: None,
+        self, open_device: Callable[[], Device], *, revive: Callable[[bool], Device | None] = lambda hangs: None
     ) -> None:
         self._open, self._revive = open_device, revive
         self._hangs = False

@@ -163,14 +163,7 @@ class Whole:
 
 
 def best_whole(
-    model: Path,
-    options: Options,
-    place: TrialSite,
-    progress: Progress,
-    unit: Unit,
-    run: Runs,
-    *,
-    pareto: bool = False,
+    model: Path, options: Options, place: TrialSite, progress: Progress, unit: Unit, run: Runs, *, pareto: bool = False
 ) -> Whole:
     """Return the fastest plan of those that the search suggests, measured in the whole model.
 
