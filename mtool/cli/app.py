@@ -287,15 +287,8 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     }
 
     @functools.wraps(command)
-    def wrapped(
-        *,
-        context: typer.Context,
-        as_json: bool,
-        verbose: int,
-        quiet: bool,
-        board_files: Sequence[str] | None,
-        **values: Any,
-    ) -> None:
+    def wrapped(**values: Any) -> None:
+        context, as_json, verbose, quiet, board_files = (values.pop(name) for name in common)
         json_before, verbose_before, quiet_before = context.obj
         verbosity = -1 if quiet or quiet_before else verbose + verbose_before
         output = Output(command.__name__, as_json=as_json or json_before, verbosity=verbosity)
@@ -330,13 +323,13 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 
     groups: dict[str, OptionGroup] = {}
     of_one = {one.name: one.default for one in own if is_repeated and one.name in several.OF_ONE_MODEL}
-    parameters: list[inspect.Parameter] = []
+    described: dict[str, tuple[Any, Any]] = {}
     for parameter in own:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionGroup)]
         if found:
             groups[parameter.name] = found[0]
-            described = found[0].parameters
-            parameters += _keywords(several.once_for_each(described) if found[0].of_models else described)
+            options = found[0].parameters
+            described |= several.once_for_each(options) if found[0].of_models else options
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default
@@ -345,12 +338,15 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             annotation = annotation_of(row, list[Path] if is_model else parameter.annotation)
             if parameter.name in of_one:
                 annotation, default = several.repeated(annotation), None
-            keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            parameters.append(keyword)
-    parameters += _keywords(common)
+            described[parameter.name] = annotation, default
     # typer reads a command's options from its signature.
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    wrapped.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in (described | common).items()
+        ]
+    )
+    wrapped.__annotations__ = {name: annotation for name, (annotation, _) in (described | common).items()}
     return wrapped
 
 
@@ -367,13 +363,6 @@ def _boards_known(paths: Sequence[str]) -> Iterator[None]:
             del os.environ[_BOARDS]
         elif before is not None:
             os.environ[_BOARDS] = before
-
-
-def _keywords(described: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-        for name, (annotation, default) in described.items()
-    ]
 
 
 def _end(output: Output, action: Callable[[], None]) -> int:

@@ -46,7 +46,8 @@ _BAR = "█"
 class Fitted:
     """A table of headings and rows, drawn as wide as it is or as the console allows.
 
-    The columns of the indices `right` are numbers, aligned to the right; those and the first stay whole as long as the
+    Each cell is one line. The columns of the indices `right` are numbers,
+    aligned to the right; those and the first stay whole as long as the
     others can be narrower. A column of bars shrinks first. `folds`: what is too long goes on in another line; else
     it is cut in a terminal, and its end marked.
     """
@@ -82,13 +83,6 @@ class Fitted:
     def _is_bars(self, index: int) -> bool:
         cells = {*"".join(row[index] for row in self.rows)}
         return cells == {_BAR}
-
-
-def fitted(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], *, folds: bool = False
-) -> Fitted:
-    """Return a table of cells that are one line each."""
-    return Fitted(tuple(headings), tuple(map(tuple, rows)), frozenset(right), folds)
 
 
 def _widths(natural: Sequence[int], right: frozenset[int], bars: set[int], room: int) -> list[int]:

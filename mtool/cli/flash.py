@@ -43,23 +43,23 @@ def flash(
         out.text(*lines)
         return
     ready = flashing.flash_model(job.path, board=board, runner=runner, options=chosen, deployment=deployment)
-    described = ready.prepared.manifest
+    prepared, device = ready.prepared, ready.device
     smokes = [
         {"name": one.model, "smoke": {"time": one.time, "unit": one.unit, "compared_with": one.compared_with or None}}
         for one in ready.smokes
     ]
     out.result(
         {
-            "board": ready.prepared.board.name,
-            "folder": str(ready.prepared.folder),
-            "port": ready.device.port if ready.device else None,
-            "probe": ready.device.probe if ready.device else None,
+            "board": prepared.board.name,
+            "folder": str(prepared.folder),
+            "port": device.port if device else None,
+            "probe": device.probe if device else None,
             "runner": ready.runner,
             "verified": ready.verified,
-            "build_hash": described.in_project.build_hash,
-            "model_hash": described.model_hash,
+            "build_hash": prepared.manifest.in_project.build_hash,
+            "model_hash": prepared.manifest.model_hash,
             "smoke": smokes[0]["smoke"],
             "models": smokes,
         }
     )
-    out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")
+    out.text(f"ready: mtool run, verify, bench --board {prepared.board.name}")

@@ -165,11 +165,11 @@ def table(
 
     In a terminal it is as wide as that: text is cut, or folded with `folds`. What goes elsewhere is as wide as it is.
     """
-    from mtool.cli.console import fitted
+    from mtool.cli.console import Fitted
 
     most = _WIDEST_CELL if sys.stdout is not None and sys.stdout.isatty() else LONGEST_LINE
-    cells = [[one_line(cell, most) for cell in row] for row in rows]
-    return fitted([one_line(heading, most) for heading in headings], cells, right, folds=folds)
+    heads, *cells = (tuple(one_line(cell, most) for cell in row) for row in (headings, *rows))
+    return Fitted(heads, tuple(cells), frozenset(right), folds)
 
 
 @contextmanager

@@ -57,6 +57,16 @@ class TrialSite:
         named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
         return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
+    def locks(self) -> tuple[str, ...]:
+        """Return the board's lock, if it is attached.
+
+        Raises:
+            BoardError: it is not there, or several match.
+        """
+        if not self.is_attached:
+            return ()
+        return (ports.require(self.board, ports.wanted(self.deployment.port, self.deployment.probe)).lock,)
+
     def make(
         self, shares: Sequence[Share], *, build: bool = True
     ) -> tuple[tuple[Names, ...], BuiltProject | CompiledModel]:

@@ -14,6 +14,7 @@ import numpy as np
 from mtool.base.errors import CommunicationError, DeviceError, MtoolError, NoAnswerError
 from mtool.compiler.ir import TensorType
 from mtool.compiler.tuned.record import Measurement, Status, Unit, reason_of
+from mtool.compiler.tuned.summary import relative_spread
 from mtool.device.rpc import protocol
 from mtool.device.session import Device
 from mtool.stages import samples as sampling
@@ -189,7 +190,6 @@ _MOST_RUNS = 100_000
 _IDLE_RUNS = 50
 _TRIES: Mapping[Status, int] = {"wrong": 3, "fault": 3, "timeout": 3}
 _BEGIN_TRIES = 4
-_SCALE = 1.4826  # of the median absolute deviation: the standard deviation of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +205,6 @@ class Outcome:
     def median(self) -> float:
         """The median of the times; infinite, if there are none."""
         return statistics.median(self.times) if self.times else math.inf
-
-
-def spread(times: Sequence[float]) -> float:
-    """Return a robust standard deviation of times: the scaled median of their distances from the median."""
-    middle = statistics.median(times)
-    return _SCALE * statistics.median(abs(one - middle) for one in times)
 
 
 class Measuring:
@@ -333,7 +327,7 @@ def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Cand
     if not right:
         return []
     ranked = sorted(right, key=lambda one: one.median)[:_MOST]
-    margin = max([_NEAR, *(3 * spread(one.times) / one.median for one in ranked if one.median)])
+    margin = max([_NEAR, *(3 * relative_spread(one.times) for one in ranked)])
     near = {one.candidate for one in ranked if one.median <= ranked[0].median * (1 + margin)}
     if near == {space.default.text}:
         return []

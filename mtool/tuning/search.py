@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +32,7 @@ from mtool.compiler.tuned.record import (
     now,
     reason_of,
 )
+from mtool.compiler.tuned.summary import relative_spread
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.firmware import TrialLimits, TrialSite, shares_of
 from mtool.tuning.measuring import (
@@ -45,7 +46,6 @@ from mtool.tuning.measuring import (
     finalists,
     measure_slice,
     round_ident,
-    spread,
 )
 from mtool.tuning.trial import Names, Share
 from mtool.version import __version__
@@ -505,8 +505,7 @@ class Search:
         """Tell if the board has become faster or slower since the search began."""
         self._baseline.append(outcome.median)
         change = outcome.median / self._baseline[0] - 1 if self._baseline[0] else 0.0
-        noise = spread(outcome.times) / outcome.median if outcome.median else 0.0
-        if abs(change) > max(_DRIFT, 3 * noise, 1.2 * abs(self.progress.drift)):
+        if abs(change) > max(_DRIFT, 3 * relative_spread(outcome.times), 1.2 * abs(self.progress.drift)):
             self.progress.drift = change
             log.warning("the board has become %.1f%% %s", abs(change) * 100, "slower" if change > 0 else "faster")
 
@@ -542,11 +541,8 @@ class Search:
             task=space.task.record,
             candidate=candidate.text,
             estimate=candidate.estimate,
-            status=outcome.status,
-            times=tuple(round(one, 3) for one in outcome.times),
-            number=outcome.number,
-            reason=outcome.reason,
             baseline=baseline,
+            **{**asdict(outcome), "times": tuple(round(one, 3) for one in outcome.times)},
         )
         tuning_log.append(self.path, record)
         return record

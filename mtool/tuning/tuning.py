@@ -2,9 +2,8 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Setup, Target, Unit, WholePlan, digest, new_id, now
 from mtool.compiler.tuned.tasks import Task, tasks_of, text_of
 from mtool.device import cycles
-from mtool.device.flash import ports
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.options import Options, check_options
 from mtool.stages.tuned import options_of, target_and_setup
@@ -190,7 +188,7 @@ def tune(
 
         whole = tune_on(farm, site, progress, search, measure)
     else:
-        with _held(site):
+        with locks.locked(*site.locks()):  # for the whole search
             Search(*search).run()
             whole = measure(run_on(site.open)) if progress.rows else None
     if whole is not None:
@@ -251,17 +249,6 @@ def _of_project(options: Options) -> Options:
     )
 
 
-@contextmanager
-def _held(place: TrialSite) -> Iterator[None]:
-    """Hold the board's lock for the whole search, if it is attached."""
-    devices: tuple[str, ...] = ()
-    if place.is_attached:
-        found = ports.require(place.board, ports.wanted(place.deployment.port, place.deployment.probe))
-        devices = (found.lock,)
-    with locks.locked(*devices):
-        yield
-
-
 def _record(
     model: str, whole: Whole, plan: Measured, target: Target, setup: Setup, *, is_point: bool = False
 ) -> WholePlan:
@@ -275,14 +262,9 @@ def _record(
         setup=setup,
         model=re.sub(r"[\ud800-\udfff]", "\ufffd", model),
         model_hash=whole.model_hash,
-        choices=dict(plan.choices),
-        arena_bytes=plan.arena_bytes,
+        **asdict(plan),
         default_arena_bytes=whole.default.arena_bytes,
-        times=plan.times,
         default_times=whole.default.times,
-        partial=plan.partial,
-        order=plan.order,
-        flash_bytes=plan.flash_bytes,
         default_flash_bytes=whole.default.flash_bytes,
         is_point=is_point,
     )

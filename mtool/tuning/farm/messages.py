@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,12 @@ class Answer:
 
     def as_message(self) -> list[Any]:
         """Return it as what a topic can carry."""
-        one = self.outcome
-        return [self.ident, one.status, list(one.times), one.number, one.reason, self.board]
+        return [self.ident, self.board, *astuple(self.outcome)]
 
     @classmethod
     def of_message(cls, message: Sequence[Any]) -> "Answer":
         """Return what a message says."""
-        ident, status, times, number, reason, board = message
+        ident, board, status, times, number, reason = message
         return cls(ident, Outcome(status, tuple(times), number, reason), board)
 
 
