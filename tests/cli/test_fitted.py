@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from mtool.cli import app
-from mtool.cli.console import fitted
+from mtool.cli.output import table
 
 HEADS = ("board", "what", "bytes", "")
 ROWS = [["arduino_mega2560", "int8[1,49,10,1] -> int8[1,25,5,64]", "1,234,567", "█" * 20], ["x", "y", "1", "█" * 10]]
@@ -16,7 +16,7 @@ ROWS = [["arduino_mega2560", "int8[1,49,10,1] -> int8[1,25,5,64]", "1,234,567", 
 def drawn(width: int, *, folds: bool = False, terminal: bool = True) -> list[str]:
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=terminal, color_system=None)
-    console.print(fitted(HEADS, ROWS, (2,), folds=folds))
+    console.print(table(HEADS, ROWS, right=(2,), folds=folds))
     return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in stream.getvalue().splitlines()]
 
 
