@@ -185,8 +185,7 @@ def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | N
             feeds += [state.constant(f"{prefix}/going", np.asarray(True)), *carried]
         for each in asked.read:
             row = number - 1 if not each.is_reversed or limit is None else limit - number
-            index = state.constant(f"{prefix}/number", np.asarray(row, np.int64))
-            feeds.append(inside("Gather", each.value, index, axis=each.axis))
+            feeds.append(inside("Gather", each.value, np.int64(row), axis=each.axis))
         outputs = inline(state, asked.body, feeds, prefix)
         if len(state.problems) > before:
             state.leave_out(node.outputs)
@@ -673,9 +672,8 @@ def _import_batch(state: Importer, node: OnnxNode, scan: Repetition, batch: int)
     outputs = [*scan.last, *(rows.value for rows in scan.written)]
     images: list[list[str]] = []
     for image in range(batch):
-        index = state.constant(f"{node.origin}/image", np.asarray(image, np.int64))
-        first = [node("Gather", value, index, axis=0) for value in scan.first]
-        read = [replace(rows, value=node("Gather", rows.value, index, axis=0)) for rows in scan.read]
+        first = [node("Gather", value, np.int64(image), axis=0) for value in scan.first]
+        read = [replace(rows, value=node("Gather", rows.value, np.int64(image), axis=0)) for rows in scan.read]
         own = [state.unique(f"{output}/image") if output else "" for output in outputs]
         pairs = zip(scan.written, own[len(first) :], strict=True)
         written = [replace(rows, value=value) for rows, value in pairs]

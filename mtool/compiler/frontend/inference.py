@@ -179,7 +179,9 @@ def attributes(proto: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(map(_plain, value))
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def tensor_type(kind: TensorType) -> onnx.TypeProto:

@@ -41,7 +41,7 @@ def _multi_head(write: OnnxNode) -> None:
 
 def _part(write: OnnxNode, value: str, start: int, end: int) -> str:
     """Return a part of a tensor's last axis."""
-    return write("Slice", value, *(write.constant([n], np.int64) for n in (start, end, -1)))
+    return write("Slice", value, [start], [end], [-1])
 
 
 def _split(write: OnnxNode, together: str) -> None:
@@ -98,11 +98,11 @@ def _of_integers(draw: Draw, op: Operator) -> Case:
 
 
 _HALVES: dict[str, Any] = {
-    "rank": 3,
-    "fits": lambda shape: shape[2] % 2 == 0,
-    "num_heads": (2,),
-    "unidirectional": (0, 1),
-}
+    "rank": 3, "fits": lambda shape: shape[2] % 2 == 0, "num_heads": (2,), "unidirectional": (0, 1),
+}  # fmt: skip
+_TOGETHER = case(
+    normal(lambda shape: (shape[2], 12)), normal(lambda shape: (12,)), rank=3, num_heads=(1, 2), unidirectional=(0, 1),
+)  # fmt: skip
 _ROTATED = case(
     lambda draw, x: draw.constant(draw.numbers().integers(0, x.shape[2], (x.shape[0], x.shape[2])), np.int64),
     normal(lambda shape: (shape[2], shape[3] // 2)), normal(lambda shape: (shape[2], shape[3] // 2)),
@@ -112,18 +112,7 @@ _ROTATED = case(
 
 OPERATORS = (
     Operator("MultiHeadAttention", domain=MICROSOFT, cases=case(LIKE, LIKE, **_HALVES), expand=_multi_head),
-    Operator(
-        "Attention",
-        domain=MICROSOFT,
-        cases=case(
-            normal(lambda shape: (shape[2], 12)),
-            normal(lambda shape: (12,)),
-            rank=3,
-            num_heads=(1, 2),
-            unidirectional=(0, 1),
-        ),
-        expand=_attention,
-    ),
+    Operator("Attention", domain=MICROSOFT, cases=_TOGETHER, expand=_attention),
     Operator("QAttention", domain=MICROSOFT, cases=_of_integers, expand=_quantized),
     Operator("RotaryEmbedding", domain=MICROSOFT, cases=_ROTATED, expand=_rotary),
 )

@@ -7,7 +7,7 @@ support vector machines, libsvm's.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class ClassicalNode(OnnxNode):
     def numbers(self, key: str) -> list[float]:
         """Return an attribute that is a list, or a tensor under `<key>_as_tensor`; empty if it is not given."""
         if f"{key}_as_tensor" in self.attrs:
-            return list(onnx.numpy_helper.to_array(self.attrs[f"{key}_as_tensor"]).reshape(-1).tolist())
+            return _list(self.attrs[f"{key}_as_tensor"])
         return list(self.attrs.get(key) or ())
 
     def narrowed(self, value: str) -> str:
@@ -47,7 +47,7 @@ class ClassicalNode(OnnxNode):
             value = self.narrowed(value)
         shape = self.kind(value).shape
         if len(shape) == 1:
-            value = self("Unsqueeze", value, self.constant([0], np.int64))
+            value = self("Unsqueeze", value, [0])
         elif len(shape) != 2:
             raise Unsupported(f"its input has {len(shape)} dimensions; expected: [examples, features]")
         return value
@@ -57,19 +57,25 @@ class ClassicalNode(OnnxNode):
         if labels == list(range(len(labels))):
             self.give(chosen)
         else:
-            self.give(self("Gather", self.constant(labels, np.int64), chosen))
+            self.give(self("Gather", labels, chosen))
 
-    def integer_labels(self, *keys: str) -> list[int]:
+    def label_of_two(self, above: str, yes: int, no: int) -> None:
+        """Give one of two class labels, by a condition [examples, 1], as the first output."""
+        self.give(self("Squeeze", self("Where", above, np.int64(yes), np.int64(no)), [1]))
+
+    def integer_labels(self, key: str) -> list[int]:
         """Return the class labels.
 
         Raises:
-            Unsupported: they are strings and the label is read.
+            Unsupported: they are strings.
         """
-        *integers, strings = keys
-        names = list(self.attrs.get(strings) or ())
-        if names:
+        if self.attrs.get("classlabels_strings"):
             raise Unsupported("its class labels are strings; export it with integer labels")
-        return next((list(map(int, self.attrs[key])) for key in integers if self.attrs.get(key)), [])
+        return list(map(int, self.attrs.get(key) or ()))
+
+
+def _list(tensor: onnx.TensorProto) -> list[Any]:
+    return list(numpy_helper.to_array(tensor).reshape(-1).tolist())
 
 
 def classical(
@@ -80,10 +86,7 @@ def classical(
     attributes: type[Attributes] = Attributes,
 ) -> Operator:
     """Return the record of an operator of ai.onnx.ml that a function writes as others, or as one with a lowering."""
-
-    def expand(node: OnnxNode) -> None:
-        write(ClassicalNode(node.state, node.proto, node.origin, node.attrs, node.version))
-
+    expand = ClassicalNode.form(write)
     return Operator(name, domain=CLASSICAL, cases=cases, attributes=attributes, expand=expand, lower=lower)
 
 
@@ -93,11 +96,6 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
     Raises:
         Unsupported: there is no such transformation.
     """
-    dtype = write.dtype(scores)
-
-    def number(value: float) -> str:
-        return write.constant(value, dtype)
-
     if how == "NONE":
         return scores
     if how == "LOGISTIC":
@@ -105,21 +103,20 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
     if how == "SOFTMAX":
         return write("Softmax", scores, axis=1)
     if how == "SOFTMAX_ZERO":  # what is 0 stays 0
-        axis = write.constant([1], np.int64)
-        top = write("ReduceMax", scores, axis, keepdims=1)
-        zero = write("LessOrEqual", write("Abs", scores), number(1e-7))
+        top = write("ReduceMax", scores, [1], keepdims=1)
+        zero = write("LessOrEqual", write("Abs", scores), 1e-7)
         small = write("Mul", scores, write("Exp", write("Neg", top)))
         power = write("Where", zero, small, write("Exp", write("Sub", scores, top)))
-        total = write("ReduceSum", power, axis, keepdims=1)
-        empty = write("Equal", total, number(0))
-        return write("Where", empty, number(0.5), write("Div", power, write("Where", empty, number(1), total)))
+        total = write("ReduceSum", power, [1], keepdims=1)
+        empty = write("Equal", total, 0)
+        return write("Where", empty, 0.5, write("Div", power, write("Where", empty, 1, total)))
     if how == "PROBIT":  # onnxruntime's approximation of the inverse error function
-        x = write("Sub", write("Mul", scores, number(2)), number(1))
-        log = write("Log", write("Mul", write("Sub", number(1), x), write("Add", number(1), x)))
-        v = write("Add", number(2 / (np.pi * 0.147)), write("Mul", log, number(0.5)))
-        inner = write("Sub", write("Mul", v, v), write("Mul", log, number(1 / 0.147)))
+        x = write("Sub", write("Mul", scores, 2), 1)
+        log = write("Log", write("Mul", write("Sub", 1, x), write("Add", 1, x)))
+        v = write("Add", 2 / (np.pi * 0.147), write("Mul", log, 0.5))
+        inner = write("Sub", write("Mul", v, v), write("Mul", log, 1 / 0.147))
         root = write("Sqrt", write("Sub", write("Sqrt", inner), v))
-        return write("Mul", write("Mul", write("Sign", x), root), number(1.41421356))
+        return write("Mul", write("Mul", write("Sign", x), root), 1.41421356)
     raise Unsupported(f"post_transform {how!r} is not known")
 
 
@@ -143,7 +140,7 @@ def _linear_regressor(write: ClassicalNode) -> None:
 
 
 def _linear_classifier(write: ClassicalNode) -> None:
-    labels = write.integer_labels("classlabels_ints", "classlabels_strings")
+    labels = write.integer_labels("classlabels_ints")
     x, how = write.matrix(), write.word("post_transform")
     features = write.kind(x).shape[1]
     rows = len(write.numbers("coefficients")) // max(features, 1)
@@ -152,19 +149,14 @@ def _linear_classifier(write: ClassicalNode) -> None:
         write.give(transformed(write, scores, how), 1)
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels or list(range(rows)))
         return
-    zero = write.constant(0.5 if how != "NONE" and len(labels) != 2 else 0)
     if len(labels) == 2:
         both = write("Concat", write("Neg", scores), scores, axis=1)
         write.give(transformed(write, both, how), 1)
-        yes, no = labels[1], labels[0]
-        above = write("Greater", scores, zero)
-    else:
-        scores = transformed(write, scores, how)
-        write.give(scores, 1)
-        yes, no = (labels or [1])[0], 0
-        above = write("GreaterOrEqual", scores, zero)
-    chosen = write("Where", above, write.constant(yes, np.int64), write.constant(no, np.int64))
-    write.give(write("Squeeze", chosen, write.constant([1], np.int64)))
+        write.label_of_two(write("Greater", scores, 0), labels[1], labels[0])
+        return
+    scores = transformed(write, scores, how)
+    write.give(scores, 1)
+    write.label_of_two(write("GreaterOrEqual", scores, 0 if how == "NONE" else 0.5), (labels or [1])[0], 0)
 
 
 def _scaler(write: ClassicalNode) -> None:
@@ -179,13 +171,11 @@ def _scaler(write: ClassicalNode) -> None:
 def _normalizer(write: ClassicalNode) -> None:
     """Normalizer: each row over its norm; one without a length stays as it is."""
     x, how = write.matrix(), write.word("norm", "MAX")
-    axis = write.constant([1], np.int64)
-    if how not in ("MAX", "L1", "L2"):
+    operators = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
+    if how not in operators:
         raise Unsupported(f"norm {how!r} is not known")
-    operator = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}[how]
-    norm = write(operator, x, axis, keepdims=1)
-    none = write("Equal", norm, write.constant(0))
-    write.give(write("Div", x, write("Where", none, write.constant(1), norm)))
+    norm = write(operators[how], x, [1], keepdims=1)
+    write.give(write("Div", x, write("Where", write("Equal", norm, 0), 1, norm)))
 
 
 # Encoders: operators of ai.onnx.ml that prepare features and map labels.
@@ -242,7 +232,7 @@ def _one_hot(write: ClassicalNode) -> None:
     if not categories:
         raise Unsupported(STRINGS)
     x = write.inputs[0]
-    raised = write("Unsqueeze", x, write.constant([-1], np.int64))
+    raised = write("Unsqueeze", x, [-1])
     write.give(write("Cast", write("Equal", raised, write.constant(categories, write.dtype(x))), to=1))
 
 
@@ -255,7 +245,7 @@ def _imputer(write: ClassicalNode) -> None:
     marked = attrs.get(key, 0)
     if len(values) not in (1, write.kind(x).shape[-1]):
         raise Unsupported(f"it has {len(values)} values for {write.kind(x).shape[-1]} features")
-    missing = write("IsNaN", x) if np.isnan(marked) else write("Equal", x, write.constant(marked, dtype))
+    missing = write("IsNaN", x) if np.isnan(marked) else write("Equal", x, marked)
     write.give(write("Where", missing, write.constant(values, dtype), x))
 
 
@@ -267,16 +257,15 @@ def _feature_vectorizer(write: ClassicalNode) -> None:
         value = write.narrowed(name)
         shape = write.kind(value).shape
         if len(shape) == 1:
-            value = write("Unsqueeze", value, write.constant([1], np.int64))
+            value = write("Unsqueeze", value, [1])
         elif len(shape) != 2:
             raise Unsupported(f"an input has {len(shape)} dimensions; expected: 1 or 2")
         found = write.kind(value).shape[1]
         width = widths[index] if index < len(widths) else found
-        ends = [write.constant([n], np.int64) for n in (0, width, 1)]
         if width < found:
-            value = write("Slice", value, *ends)
+            value = write("Slice", value, [0], [width], [1])
         elif width > found:
-            value = write("Pad", value, write.constant([0, 0, 0, width - found], np.int64))
+            value = write("Pad", value, [0, 0, 0, width - found])
         parts.append(value)
     write.give(write("Concat", *parts, axis=1))
 
@@ -285,9 +274,8 @@ def _array_feature_extractor(write: ClassicalNode) -> None:
     """ArrayFeatureExtractor: columns of the last axis, by number; of a vector, a row of one example."""
     x, indices = write.inputs
     if len(write.kind(x).shape) == 1:
-        x = write("Unsqueeze", x, write.constant([0], np.int64))
-    flat = write("Reshape", indices, write.constant([-1], np.int64))
-    write.give(write("Gather", x, flat, axis=-1))
+        x = write("Unsqueeze", x, [0])
+    write.give(write("Gather", x, write("Reshape", indices, [-1]), axis=-1))
 
 
 def _zip_map(write: ClassicalNode) -> None:
@@ -323,16 +311,15 @@ def _kernel(write: ClassicalNode, x: str, count: int) -> str:
     gamma, offset, degree = [*write.numbers("kernel_params"), 0.0, 0.0, 0.0][:3]
     how = write.word("kernel_type", "LINEAR")
     if how == "RBF":
-        raised = write("Unsqueeze", x, write.constant([1], np.int64))
-        difference = write("Sub", raised, write.constant(rows[None]))
-        distance = write("ReduceSumSquare", difference, write.constant([2], np.int64), keepdims=0)
-        return write("Exp", write("Mul", distance, write.constant(-gamma)))
-    product = write("MatMul", x, write.constant(rows.T))
+        difference = write("Sub", write("Unsqueeze", x, [1]), rows[None])
+        distance = write("ReduceSumSquare", difference, [2], keepdims=0)
+        return write("Exp", write("Mul", distance, -gamma))
+    product = write("MatMul", x, rows.T)
     if how == "LINEAR":
         return product
-    line = write("Add", write("Mul", product, write.constant(gamma)), write.constant(offset))
+    line = write("Add", write("Mul", product, gamma), offset)
     if how == "POLY":
-        return write("Pow", line, write.constant(degree))
+        return write("Pow", line, degree)
     if how == "SIGMOID":
         return write("Tanh", line)
     raise Unsupported(f"kernel {how!r} is not known")
@@ -347,14 +334,13 @@ def _svm_regressor(write: ClassicalNode) -> None:
         raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets")
     result = _decision(write, seen, np.reshape(np.asarray(coefficients, np.float32), (1, -1)), rho[:1])
     if write.attrs.get("one_class"):
-        above = write("Greater", result, write.constant(0))
-        result = write("Where", above, write.constant(1), write.constant(-1))
+        result = write("Where", write("Greater", result, 0), 1, -1)
     write.give(transformed(write, result, write.word("post_transform")))
 
 
 def _svm_classifier(write: ClassicalNode) -> None:
     """SVMClassifier: one machine a pair of classes, each with a vote; probabilities by Platt's sigmoid of each."""
-    labels = write.integer_labels("classlabels_ints", "classlabels_strings")
+    labels = write.integer_labels("classlabels_ints")
     per_class = list(write.attrs.get("vectors_per_class") or ())
     if not per_class or len(per_class) != len(labels):
         raise Unsupported(f"it has support vectors of {len(per_class)} classes and {len(labels)} labels")
@@ -364,22 +350,21 @@ def _svm_classifier(write: ClassicalNode) -> None:
     if len(coefficients) != (classes - 1) * count or len(rho) != len(pairs):
         raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets for {classes} classes")
     decisions = _decisions(write, _kernel(write, x, count), coefficients, rho, per_class, pairs)
-    for_first = write("Cast", write("Greater", decisions, write.constant(0)), to=1)
+    for_first = write("Cast", write("Greater", decisions, 0), to=1)
     share, start = np.zeros((len(pairs), classes), np.float32), np.zeros(classes, np.float32)
     for index, (i, j) in enumerate(pairs):
         share[index, i], share[index, j] = 1, -1
         start[j] += 1
-    votes = write("Gemm", for_first, write.constant(share), write.constant(start))
+    votes = write("Gemm", for_first, share, start)
     how = write.word("post_transform")
     a, b = write.numbers("prob_a"), write.numbers("prob_b")
     if a:
         if len(a) != len(pairs) or len(b) != len(pairs):
             raise Unsupported(f"it has {len(a)} and {len(b)} parameters of probabilities for {len(pairs)} pairs")
         scores = transformed(write, _probabilities(write, decisions, a, b, classes), how)
-    elif classes == 2:
-        scores = transformed(write, write("Concat", write("Neg", decisions), decisions, axis=1), how)
     else:
-        scores = transformed(write, decisions, how)
+        both = write("Concat", write("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
+        scores = transformed(write, both, how)
     write.give(scores, 1)
     write.label(write("ArgMax", votes, axis=1, keepdims=0), labels)
 
@@ -411,9 +396,7 @@ def _decision(write: ClassicalNode, kernel: str, weights: Array, rho: list[float
 def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list[float], classes: int) -> str:
     """Return the probability of each class from Platt's sigmoids of the pairs."""
     line = write("Add", write("Mul", decisions, write.constant(a)), write.constant(b))
-    each = write("Sigmoid", write("Neg", line))
-    low, high = write.constant(1e-7), write.constant(1 - 1e-7)
-    each = write("Min", write("Max", each, low), high)
+    each = write("Min", write("Max", write("Sigmoid", write("Neg", line)), 1e-7), 1 - 1e-7)
     assert math.comb(classes, 2) == write.kind(each).shape[1]
     made = write.value("probabilities", TensorType(DType.FLOAT32, (write.kind(each).shape[0], classes)))
     return write.canonical("PairwiseCoupling", [each], made)
@@ -549,7 +532,7 @@ def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str
     attrs = TreeEnsemble(names=tuple(inputs), modes=tuple(sorted(set(forest.mode))), aggregate=how)
     write.emit(attrs, op="TreeEnsemble", inputs=[x, *inputs.values()], outputs=[output])
     if how == "AVERAGE":
-        output = write("Div", output, write.constant(len(forest.roots), dtype))
+        output = write("Div", output, len(forest.roots))
     return write("Add", output, write.constant(base, dtype)) if any(base) else output
 
 
@@ -575,8 +558,11 @@ def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: s
     entries = zip(attrs[f"{leaf_prefix}_treeids"], attrs[f"{leaf_prefix}_nodeids"], attrs[target_key], strict=True)
     for (tree, node, target), weight in zip(entries, write.numbers(f"{leaf_prefix}_weights"), strict=True):
         weights.setdefault((tree, node), []).append((target, weight))
-    modes = [mode.decode() if isinstance(mode, bytes) else mode for mode in attrs["nodes_modes"]]
-    values, nan = write.numbers("nodes_values"), list(attrs.get("nodes_missing_value_tracks_true") or ())
+    modes, values, nan = (
+        attrs["nodes_modes"],
+        write.numbers("nodes_values"),
+        list(attrs.get("nodes_missing_value_tracks_true") or ()),
+    )
 
     def at(name: tuple[int, int]) -> Branch | Leaf:
         if name not in nodes:
@@ -587,9 +573,8 @@ def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: s
         if modes[index] not in MODES[:6]:
             raise Unsupported(f"a branch of mode {modes[index]!r} is not known")
         yes, no = ((name[0], attrs[key][index]) for key in ("nodes_truenodeids", "nodes_falsenodeids"))
-        missing = bool(nan[index]) if nan else False
         mode = MODES.index(modes[index])
-        return Branch(attrs["nodes_featureids"][index], mode, (values[index],), missing, yes, no)
+        return Branch(attrs["nodes_featureids"][index], mode, (values[index],), bool(nan and nan[index]), yes, no)
 
     forest = Forest(features)
     roots: dict[int, tuple[int, int]] = {}
@@ -600,16 +585,20 @@ def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: s
     return forest
 
 
-def _checked(write: ClassicalNode, features: int, leaf_prefix: str, target_key: str) -> Forest:
+def _tracks_nan(attrs: Mapping[str, Any]) -> Sequence[int]:
+    return attrs.get("nodes_missing_value_tracks_true") or ()
+
+
+def _checked(forest: Callable[..., Forest], *args: Any) -> Forest:
     try:
-        return _forest(write, features, leaf_prefix, target_key)
+        return forest(*args)
     except (KeyError, IndexError, ValueError) as broken:
         raise Unsupported(f"its lists of nodes do not fit each other ({broken})") from None
 
 
 def _regressor(write: ClassicalNode) -> None:
     x, targets = write.matrix(keep_double=True), int(write.attrs.get("n_targets", 1))
-    forest = _checked(write, write.kind(x).shape[1], "target", "target_ids")
+    forest = _checked(_forest, write, write.kind(x).shape[1], "target", "target_ids")
     how = write.word("aggregate_function", "SUM")
     if how not in AGGREGATES:
         raise Unsupported(f"aggregate_function {how!r} is not known")
@@ -619,10 +608,10 @@ def _regressor(write: ClassicalNode) -> None:
 
 def _classifier(write: ClassicalNode) -> None:
     """TreeEnsembleClassifier: with the weights of one class only, the other's score follows from it."""
-    labels = write.integer_labels("classlabels_int64s", "classlabels_strings")
+    labels = write.integer_labels("classlabels_int64s")
     x, how = write.matrix(keep_double=True), write.word("post_transform")
     ids, weights, base = set(write.attrs["class_ids"]), write.numbers("class_weights"), write.numbers("base_values")
-    forest = _checked(write, write.kind(x).shape[1], "class", "class_ids")
+    forest = _checked(_forest, write, write.kind(x).shape[1], "class", "class_ids")
     if len(ids) > 1 or len(labels) > 2:
         scores = write.narrowed(_summed(write, x, forest, len(labels), "SUM", base))
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels)
@@ -632,13 +621,11 @@ def _classifier(write: ClassicalNode) -> None:
     score = write.narrowed(_summed(write, x, forest, 1, "SUM", base[-1:]))
     positive = min(weights, default=0.0) >= 0
     yes, no = (labels[1], labels[0]) if len(labels) == 2 else (1, 0)
-    above = write("Greater", score, write.constant(0.5 if positive else 0))
-    chosen = write("Where", above, write.constant(yes, np.int64), write.constant(no, np.int64))
-    write.give(write("Squeeze", chosen, write.constant([1], np.int64)))
+    write.label_of_two(write("Greater", score, 0.5 if positive else 0), yes, no)
     if how == "PROBIT":
         write.give(transformed(write, score, how), 1)
         return
-    other = write("Sub", write.constant(1), score) if positive else write("Neg", score)
+    other = write("Sub", 1, score) if positive else write("Neg", score)
     both = write("Concat", other, score, axis=1)
     write.give(transformed(write, both, how if how == "LOGISTIC" and not positive else "NONE"), 1)
 
@@ -646,10 +633,7 @@ def _classifier(write: ClassicalNode) -> None:
 def _ensemble(write: ClassicalNode) -> None:
     """TreeEnsemble 5: branches and leaves apart, modes and splits as tensors."""
     x = write.matrix(keep_double=True)
-    try:
-        forest = _numbered_forest(write.attrs, write.kind(x).shape[1])
-    except (KeyError, IndexError, ValueError) as broken:
-        raise Unsupported(f"its lists of nodes do not fit each other ({broken})") from None
+    forest = _checked(_numbered_forest, write.attrs, write.kind(x).shape[1])
     how = write.attrs.get("aggregate_function", 1)
     targets = int(write.attrs.get("n_targets", 1 + max(write.attrs["leaf_targetids"], default=0)))
     result = _summed(write, x, forest, targets, AGGREGATES[how], [])
@@ -658,14 +642,12 @@ def _ensemble(write: ClassicalNode) -> None:
 
 
 def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
-    modes = numpy_helper.to_array(attrs["nodes_modes"]).reshape(-1).tolist()
-    splits = numpy_helper.to_array(attrs["nodes_splits"]).reshape(-1).tolist()
-    weights = numpy_helper.to_array(attrs["leaf_weights"]).reshape(-1).tolist()
-    nan = list(attrs.get("nodes_missing_value_tracks_true") or ())
+    modes, splits, weights = (_list(attrs[key]) for key in ("nodes_modes", "nodes_splits", "leaf_weights"))
+    nan = _tracks_nan(attrs)
     member = MODES.index("BRANCH_MEMBER")
     sets: list[list[float]] = [[]]
     if "membership_values" in attrs:  # the sets one after another, a NaN behind each
-        for value in numpy_helper.to_array(attrs["membership_values"]).reshape(-1).tolist():
+        for value in _list(attrs["membership_values"]):
             sets.append([]) if value != value else sets[-1].append(value)
     order = [index for index, mode in enumerate(modes) if mode == member]
     members = dict(zip(order, sets, strict=False))
@@ -682,7 +664,7 @@ def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
             raise Unsupported(f"a branch of mode {mode} is not known")
         yes = (bool(attrs["nodes_trueleafs"][index]), attrs["nodes_truenodeids"][index])
         no = (bool(attrs["nodes_falseleafs"][index]), attrs["nodes_falsenodeids"][index])
-        return Branch(attrs["nodes_featureids"][index], mode, tests, bool(nan[index]) if nan else False, yes, no)
+        return Branch(attrs["nodes_featureids"][index], mode, tests, bool(nan and nan[index]), yes, no)
 
     forest = Forest(features)
     for root in attrs["tree_roots"]:

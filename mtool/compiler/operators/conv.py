@@ -45,6 +45,7 @@ from mtool.compiler.operators.window import (
     has_kernel,
     pair,
     position,
+    spatial_attributes,
     within,
 )
 
@@ -54,12 +55,10 @@ def conv_by_loops(
 ) -> None:
     """Convolution with operands that may all be computed at run time; `zero_points` are those of x and w."""
     kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[output]
-    spatial, rank = Convolution.of(node).rank, len(kind.shape)
-    total_type = accumulator(kind.dtype)
-    group, channels = Convolution.of(node).group, weights.shape[1]
-    extra = rank
-    c, taps = axis(extra), [axis(extra + 1 + i) for i in range(spatial)]
-    sizes = ((extra, channels), *((extra + 1 + i, size) for i, size in enumerate(Convolution.of(node).kernel)))
+    attrs, rank = Convolution.of(node), len(kind.shape)
+    spatial, group, channels, total_type = attrs.rank, attrs.group, weights.shape[1], accumulator(kind.dtype)
+    c, taps = axis(rank), [axis(rank + 1 + i) for i in range(spatial)]
+    sizes = ((rank, channels), *((rank + 1 + i, size) for i, size in enumerate(attrs.kernel)))
     positions = [position(axis(2 + i), taps[i], node, i) for i in range(spatial)]
     conditions = [
         test for i in range(spatial) for test in within(positions[i], node, i, kind.shape[2 + i], result.shape[2 + i])
@@ -71,12 +70,15 @@ def conv_by_loops(
     if zero_points:
         element, weight = _centred(ctx, zero_points, element, weight, inputs)
     body = guarded(conditions, call("mul", element, weight), const(0, total_type))
-    total = Expr("reduce", total_type, (body,), Reduction("add", sizes))
+    _sum(ctx, node, Expr("reduce", total_type, (body,), Reduction("add", sizes)), inputs, bias, output)
+
+
+def _sum(ctx: Lowering, node: Node, total: Expr, inputs: list[str], bias: str, output: str) -> None:
+    """Append the loop of a sum of products, plus a bias of each channel if there is one."""
     if bias:
-        inputs.append(bias)
-        offset = load(len(inputs) - 1, ctx.types[bias].dtype, (axis(1),))
-        total = call("add", total, call("cast", offset, dtype=total_type))
-    ctx.loop(node, call("cast", total, dtype=result.dtype), inputs, output)
+        offset = load(len(inputs), ctx.types[bias].dtype, (axis(1),))
+        total = call("add", total, call("cast", offset, dtype=total.dtype))
+    ctx.loop(node, call("cast", total, dtype=ctx.types[output].dtype), [*inputs, *[bias] * bool(bias)], output)
 
 
 def _centred(ctx: Lowering, zero_points: Sequence[str], x: Expr, w: Expr, inputs: list[str]) -> tuple[Expr, Expr]:
@@ -113,9 +115,8 @@ def _reached(node: Node, i: int, tap: Expr, count: int) -> tuple[Expr, list[Expr
 def transposed_by_loops(ctx: Lowering, node: Node) -> None:
     """ConvTranspose: output o gets x[i] * w[k] wherever i * stride + k * dilation - pad = o."""
     x, w, bias = [*node.inputs, ""][:3]
-    kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]]
-    attrs, group = Convolution.of(node), Convolution.of(node).group
-    spatial, rank = attrs.rank, len(kind.shape)
+    kind, weights, attrs = ctx.types[x], ctx.types[w], Convolution.of(node)
+    group, spatial, rank = attrs.group, attrs.rank, len(kind.shape)
     total_type = accumulator(kind.dtype)
     inner, outer = weights.shape[0] // group, weights.shape[1]
     c, taps = axis(rank), [axis(rank + 1 + i) for i in range(spatial)]
@@ -130,12 +131,7 @@ def transposed_by_loops(ctx: Lowering, node: Node) -> None:
     element = call("cast", load(0, kind.dtype, (axis(0), channel, *positions)), dtype=total_type)
     weight = call("cast", load(1, weights.dtype, (channel, out_channel, *taps)), dtype=total_type)
     body = guarded(conditions, call("mul", element, weight), const(0, total_type))
-    total = Expr("reduce", total_type, (body,), Reduction("add", sizes))
-    inputs = [x, w]
-    if bias:
-        inputs.append(bias)
-        total = call("add", total, call("cast", load(2, ctx.types[bias].dtype, (axis(1),)), dtype=total_type))
-    ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
+    _sum(ctx, node, Expr("reduce", total_type, (body,), Reduction("add", sizes)), [x, w], bias, node.outputs[0])
 
 
 def crop(ctx: Lowering, node: Node, value: str, first: Sequence[int], output: str) -> str:
@@ -174,11 +170,9 @@ def _fits_integers(node: OnnxNode) -> bool:
 
 def _col2im_form(node: OnnxNode) -> None:
     kernel = tuple(int(size) for size in node.state.value_of(node.inputs[2], "block_shape"))
-    rank, attrs = len(kernel), node.attrs
-    window = Window(
-        kernel=kernel, strides=attrs.get("strides") or (1,) * rank, dilations=attrs.get("dilations") or (1,) * rank,
-        pads=attrs.get("pads") or (0,) * 2 * rank,
-    )  # fmt: skip
+    rank = len(kernel)
+    strides, dilations, pads = spatial_attributes(node.attrs, rank)
+    window = Window(kernel=kernel, strides=strides, dilations=dilations, pads=pads)
     image = node.result.shape[2:]
     padded = [image[i] + window.pads[i] + window.pads[rank + i] for i in range(rank)]
     spans = [(kernel[i] - 1) * window.dilations[i] + 1 for i in range(rank)]
@@ -201,18 +195,15 @@ def _column_cases(draw: Draw, op: Operator) -> Case:
 
 
 def _conv(ctx: Lowering, node: Node) -> None:
-    x, w = node.inputs[0], node.inputs[1]
-    b = node.inputs[2] if len(node.inputs) > 2 else ""
+    x, w, b = [*node.inputs, ""][:3]
     constant = all(not value or is_constant(ctx, value) for value in (w, b))
     is_float = ctx.types[x].dtype is DType.FLOAT32
     if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
         conv_by_loops(ctx, node, x, w, b, node.outputs[0])
         return
     found = operands_of(ctx, x, w, b, ctx.types[w].shape[0], 0)
-    data = found.data
-    assert data is not None and found.bias is not None
-    if data.ndim == 3:  # one spatial dimension: a height of 1
-        data = data[:, :, None, :]
+    assert found.data is not None and found.bias is not None
+    data = found.data[:, :, None, :] if found.data.ndim == 3 else found.data  # one spatial dimension: a height of 1
     filters = np.ascontiguousarray(data.transpose(0, 2, 3, 1))
     sums, inputs = epilogue_of(ctx, node, filters, found.bias, found.integer, found.w_scale, axis_number=3)
     append_conv2d(ctx, node, [found.source, *inputs], DType.FLOAT32, sums)
@@ -394,19 +385,16 @@ def _transposed_form(node: OnnxNode) -> None:
     """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
     spatial, result, kernel, attrs = node.shape[2:], node.result.shape[2:], node.kind(1).shape[2:], node.attrs
     rank = len(kernel)
-    strides, dilations = attrs.get("strides") or (1,) * rank, attrs.get("dilations") or (1,) * rank
+    strides, dilations, pads = spatial_attributes(attrs, rank)
     extra, mode = attrs.get("output_padding") or (0,) * rank, attrs.get("auto_pad", "NOTSET")
-    before = list((attrs.get("pads") or (0,) * 2 * rank)[:rank])
+    before = list(pads[:rank])
     if mode in ("SAME_UPPER", "SAME_LOWER") or "output_shape" in attrs:
         for i in range(rank):
             span = (kernel[i] - 1) * dilations[i] + 1
             total = max(strides[i] * (spatial[i] - 1) + extra[i] + span - result[i], 0)
             before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
-    made = Convolution(
-        kernel=kernel, strides=tuple(strides), dilations=tuple(dilations), pads=tuple(before),
-        group=attrs.get("group", 1),
-    )  # fmt: skip
-    node.emit(made)
+    window = Window(kernel=kernel, strides=strides, dilations=dilations, pads=tuple(before))
+    node.emit(Convolution(group=attrs.get("group", 1), **vars(window)))
 
 
 def _fits_transposed(node: OnnxNode) -> bool:

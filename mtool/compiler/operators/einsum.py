@@ -116,12 +116,7 @@ def _cases(draw: Draw, op: Operator) -> Case:
 
 OPERATORS = (
     Operator(
-        "Einsum",
-        cases=_cases,
-        attributes=Einsum,
-        canonical=_form,
-        check=_check_equation,
-        folding=Folding(_cost),
+        "Einsum", cases=_cases, attributes=Einsum, canonical=_form, check=_check_equation, folding=Folding(_cost),
         lower=_einsum,
     ),
-)
+)  # fmt: skip

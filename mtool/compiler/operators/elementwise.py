@@ -331,10 +331,8 @@ def _celu_form(node: OnnxNode) -> None:
         node.emit(Elu(alpha=alpha))
         return
     x = node.inputs[0]
-    numbers = ((value, np.asarray(value, node.dtype(x))) for value in (alpha, 0, 1))
-    factor, zero, one = (node.state.constant(f"{node.origin}/{value}", data) for value, data in numbers)
-    below = node("Mul", factor, node("Sub", node("Exp", node("Div", x, factor)), one))
-    node.write("Add", [node("Max", zero, x), node("Min", zero, below)], node.outputs)
+    below = node("Mul", alpha, node("Sub", node("Exp", node("Div", x, alpha)), 1))
+    node.write("Add", [node("Max", 0, x), node("Min", 0, below)], node.outputs)
 
 
 def _cast_like(node: OnnxNode) -> None:
@@ -362,8 +360,7 @@ def _gelu_of_sum(approximate: str) -> Canonical:
 def _quick_gelu(write: OnnxNode) -> None:
     """QuickGelu: x * sigmoid(alpha * x)."""
     x = write.input(0)
-    alpha = write.constant(write.attrs.get("alpha", 1.702), write.dtype(x))
-    write.give(write("Mul", x, write("Sigmoid", write("Mul", x, alpha))))
+    write.give(write("Mul", x, write("Sigmoid", write("Mul", x, write.attrs.get("alpha", 1.702)))))
 
 
 def _qlinear_where(parts: QLinear) -> None:
@@ -382,8 +379,7 @@ def activated(write: OnnxNode, value: str, name: str, parameters: Mapping[str, f
     if name not in FUSED_ACTIVATIONS:
         raise Unsupported(f"its activation {name!r} is not known")
     if name == "Clip":
-        bounds = (write.constant(parameters[key], write.dtype(value)) for key in ("min", "max"))
-        return write("Clip", value, *bounds)
+        return write("Clip", value, parameters["min"], parameters["max"])
     return write(name, value, **parameters) if name else value
 
 

@@ -13,6 +13,10 @@ def _loss_cases(draw: Draw, op: Operator) -> Case:
     return Case([value.name, labels], {"reduction": draw.rng.choice(_REDUCED["reduction"])})
 
 
+def _window_cases(draw: Draw, op: Operator) -> Case:
+    return Case([draw.constant(draw.rng.randint(2, 9), "int64")])
+
+
 OPERATORS = (
     *(Operator(op, folding=VECTORIZED) for op in ("Shrink", "Swish", "ThresholdedRelu")),
     *(
@@ -20,22 +24,15 @@ OPERATORS = (
         for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
     ),
     Operator(
-        "CenterCropPad",
-        cases=case(lambda draw, x: draw.whole([draw.rng.randint(1, 6) for _ in x.shape])),
-        sizes=(1,),
+        "CenterCropPad", cases=case(lambda draw, x: draw.whole([draw.rng.randint(1, 6) for _ in x.shape])), sizes=(1,),
         folding=SLOW.growing(),
     ),
     *(
-        Operator(
-            op,
-            cases=lambda draw, op: Case([draw.constant(draw.rng.randint(2, 9), "int64")]),
-            sizes=(0,),
-            folding=SLOW.growing(),
-        )
+        Operator(op, cases=_window_cases, sizes=(0,), folding=SLOW.growing())
         for op in ("HannWindow", "HammingWindow", "BlackmanWindow")
     ),
     *(
         Operator(op, cases=None, folding=Folding(when="never"))
         for op in ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
     ),
-)
+)  # fmt: skip

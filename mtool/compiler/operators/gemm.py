@@ -197,7 +197,7 @@ def _fused_matmul(write: OnnxNode) -> None:
         operands.append(value)
     product = write("MatMul", *operands)
     alpha = write.attrs.get("alpha", 1.0)
-    write.give(product if alpha == 1 else write("Mul", product, write.constant(alpha, write.dtype(product))))
+    write.give(product if alpha == 1 else write("Mul", product, alpha))
 
 
 def _scaled(write: OnnxNode, product: str, scale: str, bias: str) -> str:

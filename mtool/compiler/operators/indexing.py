@@ -44,6 +44,7 @@ from mtool.compiler.operators.onnx_node import (
 )
 from mtool.compiler.operators.operator import Case, Draw, Operator, Value, case
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
+from mtool.compiler.operators.window import spatial_attributes
 
 GATHER_ND = "GatherND"
 
@@ -371,7 +372,7 @@ def _fits_tuples(node: OnnxNode) -> bool:
 
 def _sizes_unpooled(shape: Sequence[int], attrs: Mapping[str, Any]) -> tuple[int, ...]:
     kernel, rank = attrs["kernel_shape"], len(attrs["kernel_shape"])
-    strides, pads = attrs.get("strides") or (1,) * rank, attrs.get("pads") or (0,) * 2 * rank
+    strides, _, pads = spatial_attributes(attrs, rank)
     return tuple(
         (size - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i, size in enumerate(shape[2:])
     )  # fmt: skip

@@ -7,7 +7,7 @@ attributes, never negative; views of all kinds as `Reshape` of one input.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import onnx
@@ -23,6 +23,7 @@ OPSET = {"": 23}
 """The opset of the nodes that operators are written as."""
 Attrs = Mapping[str, Any]
 A = TypeVar("A", bound=Attributes)
+Operand = str | float | list[int] | Array | np.generic
 NO_ATTRIBUTES = Attributes()
 
 
@@ -182,8 +183,7 @@ class OnnxNode:
 
     def word(self, key: str, default: str = "NONE") -> str:
         """Return an attribute that is a word."""
-        word = self.attrs.get(key, default)
-        return word.decode() if isinstance(word, bytes) else str(word)
+        return str(self.attrs.get(key, default))
 
     def value(self, stem: str, kind: TensorType) -> str:
         """Return the name of a new value of a type."""
@@ -203,25 +203,40 @@ class OnnxNode:
         ins, outs = (self.inputs if inputs is None else inputs), (self.outputs if outputs is None else outputs)
         self.state.emit(op or self.op, self.origin, list(ins), list(outs), attrs or NO_ATTRIBUTES)
 
-    def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:
-        """Write an ONNX node with one output and return that.
+    @classmethod
+    def form(cls, write: Callable[[Self], None]) -> "Canonical":
+        """Return the form of an operator that a function writes."""
+        return lambda node: write(cls(node.state, node.proto, node.origin, node.attrs, node.version))
+
+    def __call__(self, op: str, *operands: Operand, **attrs: Any) -> str:
+        """Write an ONNX node with one output and return that; as `several`.
 
         Raises:
             Unsupported: it can't be compiled; why is noted.
         """
-        return self.several(op, 1, *inputs, **attrs)[0]
+        return self.several(op, 1, *operands, **attrs)[0]
 
-    def several(self, op: str, count: int, *inputs: str, **attrs: Any) -> list[str]:
+    def several(self, op: str, count: int, *operands: Operand, **attrs: Any) -> list[str]:
         """Write an ONNX node and return its outputs; attributes of None are left out.
 
+        An operand is a value's name or a constant: a number has the type of the operands that are named, a list is of
+        int64, and what is NumPy's has its own type.
+
         Raises:
             Unsupported: it can't be compiled; why is noted.
         """
+        inputs = [one if isinstance(one, str) else self._operand(one, operands) for one in operands]
         outputs = [self.state.unique(f"{self.origin}/{op}") for _ in range(count)]
         self.write(op, inputs, outputs, **attrs)
         if any(output not in self.state.types for output in outputs):
             raise Unsupported(f"it is made of a {op} that can't be compiled")
         return outputs
+
+    def _operand(self, data: Any, others: Sequence[Operand]) -> str:
+        if isinstance(data, np.ndarray | np.generic | list):
+            return self.constant(data, np.int64 if isinstance(data, list) else data.dtype)
+        named = [self.dtype(one) for one in others if isinstance(one, str)]
+        return self.constant(data, next((dtype for dtype in named if dtype != np.bool_), np.float32))
 
     def write(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
         """Write an ONNX node whose outputs have names, such as this node's; attributes of None are left out."""
@@ -339,11 +354,6 @@ def index_along(node: OnnxNode) -> IndexRange:
 
 class QLinear(OnnxNode):
     """A node whose operands are integers, with a scale and a zero point behind each."""
-
-    @classmethod
-    def form(cls, write: Callable[["QLinear"], None]) -> Canonical:
-        """Return the form of an operator that a function writes."""
-        return lambda node: write(cls(node.state, node.proto, node.origin, node.attrs, node.version))
 
     def dequantize(self, start: int, axis: int | None = None) -> str:
         """Dequantize input `start` by the scale and zero point behind it."""

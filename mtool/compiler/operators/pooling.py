@@ -33,7 +33,16 @@ from mtool.compiler.operators.movement import Slice
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode, QLinear, qlinear_unary
 from mtool.compiler.operators.operator import Case, Draw, Operator, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
-from mtool.compiler.operators.window import Pool, check_window, four_pads, guarded, pair, position, within
+from mtool.compiler.operators.window import (
+    Pool,
+    check_window,
+    four_pads,
+    guarded,
+    pair,
+    position,
+    spatial_attributes,
+    within,
+)
 
 
 class MaxPoolIndices(Pool):
@@ -132,7 +141,7 @@ class Along:
             before = int((missing + (mode == "SAME_LOWER")) / 2)  # towards zero
             behind = missing - before
         elif mode != "VALID":
-            pads = attrs.get("pads") or (0,) * 2 * rank
+            _, _, pads = spatial_attributes(attrs, rank)
             before, behind = pads[dim], pads[rank + dim]
         room = size + before + behind - ((kernel - 1) * dilation + 1)
         if not attrs.get("ceil_mode"):
@@ -148,7 +157,7 @@ def _form(node: OnnxNode) -> None:
     if node.op.startswith("Global"):
         attrs = {"kernel_shape": spatial, "p": attrs.get("p", 2)}
     kernel, rank = tuple(attrs["kernel_shape"]), len(spatial)
-    strides, dilations = (tuple(attrs.get(key) or (1,) * rank) for key in ("strides", "dilations"))
+    strides, dilations, _ = spatial_attributes(attrs, rank)
     if not len(kernel) == len(strides) == len(dilations) == rank:
         raise Unsupported(f"its kernel has {len(kernel)} dimensions, its input {rank}")
     check_window(attrs, kernel, strides, dilations)
@@ -207,8 +216,7 @@ def _is_spatial(node: OnnxNode) -> bool:
 
 def _qlinear_global(parts: QLinear) -> None:
     if parts.attrs.get("channels_last"):
-        axes = parts.state.constant(f"{parts.origin}/axes", np.array([1, 2], np.int64))
-        parts.quantize(parts("ReduceMean", parts.dequantize(0), axes, keepdims=1), 3)
+        parts.quantize(parts("ReduceMean", parts.dequantize(0), [1, 2], keepdims=1), 3)
     else:
         parts.quantize(parts("GlobalAveragePool", parts.dequantize(0)), 3)
 

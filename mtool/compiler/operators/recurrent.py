@@ -165,7 +165,7 @@ def _form(node: OnnxNode) -> None:
     """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
     default = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}[node.op]
     directions, attrs = node.kind(1).shape[0], node.attrs
-    names = [name.decode() for name in attrs.get("activations") or ()] or list(default) * directions
+    names = list(attrs.get("activations") or ()) or list(default) * directions
     if len(names) != len(default) * directions:
         raise Unsupported(f"it has {len(names)} activations; expected {len(default) * directions}")
     alphas, betas = list(attrs.get("activation_alpha") or ()), list(attrs.get("activation_beta") or ())

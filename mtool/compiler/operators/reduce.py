@@ -145,10 +145,8 @@ def _carry_kept(bounded: Bounded) -> int | None:
 
 
 def _qlinear_mean(parts: QLinear) -> None:
-    inputs = [parts.dequantize(0)]
-    if parts.attrs.get("axes"):
-        inputs.append(parts.state.constant(f"{parts.origin}/axes", np.array(parts.attrs["axes"], np.int64)))
-    parts.quantize(parts("ReduceMean", *inputs, keepdims=parts.attrs.get("keepdims", 1)), 3)
+    axes = [list(parts.attrs["axes"])] if parts.attrs.get("axes") else []
+    parts.quantize(parts("ReduceMean", parts.dequantize(0), *axes, keepdims=parts.attrs.get("keepdims", 1)), 3)
 
 
 _FOLDING = Folding(VECTORIZED.cost, of_nothing=False)

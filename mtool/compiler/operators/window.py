@@ -80,6 +80,12 @@ def four_pads(pads: tuple[int, ...]) -> tuple[int, int, int, int]:
     return (*pair(pads[:spatial], 0), *pair(pads[spatial:], 0))
 
 
+def spatial_attributes(attrs: Attrs, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return strides, dilations and pads of so many dimensions: 1, 1 and 0 where they are not given."""
+    pads = tuple(attrs.get("pads") or (0,) * 2 * rank)
+    return tuple(attrs.get("strides") or (1,) * rank), tuple(attrs.get("dilations") or (1,) * rank), pads
+
+
 def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
     """Return explicit strides, dilations and pads of a convolution, auto_pad resolved.
 
@@ -87,8 +93,7 @@ def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
         Unsupported: they do not fit the input.
     """
     spatial, result, rank, attrs = node.shape[2:], node.result.shape[2:], len(kernel), node.attrs
-    strides = attrs.get("strides") or (1,) * rank
-    dilations = attrs.get("dilations") or (1,) * rank
+    strides, dilations, pads = spatial_attributes(attrs, rank)
     if not len(spatial) == len(result) == len(strides) == len(dilations) == rank:
         raise Unsupported(f"its kernel has {rank} dimensions, its input {len(spatial)}")
     check_window(attrs, kernel, strides, dilations)
@@ -102,10 +107,10 @@ def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
         elif mode == "VALID":
             before = 0
         else:
-            before = attrs.get("pads", (0,) * 2 * rank)[i]
+            before = pads[i]
         begin.append(before)
         end.append(max(missing - before, 0))  # what the output really reaches
-    return Window(kernel=tuple(kernel), strides=tuple(strides), dilations=tuple(dilations), pads=(*begin, *end))
+    return Window(kernel=tuple(kernel), strides=strides, dilations=dilations, pads=(*begin, *end))
 
 
 def check_window(attrs: Attrs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> None:
@@ -131,11 +136,10 @@ def check_windows_fit(node: OnnxNode) -> None:
     if mode in ("SAME_UPPER", "SAME_LOWER") or 0 in spatial:
         return
     rank = len(kernel)
-    pads = (0,) * 2 * rank if mode == "VALID" else node.attrs.get("pads") or (0,) * 2 * rank
-    dilations = node.attrs.get("dilations") or (1,) * rank
+    _, dilations, pads = spatial_attributes(node.attrs, rank)
     for index, size in enumerate(spatial):
         span = (kernel[index] - 1) * dilations[index] + 1
-        padded = size + pads[index] + pads[rank + index]
+        padded = size if mode == "VALID" else size + pads[index] + pads[rank + index]
         if padded < span:
             raise Unsupported(f"its window reaches over {span:,} elements, its padded input has {padded:,}")
 
