@@ -18,7 +18,7 @@ from onnx import TensorProto, numpy_helper
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.lowering import Lower, Lowering, template_node
+from mtool.compiler.operators.lowering import Lower, Lowering, by_template, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import LIKE, Cases, Operator, case, constant, numbers
 from mtool.compiler.operators.problems import CLASSICAL, OWN, Unsupported
@@ -402,16 +402,18 @@ def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list
     return write.canonical("PairwiseCoupling", [each], made)
 
 
-def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
+def _pairwise_values(ctx: Lowering, node: Node) -> dict[str, Any]:
     """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
     rows, classes = ctx.types[node.outputs[0]].shape
-    dtype = ctx.types[node.inputs[0]].dtype
-    values = {"rows": rows, "classes": classes, "iterations": max(100, classes)}
-    scratch = dtype.size * (2 * classes * classes + classes)
-    inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
-    template_node(
-        ctx, node, "pairwise_coupling", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True
-    )
+    return {"rows": rows, "classes": classes, "iterations": max(100, classes)}
+
+
+def _pairwise_scratch(ctx: Lowering, node: Node) -> tuple[int, str]:
+    dtype, classes = ctx.types[node.inputs[0]].dtype, ctx.types[node.outputs[0]].shape[1]
+    return dtype.size * (2 * classes * classes + classes), dtype.c
+
+
+_COUPLING = by_template("pairwise_coupling", "input", "output", _pairwise_values, _pairwise_scratch, math=True)
 
 
 def _careful_product(ctx: Lowering, node: Node) -> None:
@@ -773,7 +775,7 @@ OPERATORS = (
             classlabels_ints=([0, 1],), **_MACHINE,
         ),
     ),
-    Operator("PairwiseCoupling", domain=OWN, lower=_pairwise_coupling),
+    Operator("PairwiseCoupling", domain=OWN, lower=_COUPLING),
     Operator("CarefulProduct", domain=OWN, lower=_careful_product),
     classical("TreeEnsemble", _ensemble, case(rank=2, **_ENSEMBLE), _tree_ensemble, TreeEnsemble),
     classical(

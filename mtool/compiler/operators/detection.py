@@ -10,7 +10,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar import literal
-from mtool.compiler.operators.lowering import Lowering, template_node
+from mtool.compiler.operators.lowering import Lowering, accumulator, by_template, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.ordering import Counting, counted
@@ -38,17 +38,17 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "non_max_suppression", inputs, outputs, values, scratch=count, scratch_type="uint8_t")
 
 
-def _det(ctx: Lowering, node: Node) -> None:
+def _det(ctx: Lowering, node: Node) -> dict[str, object]:
     """Det, by elimination with row exchanges in a copy."""
-    shape = ctx.types[node.inputs[0]].shape
-    size, dtype = shape[-1], ctx.types[node.inputs[0]].dtype
-    dtype = DType.FLOAT32 if dtype.is_half else dtype
-    fabs = "fabs" if dtype is DType.FLOAT64 else "fabsf"
-    values = {"size": size, "count": math.prod(shape[:-2]), "fabs": fabs}
-    template_node(
-        ctx, node, "det", {"input": node.inputs[0]}, {"output": node.outputs[0]}, values,
-        scratch=size * size * dtype.size, scratch_type=dtype.c, math=True, wide=("input", "output"),
-    )  # fmt: skip
+    kind = ctx.types[node.inputs[0]]
+    fabs = "fabs" if kind.dtype is DType.FLOAT64 else "fabsf"
+    return {"size": kind.shape[-1], "count": math.prod(kind.shape[:-2]), "fabs": fabs}
+
+
+def _det_scratch(ctx: Lowering, node: Node) -> tuple[int, str]:
+    kind = ctx.types[node.inputs[0]]
+    dtype = accumulator(kind.dtype)
+    return kind.shape[-1] ** 2 * dtype.size, dtype.c
 
 
 def _fits_scores(node: OnnxNode) -> bool:
@@ -204,12 +204,13 @@ def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return [TensorType(DType.FLOAT32, shape) for shape in shapes[: len(inputs) + 1]]
 
 
+_DET = by_template("det", "input", "output", _det, _det_scratch, math=True, wide=("input", "output"))
 OPERATORS = (
     Operator(
         "NonMaxSuppression", cases=_suppressed, attributes=NonMaxSuppression, check_shapes=_fits_scores, sizes=(2,),
         is_declared=True, bound=_most_selected, lower=_non_max_suppression,
     ),
-    Operator("Det", cases=case(rank=(2, 3), fits=lambda shape: shape[-1] == shape[-2]), lower=_det),
+    Operator("Det", cases=case(rank=(2, 3), fits=lambda shape: shape[-1] == shape[-2]), lower=_DET),
     Operator(
         "DetectionPostProcess", domain=OWN, attributes=DetectionPostProcess, infer=_postprocess_outputs,
         lower=_postprocess,

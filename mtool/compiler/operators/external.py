@@ -12,7 +12,7 @@ from mtool.compiler.ir import Attributes, DType, Node
 from mtool.compiler.ir.control import Branches, Rounds
 from mtool.compiler.ir.types import TensorType
 from mtool.compiler.kernels.external import External
-from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.lowering import Lower, Lowering
 from mtool.compiler.operators.operator import Case, Draw, Operator, Value
 from mtool.compiler.operators.problems import OWN
 
@@ -65,12 +65,11 @@ def _refuse(ctx: Lowering, node: Node) -> None:
     )
 
 
-def _branch(ctx: Lowering, node: Node) -> None:
-    ctx.node("branch", node.inputs, node.outputs, node.attrs, like=node)
+def _kept(kind: str) -> Lower:
+    def lower(ctx: Lowering, node: Node) -> None:
+        ctx.node(kind, node.inputs, node.outputs, node.attrs, like=node)
 
-
-def _rounds(ctx: Lowering, node: Node) -> None:
-    ctx.node("rounds", node.inputs, node.outputs, node.attrs, like=node)
+    return lower
 
 
 def _body(draw: Draw, value: Value, inputs: str, nodes: str, outputs: str) -> onnx.GraphProto:
@@ -99,6 +98,6 @@ def _loop_cases(draw: Draw, op: Operator) -> Case:
 OPERATORS = (
     Operator(KIND, domain=OWN, attributes=External, lower=_external),
     Operator("EthosU", domain=OWN, attributes=EthosU, infer=_outputs, lower=_refuse),
-    Operator("If", cases=_if_cases, attributes=Branches, lower=_branch),
-    Operator("Loop", cases=_loop_cases, attributes=Rounds, lower=_rounds),
+    Operator("If", cases=_if_cases, attributes=Branches, lower=_kept("branch")),
+    Operator("Loop", cases=_loop_cases, attributes=Rounds, lower=_kept("rounds")),
 )  # fmt: skip

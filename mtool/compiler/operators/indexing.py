@@ -18,7 +18,6 @@ from mtool.compiler.ir.expr import (
     choose,
     compare,
     const,
-    every,
     inside,
     integer,
     least,
@@ -29,7 +28,14 @@ from mtool.compiler.ir.expr import (
 )
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, VECTORIZED, Folded, Folding
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers, strides_of, template_node
+from mtool.compiler.operators.lowering import (
+    AlongAxis,
+    Lowering,
+    by_template,
+    moves_integers,
+    strides_of,
+    template_node,
+)
 from mtool.compiler.operators.movement import chosen_indices
 from mtool.compiler.operators.onnx_node import (
     IndexRange,
@@ -44,7 +50,7 @@ from mtool.compiler.operators.onnx_node import (
 )
 from mtool.compiler.operators.operator import Case, Draw, Operator, Value, case
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
-from mtool.compiler.operators.window import spatial_attributes
+from mtool.compiler.operators.window import guarded, spatial_attributes
 
 GATHER_ND = "GatherND"
 
@@ -162,9 +168,7 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     if TensorScatter.of(node).mode == "circular":
         offset = (offset + size) % size
     new = load(1, kind.dtype, tuple(offset if n == dim else a for n, a in enumerate(own)))
-    condition = every(inside(offset, length))
-    assert condition is not None
-    ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
+    ctx.loop(node, guarded(inside(offset, length), new, load(0, kind.dtype, tuple(own))), inputs)
 
 
 def _tiles(node: OnnxNode) -> bool:
@@ -300,44 +304,29 @@ class TfIdf(Attributes):
     weights: tuple[float, ...] = ()
 
 
-_WIDE = ("data", "updates", "output")
+def _scatter_values(ctx: Lowering, node: Node) -> dict[str, Any]:
+    shape, spread, attrs = ctx.types[node.inputs[0]].shape, ctx.types[node.inputs[1]].shape, ScatterND.of(node)
+    values = {"shape": shape, "strides": strides_of(shape), "reduction": attrs.reduction}
+    if isinstance(attrs, ScatterElements):
+        return {**values, "axis": attrs.axis, "spread": spread}
+    *rows, depth = spread
+    return {**values, "depth": depth, "count": math.prod(rows), "block": math.prod(shape[depth:])}
 
 
-def _scatter_elements(ctx: Lowering, node: Node) -> None:
-    data, indices, updates = node.inputs
-    kind = ctx.types[data]
-    inputs = {"data": data, "indices": indices, "updates": updates}
-    attrs = ScatterElements.of(node)
-    values = {
-        "shape": kind.shape, "strides": strides_of(kind.shape), "axis": attrs.axis, "spread": ctx.types[indices].shape,
-        "reduction": attrs.reduction,
-    }  # fmt: skip
-    template_node(ctx, node, "scatter_elements", inputs, {"output": node.outputs[0]}, values, wide=_WIDE)
+_SCATTER_ELEMENTS, _SCATTER_ND = (
+    by_template(template, "data indices updates", "output", _scatter_values, wide=("data", "updates", "output"))
+    for template in ("scatter_elements", "scatter_nd")
+)
 
 
-def _scatter_nd(ctx: Lowering, node: Node) -> None:
-    data, indices, updates = node.inputs
-    kind, spread = ctx.types[data], ctx.types[indices].shape
-    inputs = {"data": data, "indices": indices, "updates": updates}
-    depth = spread[-1]
-    values = {
-        "shape": kind.shape, "strides": strides_of(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
-        "block": math.prod(kind.shape[depth:]), "reduction": ScatterND.of(node).reduction,
-    }  # fmt: skip
-    template_node(ctx, node, "scatter_nd", inputs, {"output": node.outputs[0]}, values, wide=_WIDE)
-
-
-def _max_unpool(ctx: Lowering, node: Node) -> None:
+def _unpool_values(ctx: Lowering, node: Node) -> dict[str, Any]:
     """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
-    x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
-    inner = MaxUnpool.of(node).inner
+    x, inner = ctx.types[node.inputs[0]], MaxUnpool.of(node).inner
     per_image = math.prod(inner)
-    values = {
-        "inner": inner, "shape": result.shape[2:], "count": x.count, "per_image": per_image,
+    return {
+        "inner": inner, "shape": ctx.types[node.outputs[0]].shape[2:], "count": x.count, "per_image": per_image,
         "positions": math.prod(x.shape[:2]) * per_image,
     }  # fmt: skip
-    template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, values)
 
 
 def _tf_idf(ctx: Lowering, node: Node) -> None:
@@ -471,20 +460,20 @@ OPERATORS = (
     Operator(
         "ScatterElements", cases=element_cases, attributes=ScatterElements, canonical=with_axis(ScatterElements, 0),
         words=_REDUCTION, check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT,
-        lower=_scatter_elements,
+        lower=_SCATTER_ELEMENTS,
     ),
     Operator(
         "Scatter", cases=element_cases, attributes=ScatterElements, canonical=with_axis(ScatterElements, 0),
-        check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
+        check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_SCATTER_ELEMENTS,
     ),
     Operator(
         "ScatterND", cases=_tuple_cases, attributes=ScatterND, words=_REDUCTION, check_shapes=_fits_tuples,
-        index_ranges=tuples_of_indices, moves=True, folding=BY_ELEMENT, lower=_scatter_nd,
+        index_ranges=tuples_of_indices, moves=True, folding=BY_ELEMENT, lower=_SCATTER_ND,
     ),
     Operator(
         "MaxUnpool", cases=_unpool_cases, attributes=MaxUnpool, canonical=_unpooled, index_ranges=_places_unpooled,
         sizes=(2,), check_shapes=lambda node: node.ins[0] == node.ins[1], is_declared=True, folding=SLOW.growing(),
-        lower=_max_unpool,
+        lower=by_template("max_unpool", "input indices", "output", _unpool_values),
     ),
     Operator(
         "TfIdfVectorizer", cases=_gram_cases, attributes=TfIdf, canonical=_of_integers,

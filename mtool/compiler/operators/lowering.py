@@ -241,15 +241,27 @@ def template_node(
 
 
 def by_template(
-    template: str, inputs: str, outputs: str, values: Callable[[Lowering, Node], Mapping[str, Any]], **options: Any
-) -> Lower:
-    """Return the lowering of an operator that is one kernel; `inputs` and `outputs` are their C names, in order."""
+    template: str, inputs: str, outputs: str, values: Callable[[Lowering, Node], Mapping[str, Any]],
+    scratch: Callable[[Lowering, Node], tuple[int, str]] = lambda ctx, node: (0, ""), **options: Any,
+) -> Lower:  # fmt: skip
+    """Return the lowering of an operator that is one kernel.
+
+    Args:
+        template: the name of the C template.
+        inputs: their C names, in order; one that is not given is left out.
+        outputs: the same.
+        values: returns the template's variables.
+        scratch: returns the bytes of working memory and the C type of its elements.
+        options: of `template_node`.
+    """
 
     def lower(ctx: Lowering, node: Node) -> None:
         ins, outs = (
-            dict(zip(c.split(), own, strict=False)) for c, own in ((inputs, node.inputs), (outputs, node.outputs))
+            {name: value for name, value in zip(names.split(), own, strict=False) if value}
+            for names, own in ((inputs, node.inputs), (outputs, node.outputs))
         )
-        template_node(ctx, node, template, ins, outs, values(ctx, node), **options)
+        size, kind = scratch(ctx, node)
+        template_node(ctx, node, template, ins, outs, values(ctx, node), scratch=size, scratch_type=kind, **options)
 
     return lower
 

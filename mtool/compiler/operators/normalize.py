@@ -21,7 +21,6 @@ from mtool.compiler.ir.expr import (
     call,
     choose,
     const,
-    every,
     identity,
     inside,
     integer,
@@ -36,6 +35,7 @@ from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_o
 from mtool.compiler.operators.operator import BEHIND, CHANNELS, LAST, LIKE, Case, Draw, Operator, Value, case, integers
 from mtool.compiler.operators.operator import axis as drawn_axis
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
+from mtool.compiler.operators.window import guarded
 
 
 def _wide(number_: int, kind_dtype: DType, index: tuple[Expr, ...]) -> Expr:
@@ -122,9 +122,7 @@ def _lrn(ctx: Lowering, node: Node) -> None:
     channel = axis(1) + axis(rank) - attrs.before
     near = _wide(0, kind.dtype, (own[0], channel, *own[2:]))
     dtype = near.dtype
-    condition = every(inside(channel, kind.shape[1]))
-    assert condition is not None
-    body = choose(condition, call("mul", near, near), const(0, dtype))
+    body = guarded(inside(channel, kind.shape[1]), call("mul", near, near), const(0, dtype))
     total = Expr("reduce", dtype, (body,), Reduction("add", ((rank, size),)))
     base = call("add", const(attrs.bias, dtype), call("mul", const(attrs.alpha, dtype), total))
     result = call("div", _wide(0, kind.dtype, own), call("pow", base, const(attrs.beta, dtype)))

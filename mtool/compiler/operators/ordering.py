@@ -5,6 +5,7 @@ one, where the size depends on data (mtool/compiler/operators/bounds.py).
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,7 +13,7 @@ from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, template_node
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, by_template, template_node
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
 from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.problems import Unsupported
@@ -70,15 +71,12 @@ def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
     return node.outputs, {}
 
 
-def _running(ctx: Lowering, node: Node) -> None:
-    shape = ctx.types[node.inputs[0]].shape
+def _running(ctx: Lowering, node: Node) -> dict[str, Any]:
     attrs = Running.of(node)
-    outer, count, inner = _split(shape, attrs.axis)
-    values = {
-        "outer": outer, "count": count, "inner": inner, "product": node.op == "CumProd", "exclusive": attrs.exclusive,
-        "reverse": attrs.reverse,
-    }  # fmt: skip
-    template_node(ctx, node, "running", {"input": node.inputs[0]}, {"output": node.outputs[0]}, values, wide=_WIDE)
+    outer, count, inner = _split(ctx.types[node.inputs[0]].shape, attrs.axis)
+    of_product = node.op == "CumProd"
+    flags = {"product": of_product, "exclusive": attrs.exclusive, "reverse": attrs.reverse}
+    return {"outer": outer, "count": count, "inner": inner, **flags}
 
 
 def _top_k(ctx: Lowering, node: Node) -> None:
@@ -200,6 +198,7 @@ def _most_kept(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int |
     return [_along(node.kind(0), axis, most)]
 
 
+_TOTALS = by_template("running", "input", "output", _running, wide=_WIDE)
 _RUNNING = case(lambda draw, x: draw.constant(draw.axis(x), np.int64), exclusive=(0, 1), reverse=(0, 1))
 
 
@@ -212,7 +211,7 @@ def _top_cases(draw: Draw, op: Operator) -> Case:
 
 OPERATORS = (
     *(
-        Operator(op, cases=_RUNNING, attributes=Running, canonical=_running_form, folding=VECTORIZED, lower=_running)
+        Operator(op, cases=_RUNNING, attributes=Running, canonical=_running_form, folding=VECTORIZED, lower=_TOTALS)
         for op in ("CumSum", "CumProd")
     ),
     Operator(

@@ -27,7 +27,6 @@ from mtool.compiler.operators.lowering import (
     by_template,
     moves_integers,
     strides_of,
-    template_node,
 )
 from mtool.compiler.operators.movement import Slice
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode, QLinear, qlinear_unary
@@ -320,19 +319,17 @@ def _counted(node: Node, tests: list[Expr]) -> list[Expr]:
     return [test for test in tests if test.op == "less"]
 
 
-def _max_pool_indices(ctx: Lowering, node: Node) -> None:
-    x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+def _max_pool_indices(ctx: Lowering, node: Node) -> dict[str, object]:
+    x, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], MaxPoolIndices.of(node)
     size = x.shape[2:]
-    strides = strides_of(size)
-    attrs = MaxPoolIndices.of(node)
-    if attrs.column_major:
-        strides = tuple(math.prod(size[:dim]) for dim in range(len(size)))
-    values = {
+    steps = tuple(math.prod(size[:dim]) for dim in range(len(size))) if attrs.column_major else strides_of(size)
+    return {
         "kernel": attrs.kernel, "strides": attrs.strides, "dilations": attrs.dilations, "pads": attrs.pads,
-        "planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides,
+        "planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": steps,
     }  # fmt: skip
-    outputs = {"output": node.outputs[0], "indices": node.outputs[1]}
-    template_node(ctx, node, "max_pool_indices", {"input": node.inputs[0]}, outputs, values, wide=("input", "output"))
+
+
+_INDICES = by_template("max_pool_indices", "input", "output indices", _max_pool_indices, wide=("input", "output"))
 
 
 OPERATORS = (
@@ -349,7 +346,7 @@ OPERATORS = (
         "GlobalMaxPool", cases=_GLOBAL_CASES, canonical=_form, check_shapes=_is_spatial,
         folding=replace(_GLOBAL, is_right=False),
     ),
-    Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_max_pool_indices),
+    Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_INDICES),
     Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
     Operator(
         "QLinearAveragePool", domain=MICROSOFT,

@@ -4,8 +4,9 @@ Where a resized axis reads, and with which weights, is a table; the others read 
 Sources: ONNX Resize (coordinate modes, antialias, exclude_outside); the cubic kernel is Keys' (1981).
 """
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from mtool.compiler.ir.expr import (
     call,
     choose,
     const,
-    every,
     inside,
     integer,
     least,
@@ -27,10 +27,10 @@ from mtool.compiler.ir.expr import (
 from mtool.compiler.ir.types import Array, DType
 from mtool.compiler.operators.folding import SLOW, Folded, Folding
 from mtool.compiler.operators.lowering import Lowering, accumulator
-from mtool.compiler.operators.onnx_node import OnnxNode, index_of
+from mtool.compiler.operators.onnx_node import OnnxNode, attributes_of, index_of
 from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.problems import Unsupported
-from mtool.compiler.operators.window import Convolution, window_of
+from mtool.compiler.operators.window import Convolution, guarded, window_of
 
 
 class Resize(Attributes):
@@ -44,12 +44,12 @@ class Resize(Attributes):
     scales: tuple[float, ...]
     rois: tuple[tuple[float, float], ...]
     coordinate_transformation_mode: str
-    mode: str
-    cubic_coeff_a: float
-    antialias: bool
-    exclude_outside: bool
+    mode: str = "nearest"
+    cubic_coeff_a: float = -0.75
+    antialias: int = 0
+    exclude_outside: int = 0
     nearest_mode: str
-    extrapolation_value: float
+    extrapolation_value: float = 0.0
 
 
 def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tuple[float, float]) -> float:
@@ -140,8 +140,7 @@ def _resize(ctx: Lowering, node: Node) -> None:
     rank, dtype = len(kind.shape), accumulator(kind.dtype)
     inputs, index = [node.inputs[0]], []
     axes: list[tuple[int, int]] = []
-    weight: Expr | None = None
-    outsides = []
+    factors, outsides = [], []
     for position in range(rank):
         size, total = kind.shape[position], result.shape[position]
         scale, roi = attrs.scales[position], attrs.rois[position]
@@ -159,22 +158,18 @@ def _resize(ctx: Lowering, node: Node) -> None:
         index.append(load(len(inputs) - 1, DType.INT32, where))
         if taps > 1:
             inputs.append(ctx.constant(f"{node.name}/weights", weights.astype(_float(dtype).numpy)))
-            factor = load(len(inputs) - 1, _float(dtype), where)
-            weight = factor if weight is None else call("mul", weight, factor)
+            factors.append(load(len(inputs) - 1, _float(dtype), where))
         if outside.any():
             inputs.append(ctx.constant(f"{node.name}/outside", ~outside))
             outsides.append(load(len(inputs) - 1, DType.BOOL, (axis(position),)))
     element = load(0, kind.dtype, tuple(index))
-    if weight is not None:
-        element = call("mul", weight, call("cast", element, dtype=_float(dtype)))
+    if factors:
+        element = call("mul", _product(factors[0], factors[1:]), call("cast", element, dtype=_float(dtype)))
         element = Expr("reduce", _float(dtype), (element,), Reduction("add", tuple(axes)))
         if not kind.dtype.is_float:
             element = call("rint", element)
         element = call("cast", element, dtype=kind.dtype)
-    inside = every(outsides)
-    if inside is not None:
-        element = choose(inside, element, const(attrs.extrapolation_value, kind.dtype))
-    ctx.loop(node, element, inputs)
+    ctx.loop(node, guarded(outsides, element, const(attrs.extrapolation_value, kind.dtype)), inputs)
 
 
 def _float(dtype: DType) -> DType:
@@ -209,12 +204,9 @@ def _form(node: OnnxNode) -> None:
         region = value_of(roi, "roi").tolist()
         for n, axis in enumerate(axes):
             rois[axis] = (float(region[n]), float(region[n + len(axes)]))
-    made = Resize(
-        scales=tuple(all_scales), rois=tuple(rois), coordinate_transformation_mode=mode,
-        mode=attrs.get("mode", "nearest"), cubic_coeff_a=attrs.get("cubic_coeff_a", -0.75),
-        antialias=bool(attrs.get("antialias")), exclude_outside=bool(attrs.get("exclude_outside")),
+    made = attributes_of(
+        Resize, attrs, scales=tuple(all_scales), rois=tuple(rois), coordinate_transformation_mode=mode,
         nearest_mode=attrs.get("nearest_mode", "simple" if upsample else "round_prefer_floor"),
-        extrapolation_value=attrs.get("extrapolation_value", 0.0),
     )  # fmt: skip
     node.emit(made, op="Resize", inputs=node.inputs[:1])
 
@@ -259,8 +251,8 @@ class RoiAlign(Attributes):
     """
 
     sampling_ratio: int
-    spatial_scale: float
-    mode: str
+    spatial_scale: float = 1.0
+    mode: str = "avg"
     half_pixel: bool
 
 
@@ -278,6 +270,10 @@ def _times(a: Expr, b: float) -> Expr:
 
 def _less(a: Expr, b: Expr) -> Expr:
     return call("less", a, b, dtype=DType.BOOL)
+
+
+def _product(first: Expr, factors: Iterable[Expr]) -> Expr:
+    return functools.reduce(lambda a, b: call("mul", a, b), factors, first)
 
 
 def _tent(distance: Expr) -> Expr:
@@ -313,8 +309,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
     padding = attrs.padding_mode
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[mode]
     index: list[Expr] = [axis(0), axis(1)]
-    tests, axes = [], []
-    weight: Expr | None = None
+    tests, axes, factors = [], [], []
     for i in range(spatial):
         size = kind.shape[2 + i]
         where = (axis(0), *(axis(2 + d) for d in range(spatial)), number(spatial - 1 - i))
@@ -334,8 +329,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
             tap = call("cast", axis(rank + i) + (-1 if taps == 4 else 0), dtype=dtype)
             axes.append((rank + i, taps))
             position = _add(position, tap)
-            factor = (_tent if taps == 2 else _keys)(call("sub", x, position))
-            weight = factor if weight is None else call("mul", weight, factor)
+            factors.append((_tent if taps == 2 else _keys)(call("sub", x, position)))
         if padding == "reflection":
             position = call("floor", _add(_reflected(position, low, high), _number(0.25, position)))
         spot = integer(position)
@@ -345,10 +339,10 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
             spot = least(most(spot, 0), size - 1)
         index.append(spot)
     element = call("cast", load(0, kind.dtype, tuple(index)), dtype=accumulator(kind.dtype))
-    body = element if weight is None else call("mul", element, call("cast", weight, dtype=element.dtype))
-    condition = every(tests)
-    if condition is not None:
-        body = choose(condition, body, _number(0, body))
+    body = element
+    if factors:
+        body = call("mul", element, call("cast", _product(factors[0], factors[1:]), dtype=element.dtype))
+    body = guarded(tests, body, _number(0, body))
     if axes:
         body = Expr("reduce", body.dtype, (body,), Reduction("add", tuple(axes)))
     ctx.loop(node, call("cast", body, dtype=kind.dtype), node.inputs)
@@ -380,13 +374,10 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
     if mask:
         inputs.append(mask)
         factors.append(load(len(inputs) - 1, dtype, (axis(0), part * (kh * kw) + tap, axis(2), axis(3))))
-    body = load(0, dtype, (axis(0), channel, *spots))
-    for factor in (*factors, load(1, dtype, (axis(1), c, ky, kx))):  # a large weight last, so that nothing overflows
-        body = call("mul", body, factor)
-    condition = every(tests)
-    assert condition is not None
+    factors.append(load(1, dtype, (axis(1), c, ky, kx)))  # a large weight last, so that nothing overflows
+    body = guarded(tests, _product(load(0, dtype, (axis(0), channel, *spots)), factors), const(0, dtype))
     axes = ((4, channels), (5, kh), (6, kw), (7, 2), (8, 2))
-    total = Expr("reduce", dtype, (choose(condition, body, const(0, dtype)),), Reduction("add", axes))
+    total = Expr("reduce", dtype, (body,), Reduction("add", axes))
     if bias:
         inputs.append(bias)
         total = _add(total, load(len(inputs) - 1, dtype, (axis(1),)))
@@ -397,15 +388,11 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
     """RoiAlign: each bin is the mean, or the maximum, of samples on a grid in it."""
     kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], RoiAlign.of(node)
     dtype = kind.dtype
-    height, width = kind.shape[2:]
     ratio = attrs.sampling_ratio
     image = integer(load(2, ctx.types[node.inputs[2]].dtype, (axis(0),)))
     shift = 0.5 if attrs.half_pixel else 0.0
     spots, tests, factors = [], [], []
-    counts = []
-    for i, (size, bins) in enumerate(
-        ((height, ctx.types[node.outputs[0]].shape[2]), (width, ctx.types[node.outputs[0]].shape[3]))
-    ):
+    for i, (size, bins) in enumerate(zip(kind.shape[2:], ctx.types[node.outputs[0]].shape[2:], strict=True)):
         low, high = (
             _add(_times(load(1, rois.dtype, (axis(0), number(n))), attrs.spatial_scale), const(-shift, dtype))
             for n in (1 - i, 3 - i)
@@ -415,7 +402,6 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
             length = call("maximum", length, const(1, dtype))
         step = _times(length, 1 / bins)
         sample, near = axis(4 + i), axis(6 + i)
-        counts.append(ratio)
         within = _times(_add(call("cast", sample, dtype=dtype), const(0.5, dtype)), 1 / ratio)
         at = _add(low, call("mul", step, _add(call("cast", axis(2 + i), dtype=dtype), within)))
         tests += [
@@ -426,17 +412,12 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
         position = _add(call("floor", at), call("cast", near, dtype=dtype))
         factors.append(_tent(call("sub", at, position)))
         spots.append(least(integer(position), size - 1))
-    body = load(0, dtype, (image, axis(1), *spots))
-    for factor in factors:
-        body = call("mul", body, factor)
-    condition = every(tests)
-    assert condition is not None
-    body = choose(condition, body, const(0, dtype))
-    axes = ((4, counts[0]), (5, counts[1]), (6, 2), (7, 2))
+    body = guarded(tests, _product(load(0, dtype, (image, axis(1), *spots)), factors), const(0, dtype))
+    axes = ((4, ratio), (5, ratio), (6, 2), (7, 2))
     how = "maximum" if attrs.mode == "max" else "add"
     total = Expr("reduce", dtype, (body,), Reduction(how, axes))
     if how == "add":
-        total = _times(total, 1 / math.prod(counts))
+        total = _times(total, 1 / ratio**2)
     ctx.loop(node, total, node.inputs)
 
 
@@ -472,11 +453,7 @@ def _roi_align_form(node: OnnxNode) -> None:
     if not attrs.get("sampling_ratio"):
         raise Unsupported("a sampling_ratio of 0, as many samples as the box is large, is not supported")
     half = attrs.get("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "output_half_pixel")
-    made = RoiAlign(
-        sampling_ratio=attrs["sampling_ratio"], spatial_scale=attrs.get("spatial_scale", 1.0),
-        mode=attrs.get("mode", "avg"), half_pixel=half == "half_pixel",
-    )  # fmt: skip
-    node.emit(made)
+    node.emit(attributes_of(RoiAlign, attrs, half_pixel=half == "half_pixel"))
 
 
 def _samples(node: Folded) -> int:

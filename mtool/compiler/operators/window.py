@@ -179,7 +179,7 @@ def within(position: Expr, node: Node, i: int, size: int, result: int) -> list[E
     return [tests[0]] * (attrs.pads[i] > 0) + [tests[1]] * (last >= size)
 
 
-def guarded(conditions: list[Expr], value: Expr, otherwise: Expr) -> Expr:
+def guarded(conditions: Sequence[Expr], value: Expr, otherwise: Expr) -> Expr:
     """Return a value where all conditions hold."""
     condition = every(conditions)
     return value if condition is None else choose(condition, value, otherwise)
