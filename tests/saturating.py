@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
@@ -57,7 +58,8 @@ class InferenceSession:
         return [SimpleNamespace(name=output.name) for output in self._graph.output]
 
     def get_inputs(self) -> list[Any]:
-        return [SimpleNamespace(name=put.name, type="tensor(uint8)") for put in self._graph.input]
+        kinds = {put.name: helper.tensor_dtype_to_np_dtype(put.type.tensor_type.elem_type) for put in self._graph.input}
+        return [SimpleNamespace(name=name, type=f"tensor({kind.name})") for name, kind in kinds.items()]
 
     def run(self, names: list[str] | None, feeds: dict[str, Array]) -> list[Any]:
         return list(self._evaluator.run(names, feeds))

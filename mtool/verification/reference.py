@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from mtool.compiler.frontend.tflite.translation import Network as Translated
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.stages.options import Options
-from mtool.stages.samples import Array, Sample
+from mtool.stages.samples import Sample
 from mtool.verification.oracles import evaluator, litert, ort, process
 
 log = logging.getLogger(__name__)
@@ -122,12 +123,12 @@ def computed_by(
     chosen = options or Options()
     try:
         if is_tflite(model):
-            exact = _is_exact(model, chosen)
-            found = _litert("outputs", model, samples, chosen, exact=exact)
+            exact = chosen.rounding == "tflite" or is_hybrid(model, chosen)
+            found = _litert(model, samples, chosen, exact=exact)
             return name_of_kernels(model) if exact else litert.NAME, found
-        initial = _initial_states(model, chosen) if chosen.states else {}
-        arguments = runnable(model), model, samples, chosen.states, initial
-        return ort.NAME, _onnxruntime(*arguments, constants=chosen.constants, optimised=optimised)
+        begun = {"states": chosen.states, "initial": _initial_states(model, chosen)}
+        fed = {"constants": chosen.constants, "optimised": optimised}
+        return ort.NAME, _run(ort, model, runnable(model), samples, **begun, **fed)
     except process.DiedError as died:
         if not is_tflite(model):
             raise
@@ -152,7 +153,7 @@ def _after_a_crash(
     log.warning("%s; trying its default kernels without delegates, then %s", died.what, evaluator.NAME)
     plain = f"{litert.NAME}'s default kernels without delegates"
     try:
-        found = _litert("outputs", model, samples, options, delegates=False)
+        found = _litert(model, samples, options, delegates=False)
         return f"{plain} ({litert.NAME} crashed)", found
     except ModelError as refused:
         also = "crash too" if isinstance(refused, process.DiedError) else "can't run it"
@@ -179,44 +180,18 @@ def is_exact(name: str) -> bool:
 
 def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list[Sample] | None:
     """Return what onnx.reference makes of a model; None: it can't be run there."""
+    fed: dict[str, Any] = {}
     if is_tflite(model):
-        budget = Budget(options.limits)
-        made = to_onnx(tflite_file(model, budget), model.name, options, budget)
-        proto: str | bytes = made.proto.SerializeToString()
-        states: Pairs = (*made.states, *options.states)
-        initial = _first_values(made, options)
+        _, whole = _translated(model, options)
+        proto: str | bytes = whole.proto.SerializeToString()
+        fed = {"states": whole.states, "initial": whole.initial}
     else:
-        proto, states = runnable(model), options.states
-        initial = _initial_states(model, options) if states else {}
+        proto = runnable(model)
+        fed = {"constants": options.constants, "states": options.states, "initial": _initial_states(model, options)}
     try:
-        found: list[Sample] = process.call(
-            evaluator.NAME,
-            model,
-            "evaluator.outputs",
-            model=str(Path(proto).absolute()) if isinstance(proto, str) else proto,
-            samples=samples,
-            title=str(model),
-            constants={} if is_tflite(model) else options.constants,
-            states=states,
-            initial=initial,
-        )
+        return _run(evaluator, model, proto, samples, **fed)
     except ModelError:
         return None
-    return found
-
-
-def _first_values(made: Translated, options: Options) -> Sample:
-    """Return what the states of a TFLite model's translation begin with."""
-    zeros = {
-        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
-        for name, point in zeros_of(made, options.states).items()
-    }
-    return _given({**zeros, **made.initial}, options)
-
-
-def _is_exact(model: Path, options: Options) -> bool:
-    """Whether a TFLite model is computed as LiteRT's reference kernels do, at least what has float activations."""
-    return options.rounding == "tflite" or is_hybrid(model, options)
 
 
 def is_hybrid(model: Path, options: Options) -> bool:
@@ -254,21 +229,30 @@ def network(model: Path, options: Options) -> Network | None:
     nearly so, and several that are fused differ by more steps than one.
     """
     if not is_tflite(model):
-        return Network(reread(model), options.states, _initial_states(model, options) if options.states else {})
+        return Network(reread(model), options.states, _initial_states(model, options))
     if options.rounding == "tflite" or not ort.version():
         return None
-    budget = Budget(options.limits)
-    made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+    made, found = _translated(model, options)
     nodes = [node for graph in graphs(made.proto) for node in graph.node]
     for number, node in enumerate(nodes):  # those of one operator share its name
         node.name = f"{node.name} {number}"
     own = [node for node in nodes if node.domain == OWN]
-    apart = all(name in made.tensors for node in own for name in node.output) and not (made.states or options.states)
+    apart = all(name in made.tensors for node in own for name in node.output) and not found.states
     if (own and not apart) or any(node.domain == REFUSED for node in nodes):
         return None
-    initial = _first_values(made, options)
     steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantised}
-    return Network(made.proto, (*made.states, *options.states), initial, bool(own), steps)
+    return replace(found, in_parts=bool(own), steps=steps)
+
+
+def _translated(model: Path, options: Options) -> tuple[Translated, Network]:
+    """Return a TFLite model's translation to ONNX, and the same as a network with what its states begin with."""
+    budget = Budget(options.limits)
+    made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+    zeros = {
+        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
+        for name, point in zeros_of(made, options.states).items()
+    }
+    return made, Network(made.proto, (*made.states, *options.states), _given({**zeros, **made.initial}, options))
 
 
 def intermediates(
@@ -286,7 +270,7 @@ def intermediates(
     if compared is None or compared.in_parts:
         own = () if compared is None else compared.proto.graph.node
         made = [name for node in own if node.domain == OWN for name in node.output]
-        return _litert("intermediates", model, samples, options, tensors=[*tensors, *made])
+        return _litert(model, samples, options, exact=True, tensors=[*tensors, *made])
     proto = compared.proto
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
@@ -297,8 +281,7 @@ def intermediates(
     whole = proto.SerializeToString()
     del proto.graph.output[count:]
     fixed = {} if is_tflite(model) else options.constants
-    states = compared.states, compared.initial
-    return _onnxruntime(whole, model, samples, *states, constants=fixed, optimised=False)
+    return _run(ort, model, whole, samples, constants=fixed, states=compared.states, initial=compared.initial)
 
 
 def with_states(
@@ -331,53 +314,32 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
     """
     fed = {value.name for value in proto.graph.input}
     feeds = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
-    (found,) = _onnxruntime(proto.SerializeToString(), model, [feeds], (), {}, constants={}, optimised=False)
-    return found
+    return _run(ort, model, proto.SerializeToString(), [feeds])[0]
 
 
-def _onnxruntime(
-    model: str | bytes,
-    path: Path,
-    samples: Sequence[Sample],
-    states: Pairs,
-    initial: Sample,
-    *,
-    constants: Mapping[str, Array],
-    optimised: bool,
-) -> list[Sample]:
+def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
+    """Run a model by an oracle, in the oracles' process, as mtool.verification.oracles.sequences describes."""
     found: list[Sample] = process.call(
-        ort.NAME,
+        oracle.NAME,
         path,
-        "ort.outputs",
+        f"{oracle.__name__.rpartition('.')[2]}.outputs",
         model=str(path.absolute()) if isinstance(model, str) else model,
         samples=samples,
         title=str(path),
-        constants=constants,
-        states=states,
-        initial=initial,
-        optimised=optimised,
+        **how,
     )
     return found
 
 
-def _litert(function: str, path: Path, samples: Sequence[Sample], chosen: Options, **named: Any) -> list[Sample]:
-    found: list[Sample] = process.call(
-        litert.NAME,
-        path,
-        f"litert.{function}",
-        model=litert_can_read(path),
-        samples=samples,
-        title=str(path),
-        constants=chosen.constants,
-        states=chosen.states,
-        initial=chosen.state_values,
-        **named,
-    )
-    return found
+def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any) -> list[Sample]:
+    begun = {"constants": options.constants, "states": options.states, "initial": options.state_values}
+    return _run(litert, path, litert_can_read(path), samples, **begun, **how)
 
 
 def _initial_states(path: Path, chosen: Options) -> Sample:
     """Return what the states of an ONNX model begin with: what is given, their initialisers, or zeros."""
+    if not chosen.states:
+        return {}
     graph = reread(path).graph
     wanted = {value for _, value in chosen.states}
     points = first_values(graph, chosen.states)
@@ -411,7 +373,7 @@ def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step:
     """
     if is_tflite(model):
         try:
-            plain, optimised = (_litert("outputs", model, samples, options, exact=exact) for exact in (True, False))
+            plain, optimised = (_litert(model, samples, options, exact=exact) for exact in (True, False))
         except process.DiedError:
             return 0
     else:

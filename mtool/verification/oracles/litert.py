@@ -1,100 +1,23 @@
 """LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mtool.base import distribution
-from mtool.base.errors import BuildError, ModelError
 from mtool.base.tensors import Array, Sample
-from mtool.verification.oracles.process import HINT
+from mtool.verification.oracles.sequences import Run, over_samples
 
 NAME = "LiteRT"
 PACKAGE = "ai-edge-litert"
 INSTALL = distribution.install("litert")
-States = Sequence[tuple[str, str]]
 
 
 def version() -> str:
     """Return LiteRT's version, or "" if it is not installed."""
     return distribution.version_of(PACKAGE)
-
-
-def outputs(
-    model: str | bytes,
-    samples: Sequence[Sample],
-    *,
-    title: str,
-    constants: Mapping[str, Array] | None = None,
-    states: States = (),
-    initial: Mapping[str, Array] | None = None,
-    exact: bool = False,
-    delegates: bool = True,
-) -> list[Sample]:
-    """Run the model on each sample with LiteRT; the outputs by name, in the same order.
-
-    Args:
-        model: the TFLite file's absolute path, or its bytes.
-        samples: inputs by name.
-        title: what the file is called in messages.
-        constants: inputs that are the same for every sample.
-        states: pairs of an output and the input of the next sample that it feeds.
-        initial: what states begin with, if not with zeros, or their zero points.
-        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps, or, where these lack an
-            operator, with the default ones, without delegates.
-        delegates: False: with the default kernels, without delegates, if it is not `exact`.
-
-    Raises:
-        BuildError: LiteRT is not installed.
-        ModelError: LiteRT refuses the model or an input.
-    """
-    return [
-        {_name(detail): interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
-        for interpreter in _runs(
-            model,
-            samples,
-            constants or {},
-            states,
-            initial or {},
-            title=title,
-            exact=exact,
-            delegates=delegates,
-            keep=False,
-        )
-    ]
-
-
-def intermediates(
-    model: str | bytes,
-    samples: Sequence[Sample],
-    tensors: Iterable[str],
-    *,
-    title: str,
-    constants: Mapping[str, Array] | None = None,
-    states: States = (),
-    initial: Mapping[str, Array] | None = None,
-) -> list[Sample]:
-    """Run the model on each sample with the reference kernels; the given tensors of it by name.
-
-    What is not a tensor of the model is left out.
-
-    Raises:
-        BuildError: LiteRT is not installed.
-        ModelError: LiteRT refuses the model or an input.
-    """
-    wanted = set(tensors)
-    return [
-        {
-            _name(detail): interpreter.get_tensor(detail["index"]).copy()
-            for detail in interpreter.get_tensor_details()
-            if _name(detail) in wanted
-        }
-        for interpreter in _runs(
-            model, samples, constants or {}, states, initial or {}, title=title, exact=True, keep=True
-        )
-    ]
 
 
 def lacking(model: str | bytes) -> str:
@@ -113,58 +36,49 @@ def lacking(model: str | bytes) -> str:
 _LACKING = re.compile(r"Didn't find op for builtin opcode '(\w+)' version '(\d+)'")
 
 
-def _runs(
-    model: str | bytes,
-    samples: Sequence[Sample],
-    constants: Mapping[str, Array],
-    states: States,
-    initial: Mapping[str, Array],
-    *,
-    title: str,
-    exact: bool,
-    keep: bool,
-    delegates: bool = True,
-) -> Iterator[Any]:
-    """Yield the interpreter after each sample."""
-    try:
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-    except ImportError:
-        raise BuildError(
-            "LiteRT is not installed",
-            details=["it is what the outputs of a TFLite model are compared with"],
-            hint=f"{INSTALL}, or {HINT}",
-        ) from None
+def _opened(
+    model: str | bytes, *, exact: bool = False, delegates: bool = True, tensors: Iterable[str] | None = None
+) -> Run:
+    """Open a model.
+
+    Args:
+        model: the TFLite file's absolute path, or its bytes.
+        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps, or, where these lack an
+            operator, with the default ones, without delegates.
+        delegates: False: with the default kernels, without delegates, if it is not `exact`.
+        tensors: return these tensors of the model, those that it has, in place of its outputs.
+    """
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
     how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
     if (exact and lacking(model)) or not (exact or delegates):
         how = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    try:
-        interpreter = Interpreter(
-            **{"model_path" if isinstance(model, str) else "model_content": model},
-            experimental_op_resolver_type=how,
-            experimental_preserve_all_tensors=keep,
-            num_threads=1,
-        )
-        _resize(interpreter, {**constants, **(samples[0] if samples else {})})
-        interpreter.allocate_tensors()
-        numbers = {_name(detail): detail["index"] for detail in interpreter.get_output_details()}
-        inputs, fed = interpreter.get_input_details(), {value for _, value in states}
-        kept = {_name(put): _first(put, initial) for put in inputs if _name(put) in fed}
-        for sample in samples:
-            if _resize(interpreter, {**constants, **sample}):
-                interpreter.allocate_tensors()
-                inputs = interpreter.get_input_details()
-            for detail in inputs:
-                data = {**sample, **constants, **kept}[_name(detail)]
-                interpreter.set_tensor(detail["index"], np.asarray(data, detail["dtype"]).reshape(detail["shape"]))
-            interpreter.invoke()
-            kept = {value: interpreter.get_tensor(numbers[output]) for output, value in states}
-            yield interpreter
-    except (ValueError, RuntimeError, KeyError) as refused:
-        raise ModelError(
-            f"LiteRT can't run {title}",
-            details=str(refused).splitlines()[:3],
-            hint=HINT,
-        ) from None
+    interpreter: Any = Interpreter(
+        **{"model_path" if isinstance(model, str) else "model_content": model},
+        experimental_op_resolver_type=how,
+        experimental_preserve_all_tensors=tensors is not None,
+        num_threads=1,
+    )
+    wanted = None if tensors is None else {*tensors}
+    is_ready = False
+
+    def run(feeds: Mapping[str, Array]) -> Sample:
+        nonlocal is_ready
+        if _resize(interpreter, feeds) or not is_ready:
+            interpreter.allocate_tensors()
+            is_ready = True
+        for detail in interpreter.get_input_details():
+            interpreter.set_tensor(detail["index"], _fed(detail, feeds[_name(detail)]))
+        interpreter.invoke()
+        there = interpreter.get_output_details() if wanted is None else interpreter.get_tensor_details()
+        chosen = {_name(one): one["index"] for one in there if wanted is None or _name(one) in wanted}
+        return {name: interpreter.get_tensor(index) for name, index in chosen.items()}
+
+    return run
+
+
+outputs = over_samples(NAME, _opened, INSTALL)
+"""Run a model on each sample (mtool.verification.oracles.sequences); states begin with their zero points."""
 
 
 def _resize(interpreter: Any, given: Mapping[str, Array]) -> bool:
@@ -183,7 +97,10 @@ def _name(detail: Mapping[str, Any]) -> str:
     return detail["name"] or f"tensor_{detail['index']}"
 
 
-def _first(detail: Mapping[str, Any], initial: Mapping[str, Array]) -> Array:
-    """Return what a state begins with: what is given, or what its input has for 0."""
-    points = detail["quantization_parameters"]["zero_points"]
-    return np.broadcast_to(initial.get(_name(detail), points[0] if len(points) else 0), detail["shape"])
+def _fed(detail: Mapping[str, Any], data: Any) -> Array:
+    """Return what an input is given: an array, the first value of a state, or None for what a state has for 0."""
+    if data is None:
+        points = detail["quantization_parameters"]["zero_points"]
+        data = points[0] if len(points) else 0
+    array, shape = np.asarray(data, detail["dtype"]), detail["shape"]
+    return array.reshape(shape) if array.size == np.prod(shape) else np.broadcast_to(array, shape)

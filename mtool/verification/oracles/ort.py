@@ -6,7 +6,7 @@ Its products of integers are exact whatever the processor (mtool.verification.or
 import functools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,8 @@ import onnx
 from onnx import TensorProto, helper, inliner, numpy_helper
 
 from mtool.base import distribution
-from mtool.base.errors import BuildError, ModelError
 from mtool.base.tensors import Array, Sample
-from mtool.verification.oracles.process import HINT
+from mtool.verification.oracles.sequences import Run, over_samples
 
 # onnxruntime, as it is imported everywhere.
 
@@ -248,7 +247,6 @@ def _types(graph: onnx.GraphProto) -> dict[str, int]:
 
 NAME = "onnxruntime"
 INSTALL = distribution.install("verify")
-States = Sequence[tuple[str, str]]
 log = logging.getLogger(__name__)
 _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others have NumPy's names
 
@@ -258,65 +256,30 @@ def version() -> str:
     return distribution.version_of(NAME)
 
 
-def outputs(
-    model: str | bytes,
-    samples: Sequence[Sample],
-    *,
-    title: str,
-    constants: Mapping[str, Array] | None = None,
-    states: States = (),
-    initial: Mapping[str, Array] | None = None,
-    optimised: bool = False,
-) -> list[Sample]:
-    """Run a model on each sample; the outputs by name, in the same order.
-
-    Args:
-        model: the file's absolute path, or its bytes.
-        samples: inputs by name.
-        title: what the file is called in messages.
-        constants: inputs that are the same for every sample.
-        states: pairs of an output and the input of the next sample that it feeds.
-        initial: what the states begin with.
-        optimised: with its graph optimisations, which for a quantized model means integer kernels.
-
-    Raises:
-        BuildError: onnxruntime is not installed.
-        ModelError: onnxruntime refuses the model or an input.
-    """
-    try:
-        onnxruntime = import_onnxruntime()
-    except ImportError:
-        raise BuildError(
-            "onnxruntime is not installed",
-            details=["it is what the outputs are compared with"],
-            hint=f"{INSTALL}, or {HINT}",
-        ) from None
+def _opened(model: str | bytes, *, optimised: bool = False) -> Run:
+    """Open a model; `optimised`: with graph optimisations, which for a quantized model means integer kernels."""
+    onnxruntime = import_onnxruntime()
     options: Any = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4  # its errors are raised too; on the terminal it colours them, names and all
-    try:
-        exact = _with_exact_products(model)
-        if optimised and exact is model and saturate():  # what it makes of QDQ form is not to saturate either
-            options.add_session_config_entry("session.x64quantprecision", "1")
-        session: Any = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs()]
-        kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
-        fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in (constants or {}).items()}
-        kept = dict(initial or {})
-        found = []
-        for sample in samples:
-            made = dict(zip(names, session.run(names, {**sample, **fixed, **kept}), strict=True))
-            found.append(made)
-            kept = {value: made[output] for output, value in states}
-    except Exception as refused:  # onnxruntime's own classes of errors share no base but this
-        raise ModelError(
-            f"onnxruntime can't run {title}",
-            details=str(refused).splitlines()[:3],
-            hint=HINT,
-        ) from None
-    return [{name: _array(value) for name, value in made.items()} for made in found]
+    exact = _with_exact_products(model)
+    if optimised and exact is model and saturate():  # what it makes of QDQ form is not to saturate either
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    session: Any = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
+
+    def run(feeds: Mapping[str, Array]) -> Sample:
+        made = session.run(names, {name: _fed(data, kinds.get(name, "")) for name, data in feeds.items()})
+        return {name: _array(value) for name, value in zip(names, made, strict=True)}
+
+    return run
+
+
+outputs = over_samples(NAME, _opened, INSTALL)
+"""Run a model on each sample (mtool.verification.oracles.sequences)."""
 
 
 def _with_exact_products(model: str | bytes) -> str | bytes:
@@ -327,6 +290,12 @@ def _with_exact_products(model: str | bytes) -> str | bytes:
     log.warning("%s", SAYING)
     whole = onnx.load(model) if isinstance(model, str) else proto
     return bytes(exact(whole).SerializeToString())
+
+
+def _fed(data: Array, kind: str) -> Array:
+    """Return an input in the type that it has in the model: a constant of the command line may have another."""
+    array = np.asarray(data)
+    return array if not kind or array.dtype.kind in "OUS" else array.astype(kind, copy=False)
 
 
 def _array(value: Any) -> Array:

@@ -225,7 +225,6 @@ def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
 FUNCTIONS = (
     "evaluator.outputs",
     "quantizer.of_layers",
-    "litert.intermediates",
     "litert.lacking",
     "litert.outputs",
     "ort.outputs",

@@ -14,9 +14,10 @@ import numpy as np
 import onnx
 
 from mtool.base import distribution
-from mtool.base.errors import BuildError, ModelError, UsageError
+from mtool.base.errors import BuildError, UsageError
 from mtool.base.tensors import Array, Sample
 from mtool.verification.oracles import ort
+from mtool.verification.oracles.sequences import as_model_error
 
 INSTALL = distribution.install("quantize")
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
@@ -35,7 +36,7 @@ def prepare(*, model: str, prepared: str, title: str) -> None:
         BuildError: onnxruntime is not installed.
         ModelError: onnxruntime refuses the model.
     """
-    with _as_model_errors(title):
+    with _refusals(title):
         # The shapes are numbers already: symbolic inference, which wants sympy, has nothing to add.
         _tools().shape_inference.quant_pre_process(model, prepared, skip_symbolic_shape=True)
 
@@ -61,7 +62,7 @@ def quantize(
         ModelError: onnxruntime refuses the model.
     """
     tools = _tools()
-    with _as_model_errors(title):
+    with _refusals(title):
         tools.quantize_static(
             prepared,
             quantized,
@@ -100,17 +101,15 @@ def _tools() -> Any:
 
 
 @contextlib.contextmanager
-def _as_model_errors(title: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as failed:
-        at = failed.filename or tempfile.gettempdir()
-        raise UsageError(
-            "the models in between can't be written", details=[f"{at}: {failed.strerror}"], hint="set TMPDIR"
-        ) from None
-    except Exception as refused:  # onnxruntime's own classes of errors share no base but this
-        details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
-        raise ModelError(f"onnxruntime can't quantize {title}", details=details) from None
+def _refusals(title: str) -> Iterator[None]:
+    with as_model_error(f"onnxruntime can't quantize {title}"):
+        try:
+            yield
+        except OSError as failed:
+            at = failed.filename or tempfile.gettempdir()
+            raise UsageError(
+                "the models in between can't be written", details=[f"{at}: {failed.strerror}"], hint="set TMPDIR"
+            ) from None
 
 
 # The distance of a quantized model's layers from the float model's, as onnxruntime runs both.
@@ -141,16 +140,13 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
 
     tools: Any = qdq_loss_debug
     activations = []
-    try:
+    with as_model_error(f"onnxruntime can't compare the layers of {title}"):
         for model, name in ((before, "float.onnx"), (after, "qdq.onnx")):
             further = str(Path(before).with_name(name))
             tools.modify_model_output_intermediate_tensors(model, further)
             activations.append(tools.collect_activations(further, iter(samples)))
         matched = tools.create_activation_matching(activations[1], activations[0])
         weights = tools.create_weight_matching(before, after)
-    except Exception as refused:  # onnxruntime's own classes of errors share no base but this
-        details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
-        raise ModelError(f"onnxruntime can't compare the layers of {title}", details=details) from None
     compared = {name: pair for name, pair in matched.items() if "float" in pair}
     nodes = list(onnx.load(before, load_external_data=False).graph.node)
     losses: list[Loss] = []
