@@ -16,7 +16,7 @@ from mtool.stages.formatting import count, share
 from mtool.stages.formatting import samples as samples_of
 
 if TYPE_CHECKING:
-    from mtool.device.session.verify import Difference, Report
+    from mtool.verification.comparison import Difference, Report
     from mtool.verification.layers import LayerComparison, LayerReport
 
 _BAR = 40  # columns of the longest bar of a histogram
@@ -74,7 +74,7 @@ def verify(
         report.check()
         out.text(report.summary())
         return
-    out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
+    out.result({"board": board, **report.as_json()})
     for output in report.outputs:
         verdict = "equal" if output.differing == 0 else "within" if output.within else "DIFFERS"
         out.text(f"{short_name(output.name)}   {verdict}")
@@ -100,15 +100,8 @@ def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
             else:
                 some = share(difference.differing, difference.elements)
                 kind = "within" if difference.within else "DIFFERS"
-                verdict = f"{kind}: {some} of the elements, {_most(difference)}"
+                verdict = f"{kind}: {some} of the elements, {difference.most}"
             yield [*(["", "", "", ""] if number else head), name + verdict]
-
-
-def _most(difference: "Difference") -> str:
-    """Return by how much elements differ at most."""
-    if difference.max_lsb is not None:
-        return f"by {difference.max_lsb} LSB at most"
-    return "some of them infinite or NaN" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
 
 
 def _print(out: Output, output: "Difference") -> None:
@@ -116,7 +109,7 @@ def _print(out: Output, output: "Difference") -> None:
         out.text(f"  {output.elements:,} elements, all equal")
         return
     fraction = share(output.differing, output.elements)
-    out.text(f"  {output.differing:,} of {output.elements:,} elements differ ({fraction}), {_most(output)}")
+    out.text(f"  {output.differing:,} of {output.elements:,} elements differ ({fraction}), {output.most}")
     out.text(f"  allowed: {output.allowed}")
     most = max((count for _, count in output.histogram), default=1)
     rows = [[f"  {label}", f"{count:,}", "█" * max(1, _BAR * count // most)] for label, count in output.histogram]

@@ -32,8 +32,7 @@ from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
 if TYPE_CHECKING:
-    from mtool.device.session.verify import Report, Tolerance
-    from mtool.verification.layers import LayerReport
+    from mtool.verification.comparison import Report
 
 
 # The first run of a new build is compared with the reference, if that is installed: it costs next to nothing.
@@ -55,12 +54,12 @@ class FirstRun:
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as plain values, as `mtool verify` gives it."""
-        return {"ok": self.report.ok, **asdict(self.report)}
+        return self.report.as_json()
 
     def describe(self) -> str:
         """Return in a line what differs."""
         wrong = [output for output in self.report.outputs if not output.within]
-        parts = [f"{one.name}: {one.differing:,} of {one.elements:,} elements, {_most(one)}" for one in wrong]
+        parts = [f"{one.name}: {one.differing:,} of {one.elements:,} elements, {one.most}" for one in wrong]
         return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify tells more"
 
 
@@ -93,17 +92,12 @@ def compare_first_run(
     if not is_first(model, prepared):
         return None
     from mtool.verification import reference
-    from mtool.verification.layers import compare_layers
     from mtool.verification.oracles.process import DiedError
     from mtool.verification.verification import judge
 
-    def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "LayerReport":
-        with deployment.open(prepared) as device:
-            return compare_layers(device, model, some, allowed)
-
     try:
         expected = reference.outputs(model.path, [sample], options=model.options)
-        found = FirstRun(judge(model, [sample], expected, [run()], layers=layers))
+        found = FirstRun(judge(model, [sample], expected, [run()], opened=lambda: deployment.open(prepared)))
     except MtoolError as refused:
         level = logging.WARNING if isinstance(refused, DiedError) else logging.DEBUG
         log.log(level, "the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
@@ -115,12 +109,6 @@ def compare_first_run(
     else:
         log.warning("%s", found.describe())
     return found
-
-
-def _most(difference: Any) -> str:
-    if difference.max_lsb is not None:
-        return f"by {difference.max_lsb} LSB at most"
-    return "not finite" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
 
 
 def _stamp(prepared: BuiltProject) -> tuple[Path, str]:

@@ -1,26 +1,32 @@
 """Compare every tensor that a device computes with the model's own."""
 
+import logging
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
+from mtool import boards
 from mtool.base import locks
 from mtool.base.checked import Count, Natural
-from mtool.base.errors import MismatchError
+from mtool.base.errors import MismatchError, MtoolError
 from mtool.base.escaping import short_name
 from mtool.base.option_values import Rounding
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.ir.graph import moved
+from mtool.device import session
 from mtool.device.session import Device
 from mtool.device.session.layers import intermediates
-from mtool.device.session.verify import Difference, Tolerance, compare
 from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.stages import samples as sampling
-from mtool.stages.compiling import CompiledModel
+from mtool.stages.building import build_model
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.formatting import count
 from mtool.stages.formatting import samples as samples_of
@@ -28,10 +34,14 @@ from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
-from mtool.verification.control_flow import Seen, look_inside
+from mtool.verification.comparison import Difference, Tolerance, compare
+from mtool.verification.control_flow import CONTROL, NotWritten, known_values, path_of
 from mtool.verification.oracles import ort
+from mtool.verification.reference import operator_of
 from mtool.verification.rounding_ties import RoundingTies
 from mtool.verification.translation import Mistranslation, checked
+
+log = logging.getLogger(__name__)
 
 # The comparison of all operators' results with the model's own: its summary, its JSON, its error.
 
@@ -152,12 +162,7 @@ class LayerReport:
             return
         first = self.diverging[0]
         assert first.difference is not None
-        found = first.difference
-        details = [
-            f"{found.differing:,} of {found.elements:,} elements of {first.tensor} differ, allowed: {found.allowed}",
-            "  " + ", ".join(f"{number:,} {label}" for label, number in found.histogram),
-            f"  {found.worst}",
-        ]
+        details = first.difference.lines()
         inner = next((one for one in first.inside if one.diverging), None)
         if inner is not None:
             worst = inner.diverging[0]
@@ -422,14 +427,86 @@ def _explained(
         return layer
     inputs, network = reference.with_states(model.path, network, inputs, options=model.options)
     results = zip(inputs, row.operands, row.samples, strict=True)
-    seen = [Seen(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
-    inside = tuple(look_inside(model, network, layer.operator, seen, compare_layers, allowed))
+    differing = [(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
+    inside = _inside(model, network, layer.operator, differing, allowed)
     if not inside or not all(one.explain for one in inside):
         return replace(layer, inside=inside)
     found = sum(one.ties for one in inside)
-    cause = count(found, "tie") if found else "rounding what is within its tolerance"
-    difference = replace(layer.difference, within=True, allowed=f"the effect of {cause} inside it")
+    difference = replace(layer.difference, within=True, allowed=f"the effect of {cause_of(found)} inside it")
     return replace(layer, inside=inside, difference=difference, ties=layer.ties + found)
+
+
+def cause_of(ties: int) -> str:
+    """Return what makes outputs differ though each operator is right by what it is given."""
+    return count(ties, "tie") if ties else "rounding what is within its tolerance"
+
+
+# What a control node computes. A device runs an If or a Loop in one step, so what is computed in it can't be seen
+# there. Where a result differs, the path that was taken is written out (mtool.verification.control_flow), compiled for
+# the same core and run operator by operator, from the reference's values in front of the node. It has the bodies' own
+# kernels, so it has to end with the device's own result; then what explains the one explains the other.
+
+
+def _inside(
+    model: CompiledModel,
+    network: reference.Network,
+    operator: Operator,
+    differing: Sequence[tuple[Sample, Operand, Array]],
+    allowed: Tolerance,
+) -> tuple[LayerReport, ...]:
+    """Return the comparison of the operators of the path that a control node took, for each result that differs.
+
+    Empty: it can't be told, as a path is too long, or ends with another result than the device's own.
+
+    Args:
+        model: that the node is of.
+        network: the ONNX network of it, whose states are inputs of the samples.
+        operator: the control node.
+        differing: a sample, where the node's result lies at its run-time sizes, and what the device gave.
+        allowed: what is allowed.
+    """
+    nodes = [node for node in network.proto.graph.node if node.op_type in CONTROL]
+    name_of = operator_of if is_tflite(model.path) else attrgetter("name")  # of a TFLite model with numbers behind them
+    node = next((one for one in nodes if {name_of(one), *one.output} & {*operator.origins} - {""}), None)
+    try:
+        title = f"inside_{operator.name}"
+        if node is None:
+            return ()
+        return tuple(_path_compared(model, network, node, *one, allowed, title) for one in differing)
+    except (NotWritten, MtoolError) as failed:
+        log.info("what is computed inside %s can't be compared: %s", operator.name, failed)
+        return ()
+
+
+def _path_compared(
+    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, sample: Sample, operand: Operand,
+    actual: Array, allowed: Tolerance, title: str,
+) -> LayerReport:  # fmt: skip
+    assert operand.source is not None
+    proto = path_of(model, network, node, operand.source.tensor, sample)
+    board = model.board if model.board.emulator or model.board.cpu == "host" else boards.get("host")
+    nothing: dict[str, Any] = {name: {} for name in ("dims", "constants", "state_values", "maxima", "schedules")}
+    options = replace(model.options, **nothing, states=(), pools=(), natural_maxima=True)
+    feeds = known_values(model, network, [value.name for value in proto.graph.input], sample)
+    with tempfile.TemporaryDirectory(prefix="mtool-inside-") as folder:
+        source = Path(folder) / f"{title}.onnx"
+        source.write_bytes(proto.SerializeToString())
+        inner = compile(source, board=board, options=options)
+        with session.open(build_model(inner, Path(folder) / "project").folder) as device:
+            own = device.run(feeds)[proto.graph.output[0].name]
+            layers = compare_layers(device, inner, [feeds], allowed)
+    whole = moved(own, operand.source.moves)
+    same = str(whole.dtype) == str(actual.dtype) and _is_same(whole.reshape(actual.shape), actual)
+    if not same and not layers.diverging:
+        raise NotWritten(f"{node.name or operand.source.tensor} gives something else than its operators do one by one")
+    return layers
+
+
+def _is_same(one: Array, other: Array) -> bool:
+    """Whether two results are equal: floats as far as another order of fusing rounds them."""
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    return np.allclose(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:

@@ -2,32 +2,32 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mtool.base import checked, locks
-from mtool.base.errors import MismatchError, UsageError
+from mtool.base.errors import UsageError
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
-from mtool.device.session.verify import Report, Tolerance, compare, has_steps
-from mtool.manifest import Manifest
+from mtool.device.session import Device
 from mtool.stages import samples as sampling
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment, run_samples
-from mtool.stages.formatting import count
 from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
-from mtool.verification.layers import LayerReport, compare_layers, default_tolerance, of_float16
+from mtool.verification.comparison import Report, Tolerance, check_shapes, compare, has_steps
+from mtool.verification.layers import cause_of, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
 from mtool.verification.oracles.process import DiedError
 
 log = logging.getLogger(__name__)
 
-ByLayers = Callable[[Tolerance, Sequence[Sample]], LayerReport]
+Opened = Callable[[], AbstractContextManager[Device]]
 _FEW = 16  # samples that are all looked into; of more, those that differ, if the first of them can be explained
 
 
@@ -97,29 +97,12 @@ def verify(
     prepared = job.build(model)
     found = run_samples(prepared, inputs, deployment)
 
-    def layers(allowed: Tolerance, some: Sequence[Sample]) -> LayerReport:
+    def opened() -> Device:
         if on is not None:
             raise UsageError("a module tells nothing of what its operators read and write")
-        with deployment.open(prepared) as device:
-            return compare_layers(device, model, some, allowed)
+        return deployment.open(prepared)
 
-    return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, layers=layers)
-
-
-def _check_shapes(described: Manifest, expected: Sequence[Sample], found: Sequence[Sample]) -> None:
-    """Compare the shapes of outputs that follow run-time sizes, before they are padded to the same.
-
-    Raises:
-        MismatchError: one differs from the reference's.
-    """
-    for tensor in (tensor for tensor in described.outputs if tensor.dims is not None):
-        for number, (one, other) in enumerate(zip(expected, found, strict=True)):
-            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
-            if shapes[0] != shapes[1]:
-                raise MismatchError(
-                    "an output has another shape than the reference's",
-                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
-                )
+    return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, opened=opened)
 
 
 def judge(
@@ -128,7 +111,7 @@ def judge(
     expected: Sequence[Sample],
     found: Sequence[Sample],
     *,
-    layers: ByLayers,
+    opened: Opened,
     golden: Path | None = None,
     against: str = "",
     tolerance: Tolerance | None = None,
@@ -142,13 +125,12 @@ def judge(
         inputs: samples.
         expected: the reference's outputs, a sample each.
         found: the device's, in the same order.
-        layers: compares every operator's result on some of the samples, with a tolerance.
+        opened: opens a session with the device, to compare every operator's result on some of the samples.
         golden: the file that the expected outputs are from; None: the reference itself.
         against: what computed them, as `reference.computed_by` tells; default: what computes all of them.
         tolerance: what is allowed; default: that of the model.
     """
     tensors = model.manifest
-    _check_shapes(tensors, expected, found)
     is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
     if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
         log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
@@ -158,10 +140,12 @@ def judge(
         log.warning(
             "lsb is for integers of 8 bits or with a scale, and no output is one; floats have --atol and --rtol"
         )
-    expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
-    found = [sampling.masked(tensors.outputs, sample) for sample in found]
     chosen = model.options
     name = golden.name if golden is not None else against or reference.name_of(model.path)
+    # those that follow run-time sizes, before they are padded to the same shape
+    check_shapes((tensor for tensor in tensors.outputs if tensor.dims is not None), expected, found, name)
+    expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
+    found = [sampling.masked(tensors.outputs, sample) for sample in found]
     allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
     if golden is None and allowed.ties and is_tflite(model.path) and not reference.is_exact(name):
         allowed = replace(allowed, lsb=max(allowed.lsb, 1))
@@ -190,26 +174,26 @@ def judge(
         pairs = zip(expected, found, strict=True)
         within = [compare(tensors.outputs, [one], [other], tolerance=strict, reference=name).ok for one, other in pairs]
         differing = [sample for sample, is_fine in zip(inputs, within, strict=True) if not is_fine] or differing
-    return _explained(model, exact, layers, allowed, differing) or exact
+    return _explained(model, exact, opened, allowed, differing) or exact
 
 
 def _explained(
-    model: CompiledModel, report: Report, layers: ByLayers, allowed: Tolerance, differing: Sequence[Sample]
+    model: CompiledModel, report: Report, opened: Opened, allowed: Tolerance, differing: Sequence[Sample]
 ) -> Report | None:
     """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
     try:
         first = differing if model.manifest.states else differing[:_FEW]
-        found = layers(allowed, first)
-        if found.explain and len(first) < len(differing):
-            found = layers(allowed, differing)
+        with opened() as device:
+            found = compare_layers(device, model, first, allowed)
+            if found.explain and len(first) < len(differing):
+                found = compare_layers(device, model, differing, allowed)
     # a project of an earlier version, which does not say where its operators write; or LiteRT dies of the model
     except (UsageError, DiedError) as refused:
         log.info("the operators can't be compared: %s", refused.what)
         return None
     if not found.explain:
         return None
-    cause = count(found.ties, "tie") if found.ties else "rounding what is within its tolerance"
-    effect = f"the effect of {cause} before it"
+    effect = f"the effect of {cause_of(found.ties)} before it"
     path, options = model.path, model.options
     if is_tflite(path) and reference.has_hybrid(path, options) and not reference.is_hybrid(path, options):
         effect = "the effect of the 8 bits that LiteRT brings activations to; each operator is right by itself"

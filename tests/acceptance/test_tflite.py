@@ -14,8 +14,8 @@ from mtool.base.errors import MtoolError
 from mtool.base.option_values import Rounding
 from mtool.compiler.ir.types import Array
 from mtool.device.build import toolchains
-from mtool.device.session.verify import Tolerance
 from mtool.stages import samples
+from mtool.verification.comparison import Tolerance
 
 pytestmark = pytest.mark.long
 

@@ -17,7 +17,7 @@ from mtool.cli import app
 from mtool.commands.cost import Cost
 from mtool.commands.reporting import Function, ModelReport, memory_map
 from mtool.device.session.profile import OperatorTime, Profile
-from mtool.device.session.verify import Tolerance, compare
+from mtool.verification.comparison import Tolerance, compare
 from mtool.verification.layers import LayerComparison, LayerReport
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

@@ -24,10 +24,10 @@ import wren
 import mtool
 from mtool import commands
 from mtool.compiler.backends import BackendError, BackendSpec
-from mtool.device.session.verify import Tolerance
 from mtool.manifest import Manifest
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
+from mtool.verification.comparison import Tolerance
 
 EMULATOR = "qemu-system-arm"
 MODELS = [f"{name}/{name}_{kind}" for name in ("kws", "vww", "ic", "ad") for kind in ("int8_qdq", "float32")]

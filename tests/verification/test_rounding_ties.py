@@ -1,5 +1,6 @@
 """What a tie is, and that `verify` and `verify --layers` take it alike."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +20,10 @@ from mtool.base.errors import MismatchError
 from mtool.cli import app
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.schedule import Schedule
-from mtool.device.session.verify import Tolerance
 from mtool.manifest import Operand, Source
 from mtool.stages import samples
-from mtool.verification import reference
+from mtool.verification import reference, verification
+from mtool.verification.comparison import Tolerance
 from mtool.verification.rounding_ties import Bounds, ExactValues, SampleTies, Unknown
 from mtool.verification.verification import judge
 
@@ -252,7 +253,7 @@ def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Pat
     ("wrong", "explains", "looked_into"), [(3, True, [3]), (20, True, [16, 20]), (20, False, [16])]
 )
 def test_of_many_samples_those_that_differ_are_looked_into(
-    wrong: int, explains: bool, looked_into: list[int], tmp_path: Path
+    wrong: int, explains: bool, looked_into: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "relu.onnx"
     nodes = [dequantize("x", "f"), helper.make_node("Relu", ["f"], ["r"]), quantize("r", "y")]
@@ -265,11 +266,12 @@ def test_of_many_samples_those_that_differ_are_looked_into(
         found[2 * number + 1 if wrong == 3 else number]["y"][0, 3] ^= 16
     asked: list[Sequence[Any]] = []
 
-    def layers(allowed: Tolerance, some: Sequence[Any]) -> Any:
+    def layers(device: None, model: object, some: Sequence[Any], allowed: Tolerance) -> Any:
         asked.append(some)
         return SimpleNamespace(explain=explains, ties=5)
 
-    report = judge(model, inputs, expected, found, layers=layers)
+    monkeypatch.setattr(verification, "compare_layers", layers)
+    report = judge(model, inputs, expected, found, opened=contextlib.nullcontext)  # type: ignore[arg-type]
     assert (report.ok, report.ties) == ((True, 5) if explains else (False, None))
     assert [len(some) for some in asked] == looked_into
     differing = [

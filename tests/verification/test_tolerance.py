@@ -10,7 +10,7 @@ from onnx import helper
 
 import mtool
 from mtool.cli import app
-from mtool.device.session.verify import Tolerance
+from mtool.verification.comparison import Tolerance
 
 pytest.importorskip("onnxruntime")
 

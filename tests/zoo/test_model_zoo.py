@@ -16,7 +16,7 @@ import toy
 from onnx import TensorProto, helper
 
 from mtool.base.errors import ModelError
-from mtool.device.session.verify import Difference, Report
+from mtool.verification.comparison import Difference, Report
 from scripts import model_zoo
 from tests.fuzzing import forks
 from tests.zoo import names, page, results, trial

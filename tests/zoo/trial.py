@@ -1,6 +1,7 @@
 """Compile, build and run a model on boards, and compare each with LiteRT or onnxruntime as `mtool verify` does."""
 
 import argparse
+import functools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ from mtool.base.errors import FitError, MismatchError, ModelError, MtoolError
 from mtool.base.option_values import Rounding
 from mtool.commands.cost import Cost, cost_at
 from mtool.device.session.bench import run_measured
-from mtool.device.session.verify import Report, Tolerance
 from mtool.stages import options
 from mtool.stages.building import BuiltProject
 from mtool.stages.compiling import CompiledModel
@@ -19,7 +19,7 @@ from mtool.stages.deployment import executor_of
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample, seeded
 from mtool.verification import reference
-from mtool.verification.layers import LayerReport, compare_layers
+from mtool.verification.comparison import Report
 from mtool.verification.verification import judge
 from tests.zoo.results import Found, Row
 
@@ -140,12 +140,9 @@ def _on_board(
     if missing:
         return Found("not compared", missing, len(samples), **figures)
 
-    def layers(allowed: Tolerance, some: Sequence[Sample]) -> LayerReport:
-        with deployment.open(prepared) as device:
-            return compare_layers(device, model, some, allowed)
-
     try:
-        report = judge(model, samples, expected, outputs, against=against, layers=layers)
+        opened = functools.partial(deployment.open, prepared)
+        report = judge(model, samples, expected, outputs, against=against, opened=opened)
     except MismatchError as error:  # of shapes
         return Found("differs", error.lines()[0], len(samples), **figures)
     outcome, note = verdict(report)

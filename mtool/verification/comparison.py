@@ -1,7 +1,8 @@
 """Compare a device's outputs with a reference, tensor by tensor, and say by how much they differ."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,21 @@ class Difference:
     histogram: tuple[tuple[str, int], ...]
     worst: str
 
+    @property
+    def most(self) -> str:
+        """By how much elements differ at most."""
+        if self.max_lsb is not None:
+            return f"by {self.max_lsb} LSB at most"
+        return "some of them infinite or NaN" if self.max_abs is None else f"by {self.max_abs:.3g} at most"
+
+    def lines(self) -> list[str]:
+        """Return how many elements differ, by how much, and where the most, for an error."""
+        counts = ", ".join(
+            f"{count:,} {label}" if label == EQUAL else f"{count:,} by {label}" for label, count in self.histogram
+        )
+        differing = f"{self.differing:,} of {self.elements:,} elements differ"
+        return [f"{self.name}: {differing}, allowed: {self.allowed}", f"  {counts}", f"  {self.worst}"]
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -97,17 +113,36 @@ class Report:
         Raises:
             MismatchError: with the histogram of each output that is not.
         """
-        wrong = [output for output in self.outputs if not output.within]
-        if not wrong:
-            return
-        details = []
-        for output in wrong:
-            counts = ", ".join(
-                f"{count:,} {label}" if label == EQUAL else f"{count:,} by {label}" for label, count in output.histogram
-            )
-            differing = f"{output.differing:,} of {output.elements:,} elements differ"
-            details += [f"{output.name}: {differing}, allowed: {output.allowed}", f"  {counts}", f"  {output.worst}"]
-        raise MismatchError(f"the outputs differ from {self.reference}", details=details)
+        details = [line for output in self.outputs if not output.within for line in output.lines()]
+        if details:
+            raise MismatchError(f"the outputs differ from {self.reference}", details=details)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def check_shapes(
+    tensors: Iterable[Tensor],
+    expected: Sequence[Mapping[str, Array]],
+    actual: Sequence[Mapping[str, Array]],
+    reference: str,
+    hint: str = "",
+) -> None:
+    """Check that outputs have the shapes of the reference's.
+
+    Raises:
+        MismatchError: one has another.
+    """
+    for tensor in tensors:
+        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
+            if shapes[0] != shapes[1]:
+                raise MismatchError(
+                    f"an output of {reference} has another shape",
+                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
+                    hint=hint,
+                )
 
 
 def compare(
@@ -130,15 +165,8 @@ def compare(
     Raises:
         MismatchError: the reference has an output of another shape: it depends on data.
     """
-    for tensor in tensors:
-        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
-            if shapes[0] != shapes[1]:
-                raise MismatchError(
-                    f"an output of {reference} has another shape",
-                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
-                    hint="make the inputs that it depends on constants: --const NAME=VALUE",
-                )
+    hint = "make the inputs that it depends on constants: --const NAME=VALUE"
+    check_shapes(tensors, expected, actual, reference, hint)
     outputs = tuple(
         _difference(
             tensor,

@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import ArrayLike
 
 from mtool.base.errors import MismatchError
-from mtool.device.session.verify import Difference, Report, Tolerance, compare
 from mtool.manifest import Tensor
+from mtool.verification.comparison import Difference, Report, Tolerance, compare
 
 
 def report(
