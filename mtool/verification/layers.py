@@ -39,7 +39,7 @@ from mtool.verification.control_flow import CONTROL, NotWritten, known_values, p
 from mtool.verification.oracles import ort
 from mtool.verification.reference import operator_of
 from mtool.verification.rounding_ties import RoundingTies
-from mtool.verification.translation import Mistranslation, checked
+from mtool.verification.translation import Mistranslation, mistranslations
 
 log = logging.getLogger(__name__)
 
@@ -323,7 +323,7 @@ def compare_layers(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     tensors = model.manifest
-    has_rounding, mistranslated = False, dict[Mistranslation, None]()
+    has_rounding, wrong = False, dict[Mistranslation, None]()
     allowed: Tolerance | None = tolerance
     network: reference.Network | None = None
     found: dict[str, OperatorResults] = {}
@@ -341,7 +341,7 @@ def compare_layers(
         has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)
         _compare_sequence(device, at_sizes, network, ties, samples, found, seen)
         if is_tflite(model.path):
-            mistranslated |= dict.fromkeys(checked(at_sizes, network, samples))
+            wrong |= dict.fromkeys(mistranslations(at_sizes, network, samples))
     assert allowed is not None, "there is no sample"
     against = ort.NAME if network else reference.name_of_kernels(model.path)
     if allowed.ties and not (network or reference.is_exact(against)):
@@ -355,7 +355,7 @@ def compare_layers(
     own = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
     last = [_last_write(tensors, index) for index in own]
     compared = all(operand is not None and operand.value in seen for operand in last)
-    return LayerReport(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(mistranslated))
+    return LayerReport(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(wrong))
 
 
 def _sequences(model: CompiledModel, inputs: Sequence[Sample]) -> list[tuple[CompiledModel, Sequence[Sample]]]:

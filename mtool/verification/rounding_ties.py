@@ -71,20 +71,37 @@ class Unknown(Exception):
     """The exact value of a tensor can't be computed."""
 
 
-class ExactValues:
-    """Computes tensors of a model's own graph exactly, from those that are known."""
+class RoundingTies:
+    """The rounding ties of an ONNX network, operator by operator; None has no ties.
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    It computes tensors of the network's own graph exactly, from those that are known.
+
+    Attributes:
+        tensors: the float tensors that the network rounds to integers; `of_sample` takes the reference's, which show
+            how exact its floats are.
+        held: the tensors that operators write, at which a computation begins.
+        has_rounding: the network rounds to integers.
+    """
+
+    def __init__(self, network: onnx.ModelProto | None, operators: Sequence[Operator] = ()) -> None:
+        model = network or onnx.ModelProto()
         self._opsets = list(model.opset_import)
         self._nodes = list(model.graph.node)
         self._makers = {name: index for index, node in enumerate(self._nodes) for name in node.output if name}
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._quantizers = [node for node in self._nodes if node.op_type == "QuantizeLinear"]
+        quantizers = [node for node in self._nodes if node.op_type == "QuantizeLinear"]
+        self.tensors = list(dict.fromkeys(node.input[0] for node in quantizers))
+        self.held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
+        self.has_rounding = any(node.op_type in _ROUNDING for node in self._nodes)
 
-    @property
-    def rounded(self) -> list[str]:
-        """The tensors that the model rounds to integers; the reference's show how exact its floats are."""
-        return list(dict.fromkeys(node.input[0] for node in self._quantizers))
+    def of_sample(self, inputs: Sample, known: Sample) -> "SampleTies":
+        """Return the ties of one sample.
+
+        Args:
+            inputs: the model's inputs by name.
+            known: the reference's tensors by name.
+        """
+        return SampleTies(self, {**known, **inputs})
 
     def bounds(self, tensor: str, known: Mapping[str, Array], held: AbstractSet[str]) -> Bounds:
         """Compute a tensor from those in `held`, the model's inputs and its constants.
@@ -270,36 +287,11 @@ _SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): what floa
 _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 
 
-class RoundingTies:
-    """The rounding ties of an ONNX network, operator by operator; None has no ties."""
-
-    def __init__(self, network: onnx.ModelProto | None, operators: Sequence[Operator] = ()) -> None:
-        proto = network or onnx.ModelProto()
-        self._exact = ExactValues(proto)
-        self._held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
-        self.has_rounding = any(node.op_type in _ROUNDING for node in proto.graph.node)
-
-    @property
-    def tensors(self) -> list[str]:
-        """The float tensors that the model rounds: `SampleTies` wants the reference's."""
-        return self._exact.rounded
-
-    def of_sample(self, inputs: Sample, known: Sample) -> "SampleTies":
-        """Return the ties of one sample.
-
-        Args:
-            inputs: the model's inputs by name.
-            known: the reference's tensors by name.
-        """
-        return SampleTies(self._exact, self._held, {**known, **inputs})
-
-
 class SampleTies:
     """The ties of one sample, computed where they are asked for; the parts of an operator's result share them."""
 
-    def __init__(self, exact: ExactValues, held: set[str], known: Mapping[str, Array]) -> None:
-        self._exact, self._known = exact, known
-        self._held = {name for name in held if name in known}
+    def __init__(self, ties: RoundingTies, known: Mapping[str, Array]) -> None:
+        self._ties, self._known = ties, known
         self._found: dict[str, Bounds | None] = {}
 
     def accept(self, operand: Operand, expected: Array, actual: Array) -> tuple[Array, int]:
@@ -333,7 +325,7 @@ class SampleTies:
     def _bounds(self, tensor: str) -> Bounds | None:
         if tensor not in self._found:
             try:
-                found = self._exact.bounds(tensor, self._known, self._held)
+                found = self._ties.bounds(tensor, self._known, self._ties.held & self._known.keys())
                 self._found[tensor] = found if found.value.size == self._known[tensor].size else None
             except Unknown:
                 self._found[tensor] = None

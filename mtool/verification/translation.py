@@ -29,12 +29,14 @@ MOVES = ("Transpose", "Reshape")  # between a tensor of the file and what is mul
 class HybridBounds:
     """The bounds of a network's products of float activations and dequantized weights.
 
-    `operators` are their names, without the number of each node, as mtool.verification.translation has them.
+    `hybrid` are the operators that dequantize weights, by their names without the number of each node.
     """
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._makers = {name: node for node in graph.node for name in node.output}
         self._held = {tensor.name: tensor for tensor in graph.initializer}
+        dequantized = [node for node in graph.node if node.op_type == "DequantizeLinear"]
+        self.hybrid = {operator_of(node) for node in dequantized if node.input[0] in self._held}
         self._products = {}
         for node in graph.node:
             weights = self._makers.get(node.input[1]) if node.op_type in ("Conv", "Gemm") else None
@@ -101,35 +103,37 @@ class Mistranslation:
     words: str
 
 
-def mistranslations(model: CompiledModel, network: reference.Network, sample: Sample) -> tuple[Mistranslation, ...]:
-    """Compare the translation of each operator with LiteRT, on one sample, states being at their beginning.
+def mistranslations(
+    model: CompiledModel, network: reference.Network | None, samples: Sequence[Sample]
+) -> tuple[Mistranslation, ...]:
+    """Compare the translation of each operator of a TFLite model with LiteRT, on the first sample.
+
+    States are at their beginning. A network that can't be cut in parts is not excused either.
 
     Raises:
         BuildError: onnxruntime or LiteRT is not installed.
-        ModelError: one of them refuses the model, or its parts.
     """
+    if network is None or not samples:
+        return ()
     proto = onnx.ModelProto()
     proto.CopyFrom(network.proto)
+    bounds = HybridBounds(proto.graph)
     made = [name for node in proto.graph.node for name in node.output]
-    (known,) = reference.intermediates(model.path, None, [sample], made, options=model.options)
-    hybrid, bounds = _hybrid(proto.graph), HybridBounds(proto.graph)
-    makers = cut(proto.graph, known)
-    computed = reference.computed(model.path, proto, {**network.initial, **sample, **known}, options=model.options)
+    try:
+        (known,) = reference.intermediates(model.path, None, samples[:1], made, options=model.options)
+        makers, known_here = cut(proto.graph, known), {**samples[0], **known}
+        computed = reference.computed(model.path, proto, {**network.initial, **known_here}, options=model.options)
+    except ModelError as refused:
+        return (Mistranslation("the network", f"can't be compared operator by operator: {refused.what}"),)
     found = []
     for name, operator in makers.items():
-        bound = bounds.of(operator, {**sample, **known}, known[name])
-        relative = HYBRID if operator in hybrid and bound is None else RELATIVE
+        bound = bounds.of(operator, known_here, known[name])
+        relative = HYBRID if operator in bounds.hybrid and bound is None else RELATIVE
         step = network.steps.get(name, 1.0)
         words = _difference(known[name], computed[computed_name(name)], relative, step, bound)
         if words:
             found.append(Mistranslation(operator, f"{name}: {words}"))
     return tuple(found)
-
-
-def _hybrid(graph: onnx.GraphProto) -> set[str]:
-    """Return the operators that dequantize weights."""
-    held = {tensor.name for tensor in graph.initializer}
-    return {operator_of(node) for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held}
 
 
 def _difference(wanted: Array, found: Array, relative: float, step: float, bound: Array | None = None) -> str:
@@ -154,15 +158,3 @@ def _difference(wanted: Array, found: Array, relative: float, step: float, bound
     steps = STEPS.get(8 * wanted.dtype.itemsize, 0) if wanted.dtype.kind in "iu" else 0
     furthest = int(np.abs(wanted.astype(np.int64) - found.astype(np.int64)).max())
     return f"by {furthest} LSB, allowed: {steps}" if furthest > steps and furthest * step > NOTHING else ""
-
-
-def checked(
-    model: CompiledModel, network: reference.Network | None, samples: Sequence[Sample]
-) -> tuple[Mistranslation, ...]:
-    """Return the mistranslations of a TFLite model's network; one that can't be cut in parts is not excused either."""
-    if network is None or not samples:
-        return ()
-    try:
-        return mistranslations(model, network, samples[0])
-    except ModelError as refused:
-        return (Mistranslation("the network", f"can't be compared operator by operator: {refused.what}"),)

@@ -24,7 +24,7 @@ from mtool.manifest import Operand, Source
 from mtool.stages import samples
 from mtool.verification import reference, verification
 from mtool.verification.comparison import Tolerance
-from mtool.verification.rounding_ties import Bounds, ExactValues, SampleTies, Unknown
+from mtool.verification.rounding_ties import Bounds, RoundingTies, SampleTies, Unknown
 from mtool.verification.verification import judge
 
 pytest.importorskip("onnxruntime")
@@ -43,7 +43,7 @@ def dequantize(name: str, to: str, scale: str = "s", zero: str = "z", **axis: in
 def bounds(nodes: list[onnx.NodeProto], constants: dict[str, Any], known: dict[str, Any], tensor: str) -> Bounds:
     inputs = {name: (array.dtype.type, array.shape) for name, array in known.items() if name == "x"}
     proto = graphs.model(nodes, inputs, [tensor], constants)
-    return ExactValues(proto).bounds(tensor, known, set(known) - {tensor})
+    return RoundingTies(proto).bounds(tensor, known, set(known) - {tensor})
 
 
 def test_what_lies_halfway_has_two_neighbours() -> None:
@@ -87,7 +87,7 @@ def test_what_can_not_be_computed_is_told() -> None:
         bounds([helper.make_node("Relu", ["x"], ["y"])], {}, {"z": np.zeros(1, F)}, "y")
     proto = graphs.model([helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F, (1,))}, ["y"])
     with pytest.raises(Unknown):
-        ExactValues(proto).bounds("y", {"x": np.zeros(1, F)}, set())
+        RoundingTies(proto).bounds("y", {"x": np.zeros(1, F)}, set())
 
 
 def test_ties_are_told_from_differences() -> None:
@@ -95,11 +95,11 @@ def test_ties_are_told_from_differences() -> None:
     known = {"x": np.array([3.5, 3.5, 3.5, 3.2, 3.2], F), "y": np.array([4, 4, 4, 3, 3], np.int8)}
     source = Source(tensor="y", moves=())
     operand = Operand(value="y", dtype="int8", shape=(5,), bytes=5, memory="outputs", index=0, offset=0, source=source)
-    ties = SampleTies(ExactValues(proto), set(), known)
+    ties = SampleTies(RoundingTies(proto), known)
     accepted, count = ties.accept(operand, known["y"], np.array([4, 3, 5, 3, 4], np.int8))
     assert accepted.tolist() == [4, 4, 5, 3, 4] and count == 1
     wrong = {**known, "y": np.array([9, 4, 4, 3, 3], np.int8)}  # no rounding makes 9 of 3.5
-    accepted, count = SampleTies(ExactValues(proto), set(), wrong).accept(operand, wrong["y"], known["y"])
+    accepted, count = SampleTies(RoundingTies(proto), wrong).accept(operand, wrong["y"], known["y"])
     assert accepted.tolist() == known["y"].tolist() and count == 0
 
 

@@ -10,7 +10,7 @@ from graphs import Array, compiled, lowered, model, reference, run_c
 from onnx import helper
 
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.verification.rounding_ties import ExactValues
+from mtool.verification.rounding_ties import RoundingTies
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -52,7 +52,7 @@ def optimised(proto: onnx.ModelProto, given: dict[str, Array]) -> Array:
 
 def unexplained(proto: onnx.ModelProto, given: dict[str, Array], seen: Array, expected: Array) -> int:
     """Return how many elements differ, and are neither ties nor what the rounding of the bias moves over a half."""
-    bounds = ExactValues(proto).bounds("y", {**given, "y": expected}, set())
+    bounds = RoundingTies(proto).bounds("y", {**given, "y": expected}, set())
     assert (bounds.low < bounds.high).mean() < 0.05
     return int(((seen != expected) & ~((bounds.low <= seen) & (seen <= bounds.high))).sum())
 
@@ -102,7 +102,7 @@ def test_a_tie_knows_how_far_the_bias_is_rounded_and_no_further() -> None:
     bias = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
     given = feeds(proto)
     step = np.float64(bias["xs"]) * np.float64(bias["ws"])
-    found = ExactValues(proto).bounds("sum", given, set())
+    found = RoundingTies(proto).bounds("sum", given, set())
     assert (found.high - found.low).max() <= step / 2
     np.testing.assert_allclose(
         (found.high - found.low)[0], np.abs(np.rint(bias["b"] / step) * step - bias["b"]), atol=1e-12
