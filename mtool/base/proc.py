@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -229,6 +230,36 @@ class Child:
             with contextlib.suppress(OSError):
                 self._watcher.communicate(b"\n")
         self.stdout.close()
+
+
+class Answering:
+    """A program that answers requests over its standard input and output. It ends with this process, however that ends.
+
+    Attributes:
+        child: the program.
+        answers: its standard output.
+        errors: what it writes to its standard error.
+        end: ends it.
+
+    Raises:
+        OSError: it can't be started.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self.child = Child(argv, errors=self.errors)
+        except OSError:
+            self.errors.close()
+            raise
+        self.answers = open(self.child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
+        self.end = weakref.finalize(self, _end, self.child, self.answers, self.errors)
+
+
+def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
+    answers.close()
+    child.end()
+    errors.close()
 
 
 def _watch(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mtool.stages.building import prepare as prepare
     from mtool.stages.building import write_package as write_package
     from mtool.stages.building import write_project as write_project
-    from mtool.stages.building import write_sources as write_sources
     from mtool.stages.compiling import CompiledModel as CompiledModel
     from mtool.stages.compiling import compile as compile
     from mtool.stages.compiling import compile_models as compile_models

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mtool.device.build import Built
     from mtool.device.build.fit import Need
     from mtool.device.session import Device
-    from mtool.project import About
     from mtool.stages.checkup import Item
 
 
@@ -109,31 +108,6 @@ def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
     backends = {claim.backend for one in new.models for claim in one.claims}
     for name in sorted({claim.backend for one in old.models for claim in one.claims} - backends - {""}):
         yield f"built with --backend {name}"
-
-
-def write_sources(
-    model: CompiledModel,
-    folder: Path | None = None,
-    *,
-    form: Format = "c",
-    about: "About | None" = None,
-    more: Sequence[CompiledModel] = (),
-) -> Path:
-    """Write a compiled model's C and what it includes, without a project, and return the folder.
-
-    Args:
-        model: what `compile` returned.
-        folder: where to; default: build/<model>-<board>-<form>.
-        form: "c" for the files alone, or a package: "cmake", "zephyr-module", "arduino-lib", "platformio-lib",
-            "idf-component", "cmsis-pack", "mlf".
-        about: who made the package, and the like.
-        more: other models of the same archive, "mlf" alone.
-
-    Raises:
-        UsageError: the folder holds something else.
-        MtoolError: as `compile`, for one of the cores of a package that is for many.
-    """
-    return write_package(model, model.package(form, about=about, more=more), folder, form=form)
 
 
 def write_package(model: CompiledModel, files: FileTree, folder: Path | None = None, *, form: Format) -> Path:

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import packages
 import pytest
 
 from mtool import boards, commands
@@ -104,7 +105,7 @@ def test_external_inputs_and_outputs_build_too(tmp_path: Path) -> None:
 def test_constants_may_lie_beyond_64_kilobytes_too(tmp_path: Path) -> None:
     simavr.need_the_core()
     compiled = commands.compile(DIGITS / "digits_int8.onnx", board="arduino_mega2560")
-    folder = commands.write_sources(compiled, tmp_path / "c")
+    folder = packages.write(compiled, tmp_path / "c")
     for path in sorted(folder.glob("*.c")):
         argv = ["avr-gcc", "-mmcu=atmega2560", "-Os", "-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow"]
         for far in ([], ["-DMT_FLASH_FAR"]):

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import packages
 import pytest
 
 from mtool import commands
@@ -38,7 +39,7 @@ def archive(model: Path, folder: Path, *, more: tuple[Path, ...] = (), **options
     chosen = Options(**options)
     others = [commands.compile(path, board="mps2_an386", options=chosen) for path in more]
     compiled = commands.compile(model, board="mps2_an386", options=chosen)
-    (made,) = commands.write_sources(compiled, folder, form="mlf", more=others).glob("*.tar")
+    (made,) = packages.write(compiled, folder, form="mlf", more=others).glob("*.tar")
     return made
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import packages
 import pytest
 import yaml
 from onnx import helper, numpy_helper
@@ -33,7 +34,7 @@ each_convention = pytest.mark.parametrize("chosen", CONVENTIONS, ids=["c", "pack
 
 def write(form: Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: object) -> Path:
     compiled = commands.compile(model, board=board, options=Options(**options))  # type: ignore[arg-type]
-    return commands.write_sources(compiled, folder, form=form)
+    return packages.write(compiled, folder, form=form)
 
 
 def need(*programs: str) -> None:
@@ -80,7 +81,7 @@ def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
     need("cmake", "ninja", "cc")
     options = [Options(name="left"), Options(name="right")]
     models = commands.compile_models([DIGITS, DIGITS], board="host", options=options)
-    commands.write_sources(models[0], tmp_path / "model", form="cmake")
+    packages.write(models[0], tmp_path / "model", form="cmake")
     (tmp_path / "main.c").write_text(
         "#include <left_right.h>\n"
         "int main(void) { return (int)(left_run(&left_arena_inputs, &left_arena_outputs)\n"
@@ -93,7 +94,7 @@ def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
     for argv in (["cmake", "-G", "Ninja", "-B", "build"], ["cmake", "--build", "build"], ["build/app"]):
         subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     with pytest.raises(UsageError, match="--emit arduino-lib holds one model"):
-        commands.write_sources(models[0], tmp_path / "other", form="arduino-lib")
+        packages.write(models[0], tmp_path / "other", form="arduino-lib")
 
 
 @pytest.mark.product(3)

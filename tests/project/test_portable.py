@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from packages import write
 import pytest
 
 from mtool import boards, commands, project
@@ -65,7 +66,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Format, 
     made = {}
     for form in dict.fromkeys(form for form, _ in EACH):
         compiled = commands.compile(DIGITS / "digits_int8.onnx", board="host")
-        made[form] = commands.write_sources(compiled, folder / form, form=form)
+        made[form] = write(compiled, folder / form, form=form)
         for pack in made[form].glob("*.pack"):
             shutil.unpack_archive(pack, made[form], "zip")
     yield made

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import packages
 import pytest
 import yaml
 
@@ -76,7 +77,7 @@ def test_an_arduino_library_keeps_the_library_managers_rules(board: str, tmp_pat
     sine.write(model)
     for path in (DIGITS, model):
         compiled = commands.compile(path, board=board)
-        folder = commands.write_sources(compiled, tmp_path / path.stem / "lib", form="arduino-lib", about=ADA)
+        folder = packages.write(compiled, tmp_path / path.stem / "lib", form="arduino-lib", about=ADA)
         broken = [rule for rule in broken_rules(folder) if path is DIGITS or not rule.startswith("LS008")]
         assert not broken
     own = properties_of(tmp_path / "digits_int8/lib")
@@ -90,7 +91,7 @@ def test_an_arduino_library_keeps_the_library_managers_rules(board: str, tmp_pat
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiled = commands.compile(DIGITS, board="host")
-    folder = commands.write_sources(compiled, tmp_path_factory.mktemp("pack"), form="cmsis-pack", about=ADA)
+    folder = packages.write(compiled, tmp_path_factory.mktemp("pack"), form="cmsis-pack", about=ADA)
     (path,) = folder.glob("*.pack")
     return path
 
@@ -135,7 +136,7 @@ def test_a_component_of_esp_idf_builds_and_its_example_runs(tmp_path: Path) -> N
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     compiled = commands.compile(DIGITS, board="host")
-    folder = commands.write_sources(compiled, tmp_path / "digits_int8", form="idf-component", about=ADA)
+    folder = packages.write(compiled, tmp_path / "digits_int8", form="idf-component", about=ADA)
     described = yaml.safe_load((folder / "idf_component.yml").read_text())
     assert described["version"] == "1.2.3" and described["maintainers"] == [ADA.author]
     assert len(described["description"]) <= 255 and described["url"] == ADA.url

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import models
 import numpy as np
+import packages
 import pytest
 
 import mtool
@@ -283,7 +284,7 @@ def test_twister_runs_the_sample_of_a_module(tmp_path: Path) -> None:
         pytest.importorskip(package, reason=f"twister needs {package}")
     board = need("mps2_an385")
     model = commands.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
-    folder = commands.write_sources(model, tmp_path / "module", form="zephyr-module")
+    folder = packages.write(model, tmp_path / "module", form="zephyr-module")
     argv = [sys.executable, f"{os.environ['ZEPHYR_BASE']}/scripts/twister", "-T", str(folder / "samples"), "-v"]
     argv += ["-p", board.templates["zephyr"], "-O", str(tmp_path / "out"), "-j", "1"]
     env = {**os.environ, **zephyr.variant_of(board.toolchain)}

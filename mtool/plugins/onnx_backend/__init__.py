@@ -26,8 +26,7 @@ from mtool import boards
 from mtool.base.errors import NeedsValues, UsageError
 from mtool.compiler.compilation import target_of
 from mtool.plugins.onnx_backend import batch, firmware
-from mtool.plugins.onnx_backend.batch import HOST, Array, Batch
-from mtool.plugins.onnx_backend.firmware import Firmware
+from mtool.plugins.onnx_backend.batch import HOST, Array, Built
 from mtool.plugins.onnx_backend.specialization import (
     Given,
     Specialisation,
@@ -50,7 +49,7 @@ class Program:
         self._folder = tempfile.TemporaryDirectory(prefix="mtool-")
         models = [specialisation.model]
         try:
-            self._built: Batch | Firmware = (
+            self._built: Built = (
                 batch.build(models, Path(self._folder.name))
                 if board is None
                 else firmware.build(models, Path(self._folder.name) / "project", board)

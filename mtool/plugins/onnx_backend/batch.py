@@ -7,12 +7,11 @@ its outputs. A model that the C compiler refuses is told apart and left out.
 import contextlib
 import os
 import re
-import tempfile
-import weakref
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import jinja2
 import numpy as np
@@ -22,10 +21,11 @@ from numpy.typing import NDArray
 from mtool.base import files, proc, resources
 from mtool.base.errors import BuildError, DeviceError, UsageError
 from mtool.base.filetree import FileTree
-from mtool.base.proc import Child
+from mtool.base.proc import Answering, Closing
 from mtool.compiler import codegen, frontend, passes
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan
+from mtool.device.session.tensors import array_of
 from mtool.manifest import Manifest
 
 Array = NDArray[Any]
@@ -87,78 +87,61 @@ def to_c(
     return CModel(files, manifest, tuple(n for n, value in enumerate(every) if value not in initialised))
 
 
-@dataclass(slots=True)
-class Batch:
-    """A built program; `refused` has the models that the C compiler refuses, with its message."""
+class Built(Closing):
+    """Models that are built together; `refused` has those that the C compiler refuses, with its message."""
 
-    program: Path
-    models: Sequence[CModel]
-    refused: dict[int, str] = field(default_factory=dict)
-    _running: "_Running | None" = None
+    def __init__(self, models: Sequence[CModel], refused: dict[int, str]) -> None:
+        self.models, self.refused = models, refused
 
     def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
         """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
 
         Raises:
             BuildError: the C compiler refuses the model.
-            DeviceError: the program died; the message has its last words.
+            DeviceError: the model failed, or the program died; the message has its last words.
+            CommunicationError: the board stopped answering.
         """
         if number in self.refused:
             raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
-        model = self.models[number]
-        if self._running is None:
-            self._running = _Running(self.program)
-        wanted = sum(tensor.bytes for tensor in model.manifest.outputs)
-        data = self._running.ask(number.to_bytes(4, "little") + packed(model, inputs), wanted)
-        if len(data) != wanted:
-            error = self._running.death()
-            self.close()
-            raise error
-        return unpacked(model, data)
+        model, results = self.models[number], list[Array]()
+        data = self._ask(number.to_bytes(4, "little") + packed(model, inputs), model.manifest)
+        for tensor in model.manifest.outputs:
+            results.append(array_of(tensor, data[: tensor.bytes]))
+            data = data[tensor.bytes :]
+        return results
+
+    @abstractmethod
+    def _ask(self, request: bytes, model: Manifest) -> bytes:
+        """Send a request, and return the bytes of the model's outputs."""
+
+
+class Batch(Built):
+    """A program of this computer that has the models."""
+
+    def __init__(self, program: Path, models: Sequence[CModel], refused: dict[int, str]) -> None:
+        super().__init__(models, refused)
+        self.program = program
+        self._running: Answering | None = None
+
+    def _ask(self, request: bytes, model: Manifest) -> bytes:
+        running = self._running = self._running or Answering([str(self.program)])
+        with contextlib.suppress(BrokenPipeError):
+            running.child.write(request)
+        wanted = sum(tensor.bytes for tensor in model.outputs)
+        data = running.answers.read(wanted)
+        if len(data) == wanted:
+            return data
+        code = running.child.wait(_GRACE_S)
+        words = os.pread(running.errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
+        self.close()
+        # its first words: there a sanitizer says what it found
+        raise DeviceError(f"the program died with {code}", details=words.splitlines()[:_WORDS])
 
     def close(self) -> None:
         """End the program."""
         if self._running is not None:
             self._running.end()
             self._running = None
-
-    def __enter__(self) -> "Batch":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class _Running:
-    """The program as it runs. It ends with this process, however that ends."""
-
-    def __init__(self, program: Path) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            self._child = Child([str(program)], errors=self._errors)
-        except OSError:
-            self._errors.close()
-            raise
-        self._answers = open(self._child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
-        self.end = weakref.finalize(self, _end, self._child, self._answers, self._errors)
-
-    def ask(self, request: bytes, wanted: int) -> bytes:
-        """Write a request and read an answer of `wanted` bytes: of fewer if the program has died."""
-        with contextlib.suppress(BrokenPipeError):
-            self._child.write(request)
-        return self._answers.read(wanted)
-
-    def death(self) -> DeviceError:
-        """Return the error that tells how it ended, and its first words: there a sanitizer says what it found."""
-        code = self._child.wait(_GRACE_S)
-        words = os.pread(self._errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
-        return DeviceError(f"the program died with {code}", details=words.splitlines()[:_WORDS])
-
-
-def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
-    answers.close()
-    child.end()
-    errors.close()
 
 
 def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
@@ -179,35 +162,25 @@ def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
     return b"".join(parts)
 
 
-def unpacked(model: CModel, data: bytes) -> list[Array]:
-    """Return a model's outputs from their bytes."""
-    results: list[Array] = []
-    for tensor in model.manifest.outputs:
-        stored = np.frombuffer(data[: tensor.bytes], np.dtype(tensor.stored))
-        results.append(stored.astype(np.dtype(tensor.dtype)).reshape(tensor.shape))
-        data = data[tensor.bytes :]
-    return results
-
-
 def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags: Sequence[str] = ("-O1",)) -> Batch:
     """Write the models' C and one program around them into `folder`, and compile it."""
-    batch = Batch(folder / "batch", models)
+    found: dict[int, str] = {}
     for model in models:
         for name in model.files:
             files.write(folder / name, model.files[name])
     include = resources.path("crt") / "include"
     while True:
-        kept = {number: one.manifest for number, one in enumerate(models) if number not in batch.refused}
+        kept = {number: one.manifest for number, one in enumerate(models) if number not in found}
         files.write(folder / "batch.c", rendered("batch.c.j2", models=kept).encode())
         errors = ["-Werror"] if resources.warnings_are_errors() else []
         argv = [compiler, *STRICT, *errors, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode == 0:
-            return batch
-        found = refused(done.output, models)
-        if not found:
+            return Batch(folder / "batch", models, found)
+        named = refused(done.output, models)
+        if not named:
             raise BuildError("the batch does not build", details=done.output.splitlines()[-20:])
-        batch.refused.update(found)
+        found.update(named)
 
 
 def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:

@@ -5,7 +5,7 @@ model (4 bytes) and its inputs one after another, the reply its outputs.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,41 +20,26 @@ from mtool.device import session
 from mtool.device.session import Device
 from mtool.manifest import Manifest, Tensor
 from mtool.plugins.onnx_backend import batch
-from mtool.plugins.onnx_backend.batch import Array, CModel, packed, unpacked
+from mtool.plugins.onnx_backend.batch import Built, CModel
 
 NAME = "batch"
 
 
-class Firmware:
-    """Models on a board; `refused` has those that the C compiler refuses, with its message."""
+class Firmware(Built):
+    """A board's firmware that has the models."""
 
-    def __init__(self, device: Device, models: Sequence[CModel], refused: Mapping[int, str]) -> None:
-        self._device, self.models, self.refused = device, models, refused
+    def __init__(self, device: Device, models: Sequence[CModel], refused: dict[int, str]) -> None:
+        super().__init__(models, refused)
+        self._device = device
 
-    def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
-        """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
-
-        Raises:
-            BuildError: the C compiler refuses the model.
-            DeviceError: the model failed on the board.
-            CommunicationError: the board stopped answering.
-        """
-        if number in self.refused:
-            raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
-        request, reply = self._device.manifest.inputs[0], self._device.manifest.outputs[0]
-        data = number.to_bytes(4, "little") + packed(self.models[number], inputs)
-        sent = np.frombuffer(data.ljust(request.bytes, b"\0"), np.uint8)
-        return unpacked(self.models[number], self._device.run({request.name: sent})[reply.name].tobytes())
+    def _ask(self, request: bytes, model: Manifest) -> bytes:
+        put, reply = self._device.manifest.inputs[0], self._device.manifest.outputs[0]
+        sent = np.frombuffer(request.ljust(put.bytes, b"\0"), np.uint8)
+        return self._device.run({put.name: sent})[reply.name].tobytes()
 
     def close(self) -> None:
         """End the session."""
         self._device.close()
-
-    def __enter__(self) -> "Firmware":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:

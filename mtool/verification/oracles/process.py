@@ -12,10 +12,8 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import threading
 import traceback
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +23,7 @@ import numpy as np
 
 from mtool.base import errors
 from mtool.base.errors import BuildError, ModelError, MtoolError
-from mtool.base.proc import Child, last_lines
+from mtool.base.proc import Answering, last_lines
 
 # A message between two processes: plain values, bytes and arrays. Reading it runs nothing, as reading a pickle would.
 #
@@ -153,7 +151,7 @@ class OracleProcess:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.running: _Running | None = None
+        self.running: Answering | None = None
 
     def ask(self, request: Any, oracle: str, model: Path) -> dict[str, Any]:
         """Send a call and return its answer.
@@ -162,61 +160,37 @@ class OracleProcess:
             DiedError: the process ended before it.
         """
         with self._lock:
-            if self.running is None:
-                self.running = _Running()
+            running = self.running = self.running or _started()
             try:
-                return self.running.ask(request)
+                for part in parts(request):
+                    running.child.write(part)
+                return dict(read(running.answers))
             except BaseException as failed:  # Ctrl-C too: an answer to come would be taken for the next call's
-                running, self.running = self.running, None
-                error = running.death(oracle, model) if isinstance(failed, EOFError) else failed
+                self.running = None
+                error = _death(running, oracle, model) if isinstance(failed, EOFError | BrokenPipeError) else failed
                 running.end()
                 raise error from None
 
 
-class _Running:
-    """A process that has been started."""
-
-    def __init__(self) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            self.child = Child([sys.executable, "-c", _START, *map(os.path.abspath, sys.path)], errors=self._errors)
-        except OSError as failed:
-            self._errors.close()
-            raise BuildError(
-                "no process for the reference can be started", details=[failed.strerror or str(failed)]
-            ) from None
-        self._answers = open(self.child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
-        self.end = weakref.finalize(self, _end, self.child, self._answers, self._errors)
-
-    def ask(self, request: Any) -> dict[str, Any]:
-        """Send a call and wait for its answer.
-
-        Raises:
-            EOFError: the process has ended.
-        """
-        try:
-            for part in parts(request):
-                self.child.write(part)
-            return dict(read(self._answers))
-        except BrokenPipeError:
-            raise EOFError from None
-
-    def death(self, oracle: str, model: Path) -> DiedError:
-        """Return the error that tells how the process ended."""
-        status = self.child.wait(_GRACE_S)
-        if status is None:
-            how = "closed its output"
-        elif status < 0:
-            how = f"was killed by {signal.Signals(-status).name} ({(signal.strsignal(-status) or '').lower()})"
-        else:
-            how = f"ended with exit code {status}"
-        return DiedError(f"{oracle} {how} when it ran {model}", details=last_lines(self._errors, _WORDS), hint=HINT)
+def _started() -> Answering:
+    try:
+        return Answering([sys.executable, "-c", _START, *map(os.path.abspath, sys.path)])
+    except OSError as failed:
+        raise BuildError(
+            "no process for the reference can be started", details=[failed.strerror or str(failed)]
+        ) from None
 
 
-def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
-    answers.close()
-    child.end()
-    errors.close()
+def _death(running: Answering, oracle: str, model: Path) -> DiedError:
+    """Return the error that tells how a process ended."""
+    status = running.child.wait(_GRACE_S)
+    if status is None:
+        how = "closed its output"
+    elif status < 0:
+        how = f"was killed by {signal.Signals(-status).name} ({(signal.strsignal(-status) or '').lower()})"
+    else:
+        how = f"ended with exit code {status}"
+    return DiedError(f"{oracle} {how} when it ran {model}", details=last_lines(running.errors, _WORDS), hint=HINT)
 
 
 # The process in which oracles run: it takes calls from its standard input and answers on its standard output.

@@ -12,6 +12,7 @@ from pathlib import Path
 import amount
 import models
 import numpy as np
+import packages
 import pytest
 import tflite
 
@@ -27,7 +28,6 @@ from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Quant
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.request import Request
-from mtool.stages.building import write_sources
 from mtool.stages.options import Options
 from mtool.verification.oracles import litert
 
@@ -81,7 +81,7 @@ def standin(folder: Path, name: str, board: str, config: str) -> Path:
     made = vela.compiled(path, [f"--accelerator-config={config}"], [])
     driver = folder / "driver"
     own = mtool.compile(path, board=board, options=Options(rounding="tflite", weights="text"))
-    write_sources(own, driver)
+    packages.write(own, driver)
     for file in DRIVER.iterdir():
         shutil.copy(file, driver)
     numbers = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import models
 import numpy as np
+import packages
 import pytest
 from tflite_models import Op, T, model
 
@@ -21,7 +22,6 @@ from mtool.compiler.backends.ethos_u import vela
 from mtool.compiler.backends.ethos_u.vela import COMPILED, precompiled
 from mtool.compiler.backends.reading import operations_of
 from mtool.compiler.request import Request
-from mtool.stages.building import write_sources
 from mtool.stages.options import Options
 from mtool.verification.oracles import litert
 
@@ -129,7 +129,7 @@ def test_the_four_models(name: str, config: str, board: str, tmp_path: Path) -> 
     made = precompiled(own)
     driver = tmp_path / "driver"
     inside = mtool.compile(tmp_path / "standin.tflite", board=board, options=Options(rounding="tflite", weights="text"))
-    write_sources(inside, driver)
+    packages.write(inside, driver)
     for file in DRIVER.iterdir():
         shutil.copy(file, driver)
     expected = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import packages
 import pytest
 from graphs import model
 from onnx import helper
@@ -17,7 +18,6 @@ from mtool.commands import CompiledModel, build_model
 from mtool.compiler.backends import BackendSpec
 from mtool.project import CORES
 from mtool.project.package import FORMATS
-from mtool.stages.building import write_sources
 from mtool.stages.options import Options
 
 BACKEND = """
@@ -77,9 +77,9 @@ def test_a_folder_of_a_backend_stays_whole(form: Format, tmp_path: Path) -> None
     folder = tmp_path / "package"
     if CORES.get(form):
         with pytest.raises(UsageError, match="a backend compiles for one"):
-            write_sources(compiled(tmp_path), folder, form=form)
+            packages.write(compiled(tmp_path), folder, form=form)
         assert not folder.exists()
-    write_sources(compiled(tmp_path, board="mps2_an385"), folder, form=form)
+    packages.write(compiled(tmp_path, board="mps2_an385"), folder, form=form)
     for archive in [*folder.glob("*.tar"), *folder.glob("*.pack")]:
         shutil.unpack_archive(archive, folder, "tar" if archive.suffix == ".tar" else "zip")
     sources = [path for path in folder.rglob("*.c") if path.name in ("net.c", "npu.c")]

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import packages
 import pytest
 from graphs import model
 from onnx import ModelProto, helper, save
@@ -142,7 +143,7 @@ def test_constants_in_the_file_are_in_memory_once() -> None:
 @pytest.mark.parametrize("flags", ["", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON"])
 def test_another_file_of_bytes_is_taken_in_by_a_package(flags: str, small: Path, tmp_path: Path) -> None:
     package, app_folder, build = tmp_path / "package", tmp_path / "app", tmp_path / "out"
-    commands.write_sources(commands.compile(small, board="host"), package, form="cmake")
+    packages.write(commands.compile(small, board="host"), package, form="cmake")
     app_folder.mkdir()
     (app_folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(app C)\n"

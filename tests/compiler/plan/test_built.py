@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import packages
 import pytest
 
 import mtool
@@ -114,6 +115,6 @@ def test_packages_tell_it_too(form: Format, name: str) -> None:
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
 def test_clang_takes_the_files_without_a_warning(tmp_path: Path) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
-    folder = commands.write_sources(compiled, tmp_path / "c")
+    folder = packages.write(compiled, tmp_path / "c")
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only"]
     subprocess.run(["clang", *flags, "digits_int8_O3.c", "digits_int8_Os.c"], cwd=folder, check=True)

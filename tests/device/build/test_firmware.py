@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import packages
 import pytest
 import toy
 
@@ -196,7 +197,7 @@ def test_the_kernels_assemble_at_every_level(name: str, tmp_path: Path) -> None:
     if shutil.which(board.toolchain) is None:
         pytest.skip(f"{board.toolchain} is not installed")
     compiled = commands.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
-    folder = commands.write_sources(compiled, tmp_path / "c")
+    folder = packages.write(compiled, tmp_path / "c")
     for level in ("-O0", "-O1", "-O3", "-Os"):
         argv = [board.toolchain, *board.cflags, "-std=c99", level, "-c", "digits_int8.c", "-o", "digits_int8.o"]
         subprocess.run(argv, cwd=folder, check=True)
