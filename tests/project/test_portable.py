@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from packages import write
 import pytest
+from packages import write
 
 from mtool import boards, commands, project
 from mtool.base import resources
