@@ -83,16 +83,9 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     _check_finite(read_samples, path)
-    return Data(tuple(read_samples), None if found is None else found.reshape(-1), _doubts(path, changes))
-
-
-def _doubts(path: Path, changes: Sequence[str]) -> tuple[str, ...]:
-    """Return a line of what was done to images, beyond what brings one to another size of about the same shape."""
-    if not changes:
-        return ()
-    return (
-        f"{formatting.count(len(changes), 'image')} in {path} changed much on the way into the model: {changes[0]}",
-    )
+    few = formatting.count(len(changes), "image")
+    doubts = [f"{few} in {path} changed much on the way into the model: {one}" for one in changes[:1]]
+    return Data(tuple(read_samples), None if found is None else found.reshape(-1), tuple(doubts))
 
 
 def check(path: Path) -> None:

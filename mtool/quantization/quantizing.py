@@ -8,7 +8,7 @@ import logging
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from mtool.base.option_values import Integer, Method
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.onnx_file import read_bound
-from mtool.compiler.frontend.tflite.model import to_onnx
 from mtool.compiler.frontend.tflite.schema import read as read_tflite
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
@@ -160,10 +159,14 @@ class LayerLoss:
 
 def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[OutputLoss, ...]:
     """Compare each output of the float model with the quantized one's, a dictionary a sample."""
-    return tuple(
-        _output_of_loss(name, flat([sample[name] for sample in before]), flat([sample[name] for sample in after]))
-        for name in before[0]
-    )
+    losses = []
+    for name in before[0]:
+        one, other = (flat([sample[name] for sample in run]) for run in (before, after))
+        distance, norms = np.abs(other - one), float(np.linalg.norm(one) * np.linalg.norm(other))
+        largest, mean = float(distance.max(initial=0.0)), float(distance.mean()) if distance.size else 0.0
+        cosine = float(one @ other) / norms if norms else None
+        losses.append(OutputLoss(name, largest, mean, sqnr_db(one, other), cosine))
+    return tuple(losses)
 
 
 def of_classes(before: Sequence[Sample], after: Sequence[Sample], labels: Array | None) -> Classes | None:
@@ -189,29 +192,9 @@ def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path
         samples: inputs; the first `LAYER_SAMPLES` are used.
         source: the user's file, for messages.
     """
-    found = process.call(
-        ort.NAME,
-        source,
-        "quantizer.of_layers",
-        before=str(before),
-        after=str(after),
-        samples=samples[:LAYER_SAMPLES],
-        title=source.name,
-    )
+    found = _call("of_layers", source, before=str(before), after=str(after), samples=samples[:LAYER_SAMPLES])
     losses = [LayerLoss(*layer) for layer in found]
     return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
-
-
-def _output_of_loss(name: str, before: Array, after: Array) -> OutputLoss:
-    distance = np.abs(after - before)
-    norms = float(np.linalg.norm(before) * np.linalg.norm(after))
-    return OutputLoss(
-        name,
-        float(distance.max(initial=0.0)),
-        float(distance.mean()) if distance.size else 0.0,
-        sqnr_db(before, after),
-        float(before @ after) / norms if norms else None,
-    )
 
 
 # Doubts about calibration data: whether the statistics that a model brings along are those of the data.
@@ -241,11 +224,14 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
     ]  # fmt: skip
     if not norms:
         return ()
-    found = _values([node.input[0] for node in norms], model, samples[:_MOST_SAMPLES], source)
+    tried, names = samples[:_MOST_SAMPLES], [node.input[0] for node in norms]
+    computed = reference.intermediates(source, reference.Network(model, (), {}), tried, names, options=Options())
+    rows = [{**sample, **one} for sample, one in zip(tried, computed, strict=True)]
     off: list[tuple[onnx.NodeProto, str]] = []
     for node in norms:
         mean, variance = (numpy_helper.to_array(there[name]).astype(np.float64) for name in node.input[3:])
-        words = _difference(found[node.input[0]], mean, variance)
+        values = np.concatenate([row[node.input[0]] for row in rows])
+        words = _difference(values, mean, variance)
         if words:
             off.append((node, words))
     if not off or (off[0][0] is not norms[0] and 2 * len(off) <= len(norms)):
@@ -270,21 +256,6 @@ def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[s
         f"the float model's largest output is number {first} for all {len(before)} samples: a classifier tells nothing "
         "apart in these data",
     )
-
-
-def _values(
-    names: Sequence[str], model: onnx.ModelProto, samples: Sequence[Sample], source: Path
-) -> Mapping[str, Array]:
-    """Return tensors of a model over all samples, by name; axis 0 is that of the samples."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model)
-    made = {name for node in proto.graph.node for name in node.output} - {one.name for one in proto.graph.output}
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name in made)
-    found: list[Sample] = process.call(
-        ort.NAME, source, "ort.outputs", model=proto.SerializeToString(), samples=samples, title=source.name
-    )
-    whole = [{**sample, **one} for sample, one in zip(samples, found, strict=True)]
-    return {name: np.concatenate([one[name] for one in whole]) for name in names}
 
 
 def _difference(values: Array, mean: Array, variance: Array) -> str:
@@ -366,18 +337,15 @@ def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) 
     Of this computer (not `is_board`) flash means nothing: its kernels want weights of 8 bits in 16 or 32.
     """
     both = (before, after)
-    rows = [
-        ["file", *(formatting.kilobytes(one.file_bytes) for one in both)],
-        ["MACs", *(formatting.amount(one.macs) for one in both)],
-        ["weights", *(formatting.kilobytes(one.weight_bytes) for one in both)],
-    ]
+
+    def row(label: str, name: str, write: Callable[[int], str] = formatting.kilobytes) -> list[str]:
+        figures = (getattr(one, name) for one in both)
+        return [label, *("not built" if figure is None else write(figure) for figure in figures)]
+
+    rows = [row("file", "file_bytes"), row("MACs", "macs", formatting.amount), row("weights", "weight_bytes")]
     if is_board:
-        rows.append(["flash: constants", *(formatting.kilobytes(one.constant_bytes) for one in both)])
-        code = ("not built" if one.code_bytes is None else formatting.kilobytes(one.code_bytes) for one in both)
-        rows.append(["flash: code", *code])
-    rows += [
-        ["RAM: arena", *(formatting.kilobytes(one.arena_bytes) for one in both)],
-    ]
+        rows += [row("flash: constants", "constant_bytes"), row("flash: code", "code_bytes")]
+    rows.append(row("RAM: arena", "arena_bytes"))
     if any(one.fits is not None for one in both):
         rows.append(["", *("fits" if one.fits else "DOES NOT FIT" for one in both)])
     return rows
@@ -496,7 +464,9 @@ def quantize(
         prepared, made = folder / "prepared.onnx", folder / target.name
         start = time.monotonic()
         with _without_golden():
-            _prepare(model, prepared, source)
+            bound = folder / "bound.onnx"
+            onnx.save(model, str(bound))
+            _call("prepare", source, model=str(bound), prepared=str(prepared))
             _check_excluded(prepared, how.exclude)
             _quantize(prepared, made, calibrating.samples, how, source)
             log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - start, _described(how, calibrating))
@@ -597,8 +567,7 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
     Raises:
         UsageError: it has states, or operators that ONNX lacks.
     """
-    budget = Budget(options.limits)
-    made = to_onnx(read_tflite(source, budget), source.name, replace(options, hybrid="float"), budget)
+    made, _ = reference.translated(source, replace(options, hybrid="float"))
     foreign = [node.name or node.op_type for node in made.proto.graph.node if node.domain in (OWN, REFUSED)]
     if made.states or foreign:
         what = "operators that ONNX lacks" if foreign else "states, which calibration does not carry on"
@@ -607,11 +576,9 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
             details=[*foreign, *(state for state, _ in made.states)][:5],
             hint="quantize it by TensorFlow's converter",
         )
-    model = onnx.ModelProto()
-    model.CopyFrom(made.proto)
-    for number, node in enumerate(model.graph.node):  # those of one operator share its name
+    for number, node in enumerate(made.proto.graph.node):  # those of one operator share its name
         node.name = f"{node.name or node.op_type} {number}"
-    return model
+    return made.proto
 
 
 def _put_weights_in_floats(model: onnx.ModelProto) -> None:
@@ -650,11 +617,9 @@ def _without_golden() -> Iterator[None]:
         raise
 
 
-def _prepare(model: onnx.ModelProto, prepared: Path, source: Path) -> None:
-    """Write the model that is quantized: optimised, every tensor with its shape."""
-    bound = prepared.with_name("bound.onnx")
-    onnx.save(model, str(bound))
-    process.call(ort.NAME, source, "quantizer.prepare", model=str(bound), prepared=str(prepared), title=source.name)
+def _call(function: str, source: Path, **named: Any) -> Any:
+    """Call a function of mtool.verification.oracles.quantizer for a model, in the oracles' process."""
+    return process.call(ort.NAME, source, f"quantizer.{function}", title=source.name, **named)
 
 
 def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
@@ -671,20 +636,7 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
 
 def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
     """Write the quantized model."""
-    process.call(
-        ort.NAME,
-        source,
-        "quantizer.quantize",
-        prepared=str(prepared),
-        quantized=str(made),
-        samples=samples,
-        method=how.method,
-        activations=how.activations,
-        symmetric=how.symmetric,
-        per_channel=how.per_channel,
-        exclude=how.exclude,
-        title=source.name,
-    )
+    _call("quantize", source, prepared=str(prepared), quantized=str(made), samples=samples, scheme=asdict(how))
     model = onnx.load(str(made))
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         ops = sorted({node.op_type for node in model.graph.node})

@@ -182,7 +182,7 @@ def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list
     """Return what onnx.reference makes of a model; None: it can't be run there."""
     fed: dict[str, Any] = {}
     if is_tflite(model):
-        _, whole = _translated(model, options)
+        _, whole = translated(model, options)
         proto: str | bytes = whole.proto.SerializeToString()
         fed = {"states": whole.states, "initial": whole.initial}
     else:
@@ -232,7 +232,7 @@ def network(model: Path, options: Options) -> Network | None:
         return Network(reread(model), options.states, _initial_states(model, options))
     if options.rounding == "tflite" or not ort.version():
         return None
-    made, found = _translated(model, options)
+    made, found = translated(model, options)
     nodes = [node for graph in graphs(made.proto) for node in graph.node]
     for number, node in enumerate(nodes):  # those of one operator share its name
         node.name = f"{node.name} {number}"
@@ -244,7 +244,7 @@ def network(model: Path, options: Options) -> Network | None:
     return replace(found, in_parts=bool(own), steps=steps)
 
 
-def _translated(model: Path, options: Options) -> tuple[Translated, Network]:
+def translated(model: Path, options: Options) -> tuple[Translated, Network]:
     """Return a TFLite model's translation to ONNX, and the same as a network with what its states begin with."""
     budget = Budget(options.limits)
     made = to_onnx(tflite_file(model, budget), model.name, options, budget)

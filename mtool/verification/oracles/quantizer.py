@@ -42,20 +42,11 @@ def prepare(*, model: str, prepared: str, title: str) -> None:
 
 
 def quantize(
-    *,
-    prepared: str,
-    quantized: str,
-    samples: Sequence[Sample],
-    method: str,
-    activations: str,
-    symmetric: bool,
-    per_channel: bool,
-    exclude: Sequence[str],
-    title: str,
+    *, prepared: str, quantized: str, samples: Sequence[Sample], scheme: Mapping[str, Any], title: str
 ) -> None:
     """Calibrate a prepared model with samples and write the QDQ model that comes of it.
 
-    The scheme is that of `mtool.quantization.quantizing.Scheme`.
+    The scheme has the fields of `mtool.quantization.quantizing.Scheme`.
 
     Raises:
         BuildError: onnxruntime is not installed.
@@ -68,12 +59,12 @@ def quantize(
             quantized,
             _reader(tools, samples),
             quant_format=tools.QuantFormat.QDQ,
-            per_channel=per_channel,
-            activation_type=tools.QuantType[_INTEGERS[activations]],
+            per_channel=scheme["per_channel"],
+            activation_type=tools.QuantType[_INTEGERS[scheme["activations"]]],
             weight_type=tools.QuantType.QInt8,
-            nodes_to_exclude=list(exclude),
-            calibrate_method=tools.CalibrationMethod[_METHODS[method]],
-            extra_options={"ActivationSymmetric": symmetric, "WeightSymmetric": True},
+            nodes_to_exclude=list(scheme["exclude"]),
+            calibrate_method=tools.CalibrationMethod[_METHODS[scheme["method"]]],
+            extra_options={"ActivationSymmetric": scheme["symmetric"], "WeightSymmetric": True},
         )
 
 
