@@ -13,7 +13,7 @@ from mtool.base import spelling
 from mtool.base.errors import UsageError
 from mtool.device.session.device import Device
 from mtool.device.session.stepping import Stepping
-from mtool.device.session.tensors import Array, operand_at, place_of, sizes_in, to_bytes
+from mtool.device.session.tensors import Array, array_of, bytes_of, operand_at, place_of, sizes_in, to_bytes
 from mtool.manifest import Operand, Operator
 
 Correct = Callable[[Operator, Operand, Array], Array | None]
@@ -48,14 +48,11 @@ def intermediates(
     for operator in operators:
         stepping.run(operator, work_s=device.work_s)
         for operand in (operand_at(operand, sizes) for operand in operator.writes):
-            place = place_of(operand)
-            wire = np.dtype(operand.dtype).newbyteorder("<")
-            array = np.frombuffer(client.read_at(*place, operand.bytes), wire).astype(operand.dtype)
-            array = array.reshape(operand.shape)
+            array = array_of(operand, client.read_at(*place_of(operand), operand.bytes))
             yield operator, operand, array
             better = correct(operator, operand, array) if correct is not None else None
             if better is not None:
-                client.write_at(*place, np.ascontiguousarray(better, wire).tobytes())
+                client.write_at(*place_of(operand), bytes_of(operand.value, operand, better))
 
 
 def tensor(device: Device, name: str, inputs: Mapping[str, ArrayLike]) -> Array:
