@@ -66,10 +66,7 @@ def _project(folder: Path | None) -> "tuple[Manifest | None, Path | None]":
     if folder is None:
         return None, None
     described = manifest.load(folder)
-    on = described.project
-    if on is None:
-        hint = "leave it out, or give a project's folder"
-        raise UsageError(f"{folder} holds a compiled model, not a project", hint=hint)
+    on = manifest.project_of(described, folder)
     files = [manifest.firmware_of(folder, on, kind) for kind in on.firmware]
     return described, next((file for file in files if file.is_file()), None)
 

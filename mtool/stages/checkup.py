@@ -148,11 +148,11 @@ def references() -> list[Item]:
         ("onnxruntime", "onnxruntime", "mtool verify without a golden file", "verify"),
         ("LiteRT", "ai-edge-litert", "mtool verify of a .tflite file", "litert"),
     )
-    found = {name: distribution.version_of(package) for name, package, _, _ in rows}
-    return [
-        Item(name, found[name], needed, "" if found[name] else distribution.install(extra))
-        for name, _, needed, extra in rows
-    ]
+    items = []
+    for name, package, needed, extra in rows:
+        found = distribution.version_of(package)
+        items.append(Item(name, found, needed, "" if found else distribution.install(extra)))
+    return items
 
 
 def runner(name: str) -> Item | None:
@@ -171,18 +171,19 @@ def runner(name: str) -> Item | None:
 
 def flash_tools(board: Board, template: str) -> list[Item]:
     """Return the tools that flash a board. One is required, the first that is installed or else the first of all."""
-    items: list[tuple[str, Item]] = []
+    items = []
     for name in flash.runners_of(board, template):
-        item = runner(name)
-        inner = inner_runner(board, name)
+        item, inner = runner(name), inner_runner(board, name)
         if item is not None and not item.install and inner is not None and inner.install:
-            item = Item(f"{inner.name} for {item.name}", inner.found, item.needed, inner.install)
-        if item is not None:
-            items.append((name, item))
-    if not items:
-        return []
-    chosen = next((name for name, item in items if not item.install), items[0][0])
-    return [Item(item.name, item.found, item.needed, item.install, required=name == chosen) for name, item in items]
+            item = replace(inner, name=f"{inner.name} for {item.name}", needed=item.needed)
+        items += [item] if item is not None else []
+    return _one_of(items)
+
+
+def _one_of(items: Sequence[Item]) -> list[Item]:
+    """Return items of which one is required, the first that is there or else the first of all."""
+    chosen = next((number for number, item in enumerate(items) if not item.install), 0)
+    return [replace(item, required=number == chosen) for number, item in enumerate(items)]
 
 
 def inner_runner(board: Board, name: str) -> Item | None:
@@ -198,9 +199,8 @@ def sketch(board: Board | None) -> list[Item]:
     """
     port = board.port if board is not None else {"platformio": "", "core": "avr"}
     can = {"arduino-cli": True, "platformio": "platformio" in port, "cmake": port.get("core") == "avr"}
-    names = [name for name, able in can.items() if able]
     items = []
-    for name in names:
+    for name in (name for name, able in can.items() if able):
         tool = TOOLS[name]
         there = shutil.which(tool.program)
         item = Item(name, "there" if there else "", "Arduino sketches", "" if there else tool.install)
@@ -210,8 +210,7 @@ def sketch(board: Board | None) -> list[Item]:
         if there and name == "cmake" and (compiler := toolchain(avr, required=False)).install:
             item = Item(name, f"without {avr}", item.needed, compiler.install)
         items.append(item)
-    chosen = next((one.name for one in items if not one.install), items[0].name)
-    return [Item(one.name, one.found, one.needed, one.install, required=one.name == chosen) for one in items]
+    return _one_of(items)
 
 
 def _missing_core(board: Board) -> str:

@@ -3,7 +3,6 @@
 What was warned of then is told again.
 """
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -20,6 +19,7 @@ from mtool.base import cache, filetree, resources
 from mtool.base.cache import File
 from mtool.base.errors import MtoolError
 from mtool.base.filetree import FileTree
+from mtool.base.notes import noted, tell
 from mtool.base.option_values import Arenas
 from mtool.boards import Board
 from mtool.compiler import added_operators
@@ -92,7 +92,6 @@ def program_texts() -> Iterator[str]:
                 yield f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
-_PACKAGE = "mtool"
 _TOLD = "told.json"  # no file of a model, whose names its own begins
 _RESULT = manifest.FILE_NAME
 log = logging.getLogger(__name__)
@@ -117,15 +116,15 @@ def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Aren
         return compile_models(sources, board, arenas)
     if found:
         kept.drop(key)
-    with _noted() as told:
+    with noted() as told:
         done = compile_models(sources, board, arenas)
-    noted = {"told": told, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
+    details = {"told": told, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
     kept.put(
         key,
         {
             **{name: File(done.files[name]) for name in done.files},
             _RESULT: File(done.manifest.to_json()),
-            _TOLD: File(json.dumps(noted).encode()),
+            _TOLD: File(json.dumps(details).encode()),
         },
     )
     return done
@@ -142,8 +141,7 @@ def _read(entry: dict[str, File]) -> Compilation | None:
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
         log.debug("an entry of the cache is malformed: %s", malformed)
         return None
-    for name, level, message in told:
-        logging.getLogger(name).log(level, "%s", message)
+    tell(told)
     return found
 
 
@@ -157,20 +155,3 @@ def _key(path: Path, board: Board, request: Request) -> str:
     except (MtoolError, OSError, UnicodeError) as failed:
         log.debug("%s has no key: %s", path.name, failed)
     return ""
-
-
-@contextlib.contextmanager
-def _noted() -> Iterator[list[tuple[str, int, str]]]:
-    """Note what is warned of meanwhile: who says it, how urgent it is, and what."""
-    told: list[tuple[str, int, str]] = []
-
-    class Notes(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            told.append((record.name, record.levelno, record.getMessage()))
-
-    notes, logger = Notes(logging.WARNING), logging.getLogger(_PACKAGE)
-    logger.addHandler(notes)
-    try:
-        yield told
-    finally:
-        logger.removeHandler(notes)

@@ -60,10 +60,8 @@ class Deployment:
         if self.flash or self.power:
             from mtool.device.flash import by_command
 
-            for what, text, places in (
-                ("flash", self.flash, by_command.FLASH),
-                ("power", self.power, by_command.POWER),
-            ):
+            commands = ("flash", self.flash, by_command.FLASH), ("power", self.power, by_command.POWER)
+            for what, text, places in commands:
                 if text:
                     command_line.words_of(text, places, what=f"the {what} command")
 
@@ -86,7 +84,6 @@ class Deployment:
             UsageError: the port is a malformed address, or one that the firmware will not answer at.
         """
         from mtool import project
-        from mtool.device.flash import ports
 
         self.refuse_port(board)
         if self.port == ports.EMULATOR:
@@ -109,6 +106,11 @@ class Deployment:
             raise session.missing_rtt_reader(board)
         ports.require(board, want)
 
+    def _check(self, board: Board, options: Options) -> None:
+        self.check_device(board, options)
+        if self.folder is None:
+            files.check_folder(Path("build"))  # where the project goes
+
     def with_models(
         self, paths: Sequence[str | Path], *, board: str | Board, options: Sequence[Options]
     ) -> "Deployment":
@@ -119,9 +121,7 @@ class Deployment:
             MtoolError: as `compile_models`.
         """
         target = boards.get(board or HOST) if isinstance(board, str) else board
-        self.check_device(target, options[0])
-        if self.folder is None:
-            files.check_folder(Path("build"))
+        self._check(target, options[0])
         return replace(self, models=compile_models(paths, board=target, options=options, folder=self.folder))
 
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> CompiledModel:
@@ -135,9 +135,7 @@ class Deployment:
             names = [one.manifest.model for one in self.models]
             return self.models[names.index(options.name if options else "")]
         target = boards.get(board) if isinstance(board, str) else board
-        self.check_device(target, options or Options())
-        if self.folder is None:
-            files.check_folder(Path("build"))  # where the project goes
+        self._check(target, options or Options())
         return compile(path, board=target, options=options, folder=self.folder)
 
     def build(self, model: CompiledModel, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:

@@ -128,10 +128,7 @@ def project_in(folder: Path) -> Project:
     Raises:
         UsageError: it holds a compiled model, which is not built here, or nothing of mtool's.
     """
-    project = manifest.load(folder).project
-    if project is None:
-        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
-    return project
+    return manifest.project_of(manifest.load(folder), folder)
 
 
 def check_board(folder: Path, project: Project, named: str) -> None:

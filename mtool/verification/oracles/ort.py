@@ -87,16 +87,10 @@ def saturate() -> bool:
     """
     onnxruntime = import_onnxruntime()
     left, right = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
-    graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
-        "probe",
-        [
-            helper.make_tensor_value_info("a", TensorProto.UINT8, left.shape),
-            helper.make_tensor_value_info("b", TensorProto.INT8, right.shape),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.INT32, (4, 16))],
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]>'
+        "probe (uint8[4,64] a, int8[64,16] b) => (int32[4,16] y) { y = MatMulInteger(a, b) }"
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     options: Any = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

@@ -7,7 +7,6 @@ it starts with the first, and ends with this one.
 import functools
 import importlib
 import json
-import logging
 import math
 import os
 import signal
@@ -23,6 +22,7 @@ import numpy as np
 
 from mtool.base import errors
 from mtool.base.errors import BuildError, ModelError, MtoolError
+from mtool.base.notes import noted, tell
 from mtool.base.proc import Answering, last_lines
 
 # A message between two processes: plain values, bytes and arrays. Reading it runs nothing, as reading a pickle would.
@@ -130,8 +130,7 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
         MtoolError: whatever the function raises.
     """
     answer = of_process(os.getpid()).ask([function, named], oracle, model)
-    for logger, level, text in answer["said"]:
-        logging.getLogger(logger).log(level, "%s", text)
+    tell(answer["said"])
     if "refused" in answer:
         kind, what, details, hint = answer["refused"]
         raise getattr(errors, kind)(what, details=details, hint=hint)
@@ -208,31 +207,18 @@ FUNCTIONS = (
 """The functions that can be called."""
 
 
-class _Kept(logging.Handler):
-    """Keeps what is logged, for the process that has the terminal."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[tuple[str, int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append((record.name, record.levelno, record.getMessage()))
-
-
 def serve() -> None:
     """Answer calls until the input ends. What a library prints goes to standard error."""
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
-        kept = _Kept()
-        logging.getLogger("mtool").addHandler(kept)
         while True:
             try:
                 name, named = read(sys.stdin.buffer)
             except EOFError:
                 return
-            kept.said = []
-            answer = _answer(function_of(name), named)
-            for part in parts({**answer, "said": kept.said}):
+            with noted() as said:
+                answer = _answer(function_of(name), named)
+            for part in parts({**answer, "said": said}):
                 answers.write(part)
             answers.flush()
 
