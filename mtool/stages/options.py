@@ -19,7 +19,6 @@ from mtool.base.option_values import Arenas, InterfaceApi, PoolUse, Weights
 from mtool.boards import Board
 from mtool.compiler.backends.spec import parse as parse_backend
 from mtool.compiler.codegen import conventions
-from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
@@ -69,7 +68,7 @@ def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, 
     return values
 
 
-def _constants(texts: Sequence[str] | None) -> dict[str, Array]:
+def _arrays(texts: Sequence[str] | None) -> dict[str, Array]:
     """Return the values of inputs that become constants, from NAME=VALUE."""
     option, example = "--const", "axes=[1]"
     pairs = _pairs(texts, option, example).items()
@@ -187,11 +186,6 @@ def _pool(text: str) -> Pool:
     return Pool(name, count, cast(PoolUse, use), None if waits is None else float(waits), alignment, section)
 
 
-def _conventions(texts: Sequence[str]) -> Conventions:
-    """Return the conventions of an interface, by its name."""
-    return conventions(checked.value_of("conventions", texts[0] if len(texts) == 1 else texts, InterfaceApi))
-
-
 def _logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
     """Return the paths of tuning logs."""
     if paths and not all(paths):
@@ -201,15 +195,17 @@ def _logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
 
 READERS: Mapping[str, checked.Reader] = {
     "dims": functools.partial(_sizes, option="--dim", example="batch=1"),
-    "constants": _constants,
+    "constants": _arrays,
     "maxima": functools.partial(_sizes, option="--max", example="selected=100"),
     "limits": functools.partial(_sizes, option="--limit", example="nodes=50000"),
     "states": _states,
-    "state_values": _constants,
+    "state_values": _arrays,
     "schedules": schedule_choices,
     "pools": lambda texts: tuple(map(_pool, texts or ())),
     "backends": lambda texts: tuple(map(parse_backend, texts or ())),
-    "conventions": _conventions,
+    "conventions": lambda texts: conventions(
+        checked.value_of("conventions", texts[0] if len(texts) == 1 else texts, InterfaceApi)
+    ),
     "template_options": functools.partial(_pairs, option="--option", example="opt=-O3"),
     "tuned": _logs,
 }

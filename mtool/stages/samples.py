@@ -5,6 +5,7 @@ A sample is a dictionary from tensor name to an array of the model's own shape a
 
 import itertools
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from mtool.base import spelling
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array, Sample
-from mtool.device.session.tensors import given_inputs, largest, shape_at, sizes_of, smallest
+from mtool.device.session.tensors import array_of, given_inputs, largest, sizes_of, smallest, tensor_at
 from mtool.manifest import Tensor
 from mtool.stages import formatting
 from mtool.stages.arrays import StoredArray, read, stored
@@ -67,13 +68,8 @@ def golden_of(
     used = {"x": len(given_inputs(inputs)), "y": len(outputs)}
     extra = [name for name in arrays if (found := _NUMBERED.fullmatch(name)) and int(found[2]) >= used[found[1]]]
     if extra:
-        log.warning(
-            "%s has arrays that are not used: %s; the model has %s and %s",
-            path,
-            ", ".join(extra),
-            formatting.count(used["x"], "input"),
-            formatting.count(used["y"], "output"),
-        )
+        has = [formatting.count(used[letter], thing) for letter, thing in (("x", "input"), ("y", "output"))]
+        log.warning("%s has arrays that are not used: %s; the model has %s and %s", path, ", ".join(extra), *has)
     rows = _rows(columns, path)
     return (
         [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],
@@ -90,7 +86,7 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
     random = np.random.default_rng(seed)
     drawn, sizes = given_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
     return [
-        {tensor.name: _draw(_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
+        {tensor.name: _draw(tensor_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
         for given in sizes
     ]
 
@@ -111,10 +107,6 @@ def _sizes(tensors: Sequence[Tensor], seed: int) -> Iterator[dict[str, int]]:
     yield least
     while True:
         yield {symbol: int(random.integers(least[symbol], most[symbol], endpoint=True)) for symbol in most}
-
-
-def _at(tensor: Tensor, sizes: Mapping[str, int]) -> Tensor:
-    return tensor if tensor.dims is None else tensor.model_copy(update={"shape": shape_at(tensor, sizes)})
 
 
 def _draw(tensor: Tensor, random: np.random.Generator, below: int = 2) -> Array:
@@ -248,21 +240,15 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
         data = path.read_bytes()
     except OSError as failed:
         raise of_os_error(failed) from None
-    sizes = [int(np.prod(tensor.shape, dtype=int)) * np.dtype(tensor.dtype).itemsize for tensor in given]
+    sizes = [math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in given]
     if len(data) != sum(sizes):
         raise UsageError(
             f"--fill {fill}: {len(data):,} B are there, the inputs are {sum(sizes):,} B",
             details=[f"{one.name}: {one.dtype}[{','.join(map(str, one.shape))}]" for one in given],
         )
     ends = np.cumsum(sizes)
-    return [
-        {
-            tensor.name: np.frombuffer(data[end - size : end], np.dtype(tensor.dtype).newbyteorder("<"))
-            .astype(np.dtype(tensor.dtype))
-            .reshape(tensor.shape)
-            for tensor, size, end in zip(given, sizes, ends, strict=True)
-        }
-    ]
+    places = zip(given, sizes, ends, strict=True)
+    return [{tensor.name: array_of(tensor, data[end - size : end]) for tensor, size, end in places}]
 
 
 # Outputs whose size depends on data, or follows run-time sizes: on the device a tensor, and a count of what is there.

@@ -211,6 +211,11 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         within = same
         allowed = "no difference"
     finite_steps = None if steps is None or not steps.size or not np.isfinite(steps).all() else steps
+    if finite_steps is None:
+        histogram = _decades(distance)
+    else:
+        rounded = np.where(same, -1, np.rint(finite_steps))
+        histogram = _counted((label, (rounded >= low) & (rounded <= high)) for label, low, high in _LSB_BINS)
     return Difference(
         name=tensor.name,
         dtype=tensor.dtype,
@@ -220,7 +225,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         max_lsb=None if finite_steps is None else round(float(finite_steps.max())),
         allowed=allowed,
         within=bool(within.all()),
-        histogram=_decades(distance) if finite_steps is None else _lsb_histogram(finite_steps, same),
+        histogram=histogram,
         worst=_worst(distance, expected, actual),
     )
 
@@ -242,12 +247,6 @@ def has_steps(tensor: Tensor) -> bool:
     """Whether a tensor is one of integers that `Tolerance.lsb` is for: of 8 bits, or with a scale."""
     dtype = np.dtype(tensor.dtype)
     return dtype.kind in "iu" and (tensor.scale is not None or dtype.itemsize == 1)
-
-
-def _lsb_histogram(steps: Array, same: Array) -> tuple[tuple[str, int], ...]:
-    """Count the elements by their difference in steps: those that are the `same`, and below half a step the others."""
-    rounded = np.where(same, -1, np.rint(steps))
-    return _counted((label, (rounded >= low) & (rounded <= high)) for label, low, high in _LSB_BINS)
 
 
 def _decades(distance: Array) -> tuple[tuple[str, int], ...]:

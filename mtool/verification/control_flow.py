@@ -134,22 +134,15 @@ class Trace:
         limit = int(self.value(trips).item()) if trips else None
         going = bool(self.value(condition).item()) if condition else True
         true = self.constant(f"{title}, going", True, bool)
-        rows: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
-        number = 0
-        while going and (limit is None or number < limit):
-            where = _round(title, number)
-            place = self.constant(f"{where}number", number, np.int64)
-            own = names | dict(zip((put.name for put in body.input), [place, true, *carried], strict=True))
-            inside = self._inside(body, own, where)
-            on, *results = [inside[out.name] for out in body.output]
+        rounds: list[list[str]] = []
+        while going and (limit is None or len(rounds) < limit):
+            where = _round(title, len(rounds))
+            place = self.constant(f"{where}number", len(rounds), np.int64)
+            on, *results = self._results(body, [place, true, *carried], names, where)
             going = on == true or bool(self.value(on).item())
-            carried, made = results[: len(carried)], results[len(carried) :]
-            for row, value in zip(rows, made, strict=True):
-                row.append(value)
-            number += 1
-        names.update(zip(node.output, carried, strict=False))
-        for output, row in zip(node.output[len(carried) :], rows, strict=False):
-            self._stack(output, row, 0, names, title)
+            carried = results[: len(carried)]
+            rounds.append(results[len(carried) :])
+        self._end(node, names, title, carried, rounds)
 
     def _scan(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
         body: onnx.GraphProto = _attribute(node, "body")
@@ -161,24 +154,34 @@ class Trace:
         out_axes, out_turned = (
             _attribute(node, f"scan_output_{what}") or [0] * made for what in ("axes", "directions")
         )
-        rounds = self.value(scanned[0]).shape[axes[0]]
-        rows: list[list[str]] = [[] for _ in range(made)]
-        for number in range(rounds):
+        count = self.value(scanned[0]).shape[axes[0]]
+        rounds = []
+        for number in range(count):
             where = _round(title, number)
             read = []
             for value, axis, back, put in zip(scanned, axes, turned, body.input[len(carried) :], strict=True):
-                place = self.constant(f"{where}{put.name}/place", rounds - 1 - number if back else number, np.int64)
+                place = self.constant(f"{where}{put.name}/place", count - 1 - number if back else number, np.int64)
                 read.append(f"{where}{put.name}")
                 self.nodes.append(helper.make_node("Gather", [value, place], [read[-1]], read[-1], axis=axis))
-            own = names | dict(zip((put.name for put in body.input), [*carried, *read], strict=True))
-            inside = self._inside(body, own, where)
-            results = [inside[out.name] for out in body.output]
+            results = self._results(body, [*carried, *read], names, where)
             carried = results[: len(carried)]
-            for row, value in zip(rows, results[len(carried) :], strict=True):
-                row.append(value)
+            rounds.append(results[len(carried) :])
+        self._end(node, names, title, carried, rounds, out_axes, out_turned)
+
+    def _results(self, body: onnx.GraphProto, given: Sequence[str], names: Mapping[str, str], where: str) -> list[str]:
+        """Append a round of a body, and return the names of its results."""
+        inside = self._inside(body, {**names, **dict(zip((put.name for put in body.input), given, strict=True))}, where)
+        return [inside[out.name] for out in body.output]
+
+    def _end(
+        self, node: onnx.NodeProto, names: dict[str, str], title: str, carried: Sequence[str],
+        rounds: Sequence[Sequence[str]], axes: Sequence[int] = (), turned: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Name what a node's last round has made, and append what stacks the results of all rounds."""
         names.update(zip(node.output, carried, strict=False))
-        for output, row, axis, back in zip(node.output[len(carried) :], rows, out_axes, out_turned, strict=False):
-            self._stack(output, row[::-1] if back else row, axis, names, title)
+        for number, output in enumerate(node.output[len(carried) :]):
+            rows = [results[number] for results in (rounds[::-1] if turned and turned[number] else rounds)]
+            self._stack(output, rows, axes[number] if axes else 0, names, title)
 
     def _stack(self, output: str, rows: Sequence[str], axis: int, names: dict[str, str], title: str) -> None:
         """Append what makes one output of rows."""

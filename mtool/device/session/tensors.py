@@ -64,11 +64,18 @@ def shape_at(tensor: Tensor, sizes: Sizes) -> tuple[int, ...]:
     return tensor.shape if tensor.dims is None else tuple(parsed(text).at(sizes) for text in tensor.dims)
 
 
+def tensor_at(tensor: Tensor, sizes: Sizes) -> Tensor:
+    """Return a tensor as it is at run-time sizes."""
+    if tensor.dims is None:
+        return tensor
+    return tensor.model_copy(update={"shape": shape_at(tensor, sizes), "bytes": bytes_at(tensor, sizes)})
+
+
 def bytes_at(tensor: Tensor, sizes: Sizes) -> int:
     """Return a tensor's bytes at run-time sizes."""
     if tensor.dims is None:
         return tensor.bytes
-    return int(np.prod(shape_at(tensor, sizes), dtype=np.int64)) * np.dtype(tensor.stored).itemsize
+    return math.prod(shape_at(tensor, sizes)) * np.dtype(tensor.stored).itemsize
 
 
 def operand_at(operand: Operand, sizes: Sizes) -> Operand:
@@ -163,9 +170,7 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
         if tensor.range is not None:
             found.append(np.int32(sizes[tensor.range.symbol]).astype("<i4").tobytes())
         else:
-            own = {"shape": shape_at(tensor, sizes), "bytes": bytes_at(tensor, sizes)}
-            described = tensor if tensor.dims is None else tensor.model_copy(update=own)
-            found.append(bytes_of(tensor.name, described, given[tensor.name]))
+            found.append(bytes_of(tensor.name, tensor_at(tensor, sizes), given[tensor.name]))
     return found
 
 
@@ -230,17 +235,16 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
     """
     if array.dtype != np.dtype(tensor.dtype) or array.shape != tensor.shape:
         what = "type" if array.shape == tensor.shape else "shape"
+        hint = f"x.reshape({tensor.shape})" if array.size == math.prod(tensor.shape) else ""
+        if what == "type":
+            hint = f"convert it: x.astype('{tensor.dtype}')"
         raise UsageError(
             f"the input {name} has another {what} than the model's",
             details=[
                 f"expected  {tensor.dtype}[{_shape(tensor.shape)}]",
                 f"found     {array.dtype}[{_shape(array.shape)}]",
             ],
-            hint=f"convert it: x.astype('{tensor.dtype}')"
-            if what == "type"
-            else f"x.reshape({tensor.shape})"
-            if array.size == np.prod(tensor.shape, dtype=int)
-            else "",
+            hint=hint,
         )
     if isinstance(tensor, Tensor) and tensor.stream is not None and tensor.stream.order:
         array = array.transpose(tensor.stream.order)
