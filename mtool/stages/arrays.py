@@ -5,7 +5,6 @@ A file is data of anyone's: its header may claim more than there is, and a few k
 
 import math
 import os
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array
 
@@ -25,8 +25,6 @@ _SUFFIX = ".npy"  # of each array's name in a .npz file
 UNPACKED_BYTES = 1 << 30  # above it, an array is refused that unpacks to more than so many times its size in the file
 _UNPACKED_TIMES = 20
 _WITH = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # which NumPy writes
-_KINDS = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device",
-          stat.S_ISSOCK: "a socket"}  # fmt: skip
 _HINT = "write it with numpy.savez or numpy.save"
 
 
@@ -75,15 +73,11 @@ def check_regular(path: Path) -> None:
         UsageError: it is missing, or no such file.
     """
     try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist") from None
-    except (OSError, ValueError) as failed:  # a name with a zero in it
-        refused = failed if isinstance(failed, OSError) else OSError(str(failed))
-        raise of_os_error(refused, f"{path} can't be read") from None
-    if not stat.S_ISREG(mode):
-        kind = next((kind for test, kind in _KINDS.items() if test(mode)), "something else")
-        raise UsageError(f"{path} is {kind}, not a file", hint="give the name of a file")
+        if not path.exists():
+            raise UsageError(f"{path} does not exist")
+        files.check_plain(path)
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
 
 
 def stored(path: Path) -> dict[str, StoredArray]:

@@ -21,18 +21,17 @@ class Speed:
     stack_bytes: int | None
 
 
-def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], readings: Readings, *, function: str = "") -> Speed:
+def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], readings: Readings) -> Speed:
     """Run an inference, read the stack's watermark, then time inferences.
 
     Args:
         device: an open session.
         inputs: what to run on.
         readings: how often the timer is read.
-        function: the operator to time, by its name; default: the model.
     """
     device.run(inputs, in_steps=False)
     stack_bytes = device.stack_bytes()
-    timing = device.time(**asdict(readings), function=function, inputs=inputs)
+    timing = device.time(**asdict(readings), inputs=inputs)
     return Speed(timing.median, timing.unit, stack_bytes)
 
 
