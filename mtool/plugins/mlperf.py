@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError, UsageError, of_os_error
 from mtool.device.transport.base import Transport
 from mtool.manifest import Tensor
+from mtool.quantization import dataset
 from mtool.stages import arrays
-from mtool.stages import samples as sampling
 from mtool.stages.samples import Array
 
 # A device under test: commands that end with %, answers that end with m-ready (mlcommons/tiny, benchmark/api).
@@ -176,11 +176,14 @@ def read(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
     """
     if path.is_dir():
         return _from_folder(path, benchmark)
-    samples = sampling.inputs_of(path, [tensor])
-    pairs = zip(samples, _labels(path, len(samples), benchmark), strict=True)
+    data = dataset.read(path, [tensor])
+    labels: Sequence[int | None] = [None] * len(data.samples) if data.labels is None else [*map(int, data.labels)]
+    scores = arrays.read(path).get("y0", np.zeros(0))
+    if data.labels is None and benchmark != _SCORED and len(scores) == len(labels):
+        labels = scores.reshape(len(labels), -1).argmax(axis=1).tolist()
     return [
         Item(f"{path.name}[{index}]", label, (wire(sample[tensor.name], benchmark, tensor),))
-        for index, (sample, label) in enumerate(pairs)
+        for index, (sample, label) in enumerate(zip(data.samples, labels, strict=True))
     ]
 
 
@@ -217,19 +220,6 @@ def wire(sample: Array, benchmark: str, tensor: Tensor) -> bytes:
         zero = (tensor.zero_point or (0,))[0]
         return ((sample.astype(np.float32) - np.float32(zero)) * np.float32(tensor.scale[0])).astype("<f4").tobytes()
     return sample.tobytes()
-
-
-def _labels(path: Path, count: int, benchmark: str) -> Sequence[int | None]:
-    found = arrays.read(path)
-    if "labels" in found:
-        labels = found["labels"].reshape(-1)
-    elif "y0" in found and benchmark != _SCORED and len(found["y0"]) == count:
-        labels = found["y0"].reshape(count, -1).argmax(axis=1)
-    else:
-        return [None] * count
-    if len(labels) != count:
-        raise UsageError(f"{path} has {len(labels)} labels for {count} samples")
-    return [int(label) for label in labels]
 
 
 # The figures of MLPerf Tiny: throughput, top-1 accuracy, the area under the receiver's curve.

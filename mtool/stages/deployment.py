@@ -23,6 +23,7 @@ from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_project, writ
 from mtool.stages.compiling import CompiledModel, compile, compile_models
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
+from mtool.stages.tuned import planned_project
 
 HOST = "host"
 """The board of a model, for who names none."""
@@ -83,28 +84,12 @@ class Deployment:
             BoardError: nothing of the board is attached, or not what was asked for, or several match.
             UsageError: the port is a malformed address, or one that the firmware will not answer at.
         """
-        from mtool import project
-
         self.refuse_port(board)
-        if self.port == ports.EMULATOR:
+        if options.template or board.templates:
+            planned = planned_project(board, options.template, options.template_options)
+            session.attached(planned, self.port, self.probe)
+        elif self.port == ports.EMULATOR:
             ports.check_emulator(board)
-            return
-        if not (options.template or board.templates):
-            return
-        template, values = project.choose(board, options.template, options.template_options)
-        is_cabled = template.transport == "serial" and board.emulator is None
-        if not (self.port or self.probe or is_cabled):
-            return
-        want = ports.wanted(self.port, self.probe)
-        channel = values.get(session.CHANNEL)
-        if want.port.startswith("rtt:") and channel not in (None, session.RTT):
-            ports.require(board, want)
-            raise UsageError(
-                f"--port {want.port}: the firmware has no RTT", hint=f"build it with --option {session.CHANNEL}=rtt"
-            )
-        if channel == session.RTT and not want.port:
-            raise session.missing_rtt_reader(board)
-        ports.require(board, want)
 
     def _check(self, board: Board, options: Options) -> None:
         self.check_device(board, options)

@@ -20,15 +20,6 @@ log = logging.getLogger(__name__)
 _MOST = 5  # of the targets that a note names
 
 
-def logs_of(given: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the tuning logs to take schedules from: what is given, else those of mtool.toml.
-
-    Raises:
-        UsageError: mtool.toml is malformed.
-    """
-    return tuple(given) or configuration.load().tuned
-
-
 def known_for(
     board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, tells: bool = True
 ) -> Known:
@@ -42,10 +33,10 @@ def known_for(
         tells: warn, if the logs know nothing for the board.
 
     Raises:
-        UsageError: a log is missing or malformed, or the template is unknown.
+        UsageError: a log or mtool.toml is missing or malformed, or the template is unknown.
         BuildError: the board's compiler, whose version has to be that of the measurements, is not installed.
     """
-    logs = logs_of(given)
+    logs = tuple(given) or configuration.load().tuned
     if not logs:
         return Known()
     from mtool.compiler.tuned import record as tuning_log
@@ -87,16 +78,25 @@ def _elsewhere(measured: "Target", its_setup: "Setup", target: "Target", setup: 
     return f"{where} ({', '.join(filter(None, differences)) or 'other features'})"
 
 
-def options_of(board: Board, template: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a project's template, as text, with their defaults.
+def planned_project(board: Board, template: str, template_options: Mapping[str, str]) -> Project:
+    """Return the project that would be made with a template and its options, as far as these tell.
 
     Raises:
         UsageError: the template or an option is unknown.
     """
     from mtool import project
 
-    chosen = project.load(template or next(iter(board.templates), ""))
-    return {name: str(value) for name, value in chosen.read_options(given).items()}
+    chosen, values = project.choose(board, template, template_options)
+    return Project(
+        template=chosen.name,
+        builder=chosen.builder,
+        transport=chosen.transport,
+        board=board.placed_by(chosen.name),
+        build_hash="",
+        options={name: str(value) for name, value in values.items()},
+        firmware={},
+        model=chosen.folders.model,
+    )
 
 
 def target_and_setup(board: Board, template: str, template_options: Mapping[str, str]) -> "tuple[Target, Setup]":
@@ -106,22 +106,10 @@ def target_and_setup(board: Board, template: str, template_options: Mapping[str,
         UsageError: the template or an option is unknown.
         BuildError: the compiler is not installed.
     """
-    from mtool import project
     from mtool.compiler.tuned.record import setup_of, target_of
     from mtool.device.build.build import BUILDERS
 
-    chosen = project.load(template or next(iter(board.templates), ""))
-    values = options_of(board, template, template_options)
-    planned = Project(
-        template=chosen.name,
-        builder=chosen.builder,
-        transport=chosen.transport,
-        board=board.placed_by(chosen.name),
-        build_hash="",
-        options=values,
-        firmware={},
-        model=chosen.folders.model,
-    )
-    found = BUILDERS[chosen.builder].compiler(Path.cwd(), planned)
+    planned = planned_project(board, template, template_options)
+    found = BUILDERS[planned.builder].compiler(Path.cwd(), planned)
     compiler = f"{found.toolchain.name} {found.version}"
-    return target_of(board, compiler, values), setup_of(board, chosen.name)
+    return target_of(board, compiler, planned.options), setup_of(board, planned.template)

@@ -21,7 +21,7 @@ from mtool.compiler.tuned.tasks import Task, tasks_of, text_of
 from mtool.device import cycles
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.options import Options, check_options
-from mtool.stages.tuned import options_of, target_and_setup
+from mtool.stages.tuned import planned_project, target_and_setup
 from mtool.tuning.candidates import shipped, space_of, with_prior
 from mtool.tuning.farm.security import FarmAddress
 from mtool.tuning.firmware import TrialLimits, TrialSite
@@ -176,7 +176,8 @@ def tune(
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
     site = TrialSite(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
-    room = TrialLimits.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
+    planned = planned_project(target_board, chosen.template, chosen.template_options)
+    room = TrialLimits.of(target_board, most, planned.options)
     goal = Goal(trials, minutes * 60, others, ram_bytes(target_board), repeats)
     search = (progress, site, room, target, setup, output, known, goal)
 

@@ -180,30 +180,16 @@ class LayerReport:
 
 @dataclass(slots=True)
 class OperatorResults:
-    """An operator's results: those of the present sample, which may be several parts, and a row for each before.
+    """An operator's results: those of each sample, expected and actual, with the operand at its run-time sizes.
 
-    `operand` is as it is at the present sample's run-time sizes, `operands` are those of the rows.
+    `operand` is as it is at the sizes of the last sample.
     """
 
     operator: Operator
     operand: Operand
-    expected: list[Array] = field(default_factory=list)
-    actual: list[Array] = field(default_factory=list)
     samples: list[tuple[Array, Array]] = field(default_factory=list)
     operands: list[Operand] = field(default_factory=list)
     ties: int = 0
-
-    def end_sample(self) -> None:
-        """Join the parts, which are rows."""
-        if self.expected:
-            several = len(self.expected) > 1
-            self.operands.append(self.operand)
-            self.samples.append(
-                (np.concatenate(self.expected, axis=1), np.concatenate(self.actual, axis=1))
-                if several
-                else (self.expected[0], self.actual[0])
-            )
-        self.expected, self.actual = [], []
 
 
 def layer_of(found: OperatorResults, allowed: Tolerance, against: str) -> LayerComparison:
@@ -383,35 +369,36 @@ def _compare_sequence(
     seen: set[str],
 ) -> None:
     """Run samples operator by operator, and add each result to `found`; `seen` are the values that are compared."""
-    operators = model.manifest.operators
-    wanted = [operand.source.tensor for op in operators for operand in op.writes if operand.source]
-    expected = reference.intermediates(model.path, network, inputs, [*wanted, *ties.tensors], options=model.options)
-    held = {*wanted} if network and network.in_parts else set()
+    names = [*sorted(ties.held), *ties.tensors]
+    expected = reference.intermediates(model.path, network, inputs, names, options=model.options)
     for sample, known in zip(inputs, expected, strict=True):
         tied_here = ties.of_sample(sample, known)
         right = known
         if network and network.in_parts:
-            parts = {name: value for name, value in known.items() if name in held}
-            right = reference.part_results(model.path, network, sample, parts, options=model.options)
+            held = {name: value for name, value in known.items() if name in ties.held}
+            right = reference.part_results(model.path, network, sample, held, options=model.options)
 
         def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
             wished = _expected(operand, known)
             return wished if wished is not None and not np.array_equal(wished, array) else None
 
+        parts: dict[str, list[tuple[Array, Array]]] = {}  # of results that are computed some rows at a time
         for operator, operand, array in intermediates(device, sample, correct=correct):
-            wished = _expected(operand, right)
+            wished, name = _expected(operand, right), operator.whole or operand.value
             if wished is None and operator.whole:
                 continue  # padding that is written between rows
-            row = found.setdefault(operator.whole or operand.value, OperatorResults(operator, operand))
+            row = found.setdefault(name, OperatorResults(operator, operand))
             if wished is not None:
                 seen.add(operand.value)
                 accepted, tied = tied_here.accept(operand, wished, array)
                 row.operand = operand
-                row.expected.append(wished)
-                row.actual.append(accepted)
                 row.ties += tied
-        for row in found.values():
-            row.end_sample()
+                parts.setdefault(name, []).append((wished, accepted))
+        for name, pairs in parts.items():
+            columns = zip(*pairs, strict=True)
+            whole, mine = (np.concatenate(rows, axis=1) if len(rows) > 1 else rows[0] for rows in columns)
+            found[name].operands.append(found[name].operand)
+            found[name].samples.append((whole, mine))
 
 
 def _explained(

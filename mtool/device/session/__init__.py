@@ -3,7 +3,7 @@
 from mtool.device.session.device import Device, DeviceInfo
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.layers import tensor
-from mtool.device.session.opening import CHANNEL, RTT, check, missing_rtt_reader, open, open_transport
+from mtool.device.session.opening import CHANNEL, RTT, attached, check, open, open_transport
 from mtool.device.session.timing import Readings, Timing
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "GraphExecutor",
     "Readings",
     "Timing",
+    "attached",
     "check",
-    "missing_rtt_reader",
     "open",
     "open_transport",
     "tensor",

@@ -9,7 +9,7 @@ from typing import IO
 from mtool import manifest
 from mtool.base import files
 from mtool.base.errors import BoardError, UsageError
-from mtool.boards import Board, Emulator, Usb
+from mtool.boards import Emulator, Usb
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.device.session import faults
@@ -108,7 +108,7 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
     """
     described = manifest.load(Path(folder))
     project = described.project
-    if project is None or _attached(project, port, probe) is None:
+    if project is None or attached(project, port, probe) is None:
         return
     firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
     transport, serial_number = _transport(project, firmware, port, probe, ())
@@ -144,28 +144,32 @@ def _channel(
     return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
 
 
-def missing_rtt_reader(board: Board) -> BoardError:
-    """Return the error of a firmware that speaks over RTT where no program is named that reads it."""
-    return BoardError(
-        f"the firmware for {board.name} speaks over RTT, and nobody is named who reads it",
-        hint="a debugger does: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
-    )
-
-
-def _attached(project: Project, port: str, probe: str) -> Attached | None:
+def attached(project: Project, port: str, probe: str) -> Attached | None:
     """Return the board on a serial port that is meant; None: the emulator, or the process.
 
     A board that is sold and has an emulator is the one that is attached, if one is; the emulator, if none is.
+
+    Raises:
+        BoardError: nothing of the board is attached, or not what was asked for, or several match.
+        UsageError: the port is a malformed address, or one that the firmware will not answer at.
     """
     board = project.board
     if port == ports.EMULATOR:
         ports.check_emulator(board)
         return None
-    if port or probe or (project.transport == "serial" and board.emulator is None):
-        return ports.require(board, ports.wanted(port, probe))
-    if project.transport == "serial" and board.usb is not None:
-        return ports.resolve(board, ports.wanted())
-    return None
+    if not (port or probe or (project.transport == "serial" and board.emulator is None)):
+        has_ports = project.transport == "serial" and board.usb is not None
+        return ports.resolve(board, ports.wanted()) if has_ports else None
+    want, channel = ports.wanted(port, probe), project.options.get(CHANNEL)
+    if channel == RTT and not want.port:
+        raise BoardError(
+            f"the firmware for {board.name} speaks over RTT, and nobody is named who reads it",
+            hint="a debugger does: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
+        )
+    found = ports.require(board, want)
+    if want.port.startswith("rtt:") and channel not in (None, RTT):
+        raise UsageError(f"--port {want.port}: the firmware has no RTT", hint=f"build it with --option {CHANNEL}=rtt")
+    return found
 
 
 def _gdb_port(project: Project) -> int:
@@ -176,11 +180,8 @@ def _gdb_port(project: Project) -> int:
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
-    over_rtt = project.options.get(CHANNEL) == RTT
     emulator = project.board.emulator
-    if over_rtt and emulator is None and not ports.wanted(port, probe).port:
-        raise missing_rtt_reader(project.board)
-    device = _attached(project, port, probe)
+    device = attached(project, port, probe)
     if device is not None:
         baud = (project.board.usb or Usb()).uart
         return open_port(device.port, baud=baud, firmware=firmware, probe=probe), device.probe

@@ -20,7 +20,7 @@ from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.session import Device, Readings
 from mtool.manifest import Manifest
-from mtool.stages import arrays
+from mtool.quantization import dataset
 from mtool.stages import samples as sampling
 from mtool.stages.building import BuiltProject, build_model
 from mtool.stages.compiling import CompiledModel
@@ -28,8 +28,6 @@ from mtool.stages.deployment import Reconnection, executor_of
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.verification import judge
-
-_LABELS = "labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +92,12 @@ class ModelUnderTest:
             import pytest
 
             pytest.skip(f"there is no {path}")
-        labels = arrays.read(path).get(_LABELS)
-        labels = None if labels is None else labels.reshape(-1)
-        inputs = sampling.inputs_of(path, self.manifest.inputs)
-        if labels is None or len(labels) != len(inputs):
-            raise UsageError(
-                f"{path} has not a label for each sample",
-                details=[f"{len(inputs)} samples, {'no' if labels is None else len(labels)} labels"],
-                hint=f"np.savez(.., {_LABELS}=[3, 0, ..])",
-            )
-        found = self.outputs(device, inputs)
-        right = [int(np.argmax(_first(sample))) == int(label) for sample, label in zip(found, labels, strict=True)]
+        data = dataset.read(path, self.manifest.inputs)
+        if data.labels is None:
+            raise UsageError(f"{path} has no labels", hint="np.savez(.., labels=[3, 0, ..])")
+        found = self.outputs(device, data.samples)
+        pairs = zip(found, data.labels, strict=True)
+        right = [int(np.argmax(_first(sample))) == int(label) for sample, label in pairs]
         return float(np.mean(right))
 
     def cost(self, device: Device) -> Cost:
