@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -226,16 +227,14 @@ def infer_all(
             serve(another.run)
 
     count = min(processors(), len(rest)) - 1
-    others = [threading.Thread(target=serve_with_another, daemon=True) for _ in range(count)]
-    for other in others:
-        other.start()
-    log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
-    try:
-        serve(infer)
-    finally:
-        is_over.set()
-        for other in others:
-            other.join()
+    log.info("  %d samples are left for %d devices at a time", len(rest), count + 1)
+    with ThreadPoolExecutor(count or 1) as others:
+        for _ in range(count):
+            others.submit(serve_with_another)
+        try:
+            serve(infer)
+        finally:
+            is_over.set()
     if failed:
         raise failed[min(failed)]
     return [*outputs, *(found[number] for number in range(len(rest)))]

@@ -1,15 +1,15 @@
 """Times that the device's timer measured, and how it is read for them."""
 
 import json
-import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from mtool.base import files, resources
+from mtool.base import checked, files, resources
 from mtool.base.errors import DeviceError, UsageError
 from mtool.device.rpc import Client
 
@@ -36,28 +36,16 @@ class Readings:
         UsageError: a value is out of its range; the message says which.
     """
 
-    number: int = 1
-    repeat: int = 3
-    min_repeat_ms: float = 0.0
-    zero_time_limit: int = 100
-    cooldown_ms: float = 0.0
-    repeats_to_cooldown: int = 1
-    warm_up: int | None = None
+    number: Annotated[int, checked.Range(1, MOST_RUNS)] = 1
+    repeat: checked.Count = 3
+    min_repeat_ms: checked.NotNegative = 0.0
+    zero_time_limit: checked.Natural = 100
+    cooldown_ms: checked.NotNegative = 0.0
+    repeats_to_cooldown: checked.Count = 1
+    warm_up: checked.Natural | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.number <= MOST_RUNS or self.repeat < 1 or self.repeats_to_cooldown < 1:
-            raise UsageError(
-                f"number has to be 1 to {MOST_RUNS:,}, repeat and repeats_to_cooldown at least 1",
-                details=[
-                    f"found number={self.number}, repeat={self.repeat}, repeats_to_cooldown={self.repeats_to_cooldown}"
-                ],
-            )
-        times = (self.min_repeat_ms, self.cooldown_ms)
-        if not all(0 <= time_ms < math.inf for time_ms in times) or min(self.warm_up or 0, self.zero_time_limit) < 0:
-            raise UsageError(
-                "min_repeat_ms, cooldown_ms, zero_time_limit and warm_up have to be 0 or more, and finite",
-                details=[f"found {times[0]}, {times[1]}, {self.zero_time_limit} and {self.warm_up}"],
-            )
+        checked.fields(self, {})
 
 
 @dataclass(frozen=True, slots=True)

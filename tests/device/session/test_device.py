@@ -212,12 +212,20 @@ def test_each_repeat_starts_with_the_inputs(device: Device) -> None:
     assert np.array_equal(np.frombuffer(y3, np.uint8).reshape(200, 200), expected(inputs(3), run=0)["y3"])
 
 
-@pytest.mark.parametrize(("number", "repeat"), [(0, 1), (1, 0), (1 << 32, 1)])
-def test_time_wants_positive_numbers(device: Device, number: int, repeat: int) -> None:
-    with pytest.raises(
-        UsageError, match="number has to be 1 to 4,294,967,295, repeat and repeats_to_cooldown at least 1"
-    ):
-        device.time(number=number, repeat=repeat)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"number": 0}, "number is 0"),
+        ({"number": 1 << 32}, "1 to 4,294,967,295"),
+        ({"repeat": 0}, "repeat is 0"),
+        ({"cooldown_ms": float("inf")}, "cooldown_ms is inf"),
+        ({"warm_up": -1}, "warm_up is -1"),
+    ],
+)
+def test_time_wants_positive_numbers(device: Device, wrong: dict[str, float], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        device.time(**wrong)  # type: ignore[arg-type]
+    assert said in str(caught.value)
 
 
 def test_pauses_come_after_so_many_repeats(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
