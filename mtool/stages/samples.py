@@ -17,7 +17,7 @@ import numpy as np
 from mtool.base import spelling
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array, Sample
-from mtool.device.session.tensors import array_of, given_inputs, largest, sizes_of, smallest, tensor_at
+from mtool.device.session.tensors import array_of, given_inputs, largest, shown, sizes_of, smallest, tensor_at
 from mtool.manifest import Tensor
 from mtool.stages import formatting
 from mtool.stages.arrays import StoredArray, read, stored
@@ -149,7 +149,7 @@ def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
     if array.dtype != np.dtype(tensor.dtype):
         raise UsageError(
             f"{tensor.name} in {path} has another type than the model's",
-            details=[f"expected  {formatting.tensor(tensor)}", f"found     {_described(array)}"],
+            details=[f"expected  {formatting.tensor(tensor)}", f"found     {shown(array.dtype, array.shape)}"],
             hint=f"convert it: x.astype('{tensor.dtype}')",
         )
     if tensor.dims is not None:
@@ -163,7 +163,7 @@ def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
         f"{tensor.name} in {path} has another shape than the model's",
         details=[
             f"expected  {formatting.tensor(tensor)}, or an axis of samples before it",
-            f"found     {_described(array)}",
+            f"found     {shown(array.dtype, array.shape)}",
         ],
     )
 
@@ -189,10 +189,6 @@ def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:
         )
     length = next(iter(counts.values()), 0)
     return [{name: column[row] for name, column in columns.items()} for row in range(length)]
-
-
-def _described(array: StoredArray) -> str:
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
 PATTERNS = ("zeros", "ones", "random")
@@ -244,7 +240,7 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
     if len(data) != sum(sizes):
         raise UsageError(
             f"--fill {fill}: {len(data):,} B are there, the inputs are {sum(sizes):,} B",
-            details=[f"{one.name}: {one.dtype}[{','.join(map(str, one.shape))}]" for one in given],
+            details=[f"{one.name}: {shown(one.dtype, one.shape)}" for one in given],
         )
     ends = np.cumsum(sizes)
     places = zip(given, sizes, ends, strict=True)

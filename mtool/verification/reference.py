@@ -365,12 +365,20 @@ def _given(first: Sample, chosen: Options) -> Sample:
     }
 
 
-def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:
-    """Return by how many steps the reference's output differs from itself, with and without its optimisations.
+def spread_of_reference(model: Path, samples: Sequence[Sample], steps: Mapping[str, float], options: Options) -> int:
+    """Return by how many steps the reference's outputs differ from themselves, with and without its optimisations.
 
     The two round in different places. No other implementation can be held to less. It is 0 where LiteRT's process dies
     of the model.
+
+    Args:
+        model: the ONNX or TFLite file.
+        samples: inputs.
+        steps: the step of the grid that an output stands on, by the output's name.
+        options: of the compilation.
     """
+    if not steps:
+        return 0
     if is_tflite(model):
         try:
             plain, optimised = (_litert(model, samples, options, exact=exact) for exact in (True, False))
@@ -378,6 +386,9 @@ def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step:
             return 0
     else:
         plain, optimised = (outputs(model, samples, options=options, optimised=fast) for fast in (False, True))
-    pairs = [(np.asarray(a[name], np.float64), b[name]) for a, b in zip(plain, optimised, strict=True)]
-    furthest = max(float(np.abs(one - other).max(initial=0)) for one, other in pairs)
-    return round(furthest / step)
+    pairs = [*zip(plain, optimised, strict=True)]
+    return max(
+        round(float(np.abs(np.asarray(one[name], np.float64) - other[name]).max(initial=0)) / step)
+        for name, step in steps.items()
+        for one, other in pairs
+    )

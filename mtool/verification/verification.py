@@ -237,12 +237,9 @@ def _within_own_spread(
 
 def _steps_of_the_reference(model: CompiledModel, inputs: Sequence[Sample]) -> int:
     """Return how exactly the reference itself knows the outputs that stand on a grid, in steps."""
-    grids = [
-        (output.name, output.scale[0] if output.dtype.startswith("float") else 1.0)
+    steps = {
+        output.name: output.scale[0] if output.dtype.startswith("float") else 1.0
         for output in model.manifest.outputs
         if output.scale and len(output.scale) == 1
-    ]
-    return max(
-        (reference.spread_of_reference(model.path, inputs, name, step, model.options) for name, step in grids),
-        default=0,
-    )
+    }
+    return reference.spread_of_reference(model.path, inputs, steps, model.options)

@@ -233,7 +233,7 @@ def test_the_spread_of_a_quantized_model_is_not_that_of_saturation(
 
     monkeypatch.setattr(onnxruntime.SessionOptions, "add_session_config_entry", watched)
     monkeypatch.setattr(ort, "saturate", lambda: True)
-    assert reference.spread_of_reference(path, [{"x": far(np.uint8, 4, 64)}], "y", 1.0, mtool.Options()) == 0
+    assert reference.spread_of_reference(path, [{"x": far(np.uint8, 4, 64)}], {"y": 1.0}, mtool.Options()) == 0
     assert entries == [("session.x64quantprecision", "1")]
 
 

@@ -316,12 +316,10 @@ def call(
         DeviceError: there is no such function on the device, or it failed.
     """
     if len(arguments) != len(function.reads):
+        wanted = [f"{one.value} ({tensors.shown(one.dtype, one.shape)})" for one in function.reads]
         raise UsageError(
             f"{function.name} takes {len(function.reads)} arrays",
-            details=[
-                f"expected  {', '.join(map(_described, function.reads)) or 'none'}",
-                f"found     {len(arguments)}",
-            ],
+            details=[f"expected  {', '.join(wanted) or 'none'}", f"found     {len(arguments)}"],
         )
     arrays = [tensors.as_array(one.value, array) for one, array in zip(function.reads, arguments, strict=True)]
     written = [bytes_of(one.value, one, array) for one, array in zip(function.reads, arrays, strict=True)]
@@ -345,7 +343,3 @@ def _operand(tensor: Tensor, memory: str, index: int) -> Operand:
         index=tensor.pool if in_arena else index,
         offset=tensor.arena_offset or 0,
     )
-
-
-def _described(operand: Operand) -> str:
-    return f"{operand.value} ({operand.dtype}[{','.join(map(str, operand.shape))}])"

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -241,8 +241,8 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
         raise UsageError(
             f"the input {name} has another {what} than the model's",
             details=[
-                f"expected  {tensor.dtype}[{_shape(tensor.shape)}]",
-                f"found     {array.dtype}[{_shape(array.shape)}]",
+                f"expected  {shown(tensor.dtype, tensor.shape)}",
+                f"found     {shown(array.dtype, array.shape)}",
             ],
             hint=hint,
         )
@@ -265,8 +265,9 @@ def _wire_dtype(stored: str) -> np.dtype[Any]:
 
 
 def _described(tensor: Tensor) -> str:
-    return f"{tensor.name} ({tensor.dtype}[{_shape(tensor.dims or tensor.shape)}])"
+    return f"{tensor.name} ({shown(tensor.dtype, tensor.dims or tensor.shape)})"
 
 
-def _shape(shape: Sequence[int | str]) -> str:
-    return ",".join(map(str, shape))
+def shown(dtype: object, shape: Iterable[object]) -> str:
+    """Return a type and a shape as text."""
+    return f"{dtype}[{','.join(map(str, shape))}]"

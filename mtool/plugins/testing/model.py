@@ -12,12 +12,10 @@ import numpy as np
 from mtool import boards
 from mtool.base import configuration, files, locks, spelling
 from mtool.base.errors import MismatchError, UsageError, of_os_error
-from mtool.boards import Board
 from mtool.commands.cost import ALL_KINDS, Cost, cost_of
 from mtool.commands.flashing import find_device, open_flashed, runner_of, template_of
 from mtool.commands.user_project import UserProject
 from mtool.device import session
-from mtool.device.flash import ports
 from mtool.device.session import Device, Readings
 from mtool.manifest import Manifest
 from mtool.quantization import dataset
@@ -132,11 +130,9 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    described = model.prepared.manifest.project
-    assert described is not None
     board = model.prepared.board
-    if not (port or probe or (described.transport == "serial" and _is_attached(board))):
-        return session.open(model.prepared.folder, record=record)
+    if session.attached(model.prepared.manifest.in_project, port, probe) is None:
+        return session.open(model.prepared.folder, port=port, probe=probe, record=record)
     deployment = model.project.deployment_for(model.board, port=port, probe=probe)
     runner = runner_of(board, template=template_of(board, model.compiled.options), deployment=deployment)
     found = find_device(board, deployment)
@@ -148,11 +144,6 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
 
     revival = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
     return revival.until_back(attempt) if revival.power is not None else attempt()
-
-
-def _is_attached(board: Board) -> bool:
-    """Return whether a board is driven itself: one that is sold and has an emulator, if one is attached."""
-    return board.emulator is None or (board.usb is not None and ports.resolve(board, ports.wanted()) is not None)
 
 
 def _first(sample: Mapping[str, Any]) -> Array:
