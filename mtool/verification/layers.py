@@ -376,7 +376,8 @@ def _compare_sequence(
         right = known
         if network and network.in_parts:
             held = {name: value for name, value in known.items() if name in ties.held}
-            right = reference.part_results(model.path, network, sample, held, options=model.options)
+            computed = reference.part_results(model.path, network, sample, held, options=model.options)
+            right = {**held, **{name: result for name, (_, result) in computed.items()}}
 
         def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
             wished = _expected(operand, known)

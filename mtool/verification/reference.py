@@ -28,7 +28,7 @@ from mtool.compiler.frontend.tflite.translation import Network as Translated
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.stages.options import Options
-from mtool.stages.samples import Sample
+from mtool.stages.samples import Array, Sample
 from mtool.verification.oracles import evaluator, litert, ort, process
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,7 @@ log = logging.getLogger(__name__)
 # operators, which onnxruntime does not have, are taken out: what they make is known.
 
 
-def computed_name(name: str) -> str:
-    """Return the name of the output that is computed for a tensor."""
-    return f"{name}/computed"
+_COMPUTED = "/computed"  # behind the name of a tensor: the output that is computed for it
 
 
 def operator_of(node: onnx.NodeProto) -> str:
@@ -60,7 +58,7 @@ def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
     for node in graph.node:
         for index, name in enumerate(node.output):
             if name in known:
-                node.output[index] = computed_name(name)
+                node.output[index] = f"{name}{_COMPUTED}"
                 makers[name] = operator_of(node)
     present = {value.name for value in graph.input}
     graph.input.extend(
@@ -69,7 +67,7 @@ def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
         if name not in present
     )
     del graph.output[:]
-    graph.output.extend(onnx.ValueInfoProto(name=computed_name(name)) for name in makers)
+    graph.output.extend(onnx.ValueInfoProto(name=f"{name}{_COMPUTED}") for name in makers)
     return makers
 
 
@@ -296,13 +294,19 @@ def with_states(
     return found, replace(compared, states=(), initial={})
 
 
-def part_results(model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options) -> Sample:
-    """Compute tensors of a network in parts, each from the others; those of mtool's own operators are as known."""
+def part_results(
+    model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options
+) -> dict[str, tuple[str, Array]]:
+    """Compute the tensors of a network that are known, each from the others.
+
+    Returns:
+        The operator that computes each, and the result; those of mtool's own operators are left out.
+    """
     proto = onnx.ModelProto()
     proto.CopyFrom(compared.proto)
     makers = cut(proto.graph, known)
-    found = computed(model, proto, {**sample, **known}, options=options)
-    return {**known, **{name: found[computed_name(name)] for name in makers}}
+    found = computed(model, proto, {**compared.initial, **sample, **known}, options=options)
+    return {name: (operator, found[f"{name}{_COMPUTED}"]) for name, operator in makers.items()}
 
 
 def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:

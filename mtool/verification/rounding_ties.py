@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mtool.compiler.frontend.inference import attributes
 from mtool.compiler.ir.graph import moved
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
@@ -185,7 +186,7 @@ class RoundingTies:
             return [_quantized(node, inputs, known)]
         if node.op_type == "DequantizeLinear":
             return _each(inputs, _dequantization(node, inputs))
-        if node.op_type == "Cast" and _attribute(node, "to") in _FLOATS:
+        if node.op_type == "Cast" and attributes(node).get("to") in _FLOATS:
             return _each(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
         return _each(inputs, lambda arrays, _: self._run(node, arrays))
 
@@ -264,23 +265,19 @@ def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds
     """Return what a node (de)quantizes, its scale and zero point as they stand beside that, and the integers' type."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2].value if len(inputs) > 2 and inputs[2] is not None else None
-    if x is None or scale is None or _attribute(node, "block_size"):
+    if x is None or scale is None or attributes(node).get("block_size"):
         raise Unknown(node.op_type)
-    named = _attribute(node, "output_dtype") if node.op_type == "QuantizeLinear" else None
+    named = attributes(node).get("output_dtype") if node.op_type == "QuantizeLinear" else None
     dtype = zero.dtype if zero is not None else np.dtype(helper.tensor_dtype_to_np_dtype(named) if named else np.uint8)
     if dtype.kind not in "iu":
         raise Unknown(f"{node.op_type} of {dtype}")
     shape = [1] * x.value.ndim
     if scale.value.size > 1:
-        axis = _attribute(node, "axis")
+        axis = attributes(node).get("axis")
         shape[1 if axis is None else axis] = scale.value.size
     wide = np.zeros(1) if zero is None else zero.astype(np.float64)
     beside = wide.reshape(shape) if wide.size == scale.value.size else wide.reshape(-1)[:1]
     return x, scale.value.astype(np.float64).reshape(shape), beside, dtype
-
-
-def _attribute(node: onnx.NodeProto, name: str) -> int | None:
-    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), None)
 
 
 _SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): what float outputs may differ by

@@ -15,7 +15,7 @@ from mtool.base.errors import ModelError
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
-from mtool.verification.reference import computed_name, cut, operator_of
+from mtool.verification.reference import operator_of
 
 # How far LiteRT's hybrid operators may be from float arithmetic, since they bring their activations to 8 bits.
 #
@@ -115,22 +115,19 @@ def mistranslations(
     """
     if network is None or not samples:
         return ()
-    proto = onnx.ModelProto()
-    proto.CopyFrom(network.proto)
-    bounds = HybridBounds(proto.graph)
-    made = [name for node in proto.graph.node for name in node.output]
+    graph = network.proto.graph
+    bounds, made = HybridBounds(graph), [name for node in graph.node for name in node.output]
     try:
         (known,) = reference.intermediates(model.path, None, samples[:1], made, options=model.options)
-        makers, known_here = cut(proto.graph, known), {**samples[0], **known}
-        computed = reference.computed(model.path, proto, {**network.initial, **known_here}, options=model.options)
+        parts = reference.part_results(model.path, network, samples[0], known, options=model.options)
     except ModelError as refused:
         return (Mistranslation("the network", f"can't be compared operator by operator: {refused.what}"),)
     found = []
-    for name, operator in makers.items():
-        bound = bounds.of(operator, known_here, known[name])
+    for name, (operator, computed) in parts.items():
+        bound = bounds.of(operator, {**samples[0], **known}, known[name])
         relative = HYBRID if operator in bounds.hybrid and bound is None else RELATIVE
         step = network.steps.get(name, 1.0)
-        words = _difference(known[name], computed[computed_name(name)], relative, step, bound)
+        words = _difference(known[name], computed, relative, step, bound)
         if words:
             found.append(Mistranslation(operator, f"{name}: {words}"))
     return tuple(found)
