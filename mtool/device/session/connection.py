@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from mtool.base.errors import BoardError, CommunicationError, DeviceError, UsageError
 from mtool.base.proc import Closing
@@ -107,21 +106,6 @@ _REOPEN_S = 0.2  # between two looks for a port that has gone
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
 
 
-class Link(TypedDict, total=False):
-    """What is known of the channel to a device.
-
-    serial_number: of the board or its probe, on USB; "": it has none.
-    reopen: starts the firmware or opens its port again, for `reconnect`.
-    take_over: open the session even if a host on another computer has one open.
-    firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
-    """
-
-    serial_number: str
-    reopen: Callable[[], Transport]
-    take_over: bool
-    firmware: Path | None
-
-
 class Connection(Closing):
     """A connection to a device, with one session after the other.
 
@@ -130,7 +114,10 @@ class Connection(Closing):
         transport: the channel to the firmware; closed with the connection.
         timeout_s: how long the firmware may take to start and to answer.
         stream_s: how long it may compute with some rows of an input.
-        link: what else is known of the channel.
+        serial_number: of the board or its probe, on USB; "": it has none.
+        reopen: starts the firmware or opens its port again, for `reconnect`.
+        take_over: open the session even if a host on another computer has one open.
+        firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
 
     Raises:
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
@@ -154,19 +141,22 @@ class Connection(Closing):
         *,
         timeout_s: float,
         stream_s: float,
-        **link: Unpack[Link],
+        serial_number: str = "",
+        reopen: Callable[[], Transport] | None = None,
+        take_over: bool = False,
+        firmware: Path | None = None,
     ) -> None:
         self.owner = Owner()
         self.project = manifest.in_project
-        self.identity = f"{self.project.board.name} {link.get('serial_number', '')}".strip()
+        self.identity = f"{self.project.board.name} {serial_number}".strip()
         self.transport = transport
         shared = {"project": manifest.in_project, "firmware": manifest.firmware}
         self._own = tuple(one.model_copy(update=shared) for one in manifest.models)
         self.models = self._own
         self._timeout_s = timeout_s
-        self._reopen = link.get("reopen")
-        self._firmware = link.get("firmware")
-        self._open_session(stream_s=stream_s, take_over=link.get("take_over", False))
+        self._reopen = reopen
+        self._firmware = firmware
+        self._open_session(stream_s=stream_s, take_over=take_over)
 
     def _open_session(self, *, stream_s: float, take_over: bool) -> None:
         start = time.monotonic()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar, Unpack
+from typing import Concatenate, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -17,7 +17,7 @@ from mtool.base.proc import Closing
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.loading import Place
 from mtool.device.session import connection, delta_update, graph, tensors, timing
-from mtool.device.session.connection import Connection, Link
+from mtool.device.session.connection import Connection
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.profile import Profile, operator_times
 from mtool.device.session.stepping import Stepping
@@ -95,9 +95,10 @@ class Device(Closing):
         manifest: of the project's model, with its `project`; of several, any of them.
         transport: the channel to the firmware; closed with the device.
         timeout_s: how long the firmware may take to start and to answer.
-        work_s: seconds that an inference may take; None: generously by its estimated instructions.
-        link: what else is known of the channel: its `serial_number`, how to `reopen` it, whether to `take_over` the
-            session that another host has open, and the `firmware` that runs there (mtool.device.session.connection).
+        serial_number: of the board or its probe, on USB; "": it has none.
+        reopen: starts the firmware or opens its port again, for `reconnect`.
+        take_over: open the session even if a host on another computer has one open.
+        firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
 
     Raises:
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
@@ -113,14 +114,26 @@ class Device(Closing):
         transport: Transport,
         *,
         timeout_s: float,
+        serial_number: str = "",
+        reopen: Callable[[], Transport] | None = None,
+        take_over: bool = False,
+        firmware: Path | None = None,
         work_s: float | None = None,
-        **link: Unpack[Link],
     ) -> None:
         self._given_s = work_s
         self.work_s = work_s or generous_s(manifest.models)
         self.is_limited = work_s is not None
         """The caller chose `work_s`, so that the device's watchdog ends every inference that takes longer."""
-        self.connection = Connection(manifest, transport, timeout_s=timeout_s, stream_s=self.work_s, **link)
+        self.connection = Connection(
+            manifest,
+            transport,
+            timeout_s=timeout_s,
+            stream_s=self.work_s,
+            serial_number=serial_number,
+            reopen=reopen,
+            take_over=take_over,
+            firmware=firmware,
+        )
         self.identity = self.connection.identity
         self._model = ""
         self._last_inputs: list[bytes] | None = None
