@@ -1,4 +1,4 @@
-"""The records of a tuning log: one JSON object a line. docs/tune.md describes the schema.
+"""The records of a tuning log: one JSON object a line. docs/files.md lists the keys.
 
 Keys that are not described here are refused. What may be reused is said by `key`: two measurements of one key are of
 the same task and candidate, on the same target and setup, by the same version of mtool.
