@@ -4,9 +4,8 @@ import math
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.expressions import kernel_of
-from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target
 from mtool.compiler.kernels.specification import RowReads, RowWise, Specification, always
-from mtool.compiler.kernels.target import Target
 
 # The nodes of concatenations: `concat`.
 

@@ -10,9 +10,8 @@ from typing import Annotated
 
 from mtool.base.checked import NotNegative, Range
 from mtool.compiler.ir import Attributes, Graph, Node
-from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel, KernelOp, Schedule, Target
 from mtool.compiler.kernels.specification import Specification
-from mtool.compiler.kernels.target import Target
 
 # The nodes that another code generator computes: `external`.
 

@@ -16,9 +16,8 @@ from mtool.compiler.kernels.expressions import (
     operand_names,
     operands_read,
 )
-from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, identity_loads
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
 from mtool.compiler.kernels.specification import RowWise, Specification, always
-from mtool.compiler.kernels.target import Target
 
 
 class Loop(Computation):

@@ -7,7 +7,7 @@ from typing import Any, Self
 from mtool.base.option_values import Level
 from mtool.compiler.ir import Array, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.specification import Specification
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.target import Target as Target  # what schedules are written with is found here
 
 # Knobs: the parameters of a schedule that may be turned.
 

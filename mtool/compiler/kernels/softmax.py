@@ -8,9 +8,8 @@ from mtool.compiler.ir import Attributes, DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import kernel_of, needs_math
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target
 from mtool.compiler.kernels.specification import Operand, Specification
-from mtool.compiler.kernels.target import Target
 
 # The nodes of softmaxes: `softmax`.
 

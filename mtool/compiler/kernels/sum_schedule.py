@@ -4,8 +4,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.epilogues import EpilogueText, Products, TileEpilogue
-from mtool.compiler.kernels.schedule import Kernel, Schedule
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Kernel, Schedule, Target
 
 S = TypeVar("S")
 E = TypeVar("E", bound=EpilogueText | TileEpilogue)

@@ -6,9 +6,8 @@ from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
 from mtool.compiler.kernels.epilogues import EpilogueText, FloatEpilogue, TileEpilogue
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.schedule import residual_operands
+from mtool.compiler.kernels.schedule import Target, residual_operands
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
-from mtool.compiler.kernels.target import Target
 
 T = TypeVar("T", bound=TileEpilogue)
 

@@ -25,8 +25,7 @@ from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
 from mtool.compiler.kernels.integer import RESULT, is_narrow
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8, remembered
 

@@ -29,8 +29,7 @@ from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Int16Epil
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 # Dense layers of int8 for SIMD32: four or eight outputs at a time.
 #

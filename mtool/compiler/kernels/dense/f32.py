@@ -9,8 +9,7 @@ from mtool.compiler.ir import DType
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import PRODUCT_MEANING, PRODUCTS, best_product, stored_as, words_of
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 GROUP = 8  # outputs at a time
 

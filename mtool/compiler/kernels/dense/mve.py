@@ -32,8 +32,7 @@ from mtool.compiler.kernels.mve import (
 )
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 # Dense layers of int8 for Helium: eight outputs at a time.
 #

@@ -8,8 +8,7 @@ import numpy as np
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.epilogues import EpilogueText, Products
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
 
 # Register tiles of 8-bit products for cores that have nothing but a multiplier of integers.

@@ -14,10 +14,9 @@ from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue
 from mtool.compiler.kernels.expressions import kernel_of
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Kernel, KernelOp, knob
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Target, knob
 from mtool.compiler.kernels.specification import Operand, Specification, always
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
-from mtool.compiler.kernels.target import Target
 
 
 class Matmul(WithEpilogue):

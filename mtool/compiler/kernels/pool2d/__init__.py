@@ -13,9 +13,8 @@ from mtool.compiler.ir.scalar import literal
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import kernel_of
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target
 from mtool.compiler.kernels.specification import Channels, Operand, RowReads, RowWise, Specification, always
-from mtool.compiler.kernels.target import Target
 
 Pair = tuple[int, int]
 

@@ -10,9 +10,8 @@ from typing import Any
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.expressions import operand_arguments, operand_constants
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule, Target
 from mtool.compiler.kernels.specification import Specification
-from mtool.compiler.kernels.target import Target
 
 # The nodes that are one C template each: `template`.
 

@@ -17,8 +17,7 @@ from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Produc
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import stored_weights
 
 # Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps pass over a channel's plane.

@@ -33,8 +33,7 @@ from mtool.compiler.kernels.dsp import (
 from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import Together
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
 
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty

@@ -20,8 +20,7 @@ from mtool.compiler.kernels.f32 import (
     stored_as,
     words_of,
 )
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 # Convolutions of float32 for a Cortex-M's FPU: four pixels by four channels, or two by eight.
 #

@@ -23,8 +23,7 @@ from mtool.compiler.kernels.integer import (
     reads_activations,
 )
 from mtool.compiler.kernels.packing import filled_up, round_up
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import weight_offset
 
 # Convolutions of 8 bits for cores without SIMD. See mtool/compiler/kernels/integer/__init__.py.

@@ -25,8 +25,7 @@ from mtool.compiler.kernels.epilogues import (
 from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 # Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
 #

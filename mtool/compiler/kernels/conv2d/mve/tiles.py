@@ -26,8 +26,7 @@ from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, best_unroll, has_narrow_sums, pack_int16
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
-from mtool.compiler.kernels.schedule import Kernel, knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Kernel, Target, knob
 
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fiftieth"

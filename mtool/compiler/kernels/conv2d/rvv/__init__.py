@@ -12,8 +12,7 @@ from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
 from mtool.compiler.kernels.epilogues import Products
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rvv import HEADER, TILE_MEANING, TILES, VLEN, Tile, VectorEpilogue, best, instructions
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.epilogues import Products
 from mtool.compiler.kernels.rvv import HEADER, TILE_MEANING, TILES, Tile, VectorEpilogue, best
-from mtool.compiler.kernels.schedule import knob
-from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.schedule import Target, knob
 
 
 @dataclass(frozen=True)
