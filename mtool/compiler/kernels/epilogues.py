@@ -65,18 +65,51 @@ def _is_near(part: Expr) -> bool:
     return isinstance(part.value, FixedRequantise) and part.value.near
 
 
-class EpilogueText:
-    """The C of a kernel's epilogue; templates call it with the C of the accumulator, offset and channel."""
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What follows a kernel's sums, with what the kernel computes them from."""
 
-    def __init__(self, node: Node, graph: Graph) -> None:
-        self.node, self.graph = node, graph
-        self.expr = WithEpilogue.of(node).epilogue
-        self.names = operand_names(node, graph, self.expr)
+    node: Node
+    graph: Graph
+
+    @property
+    def expr(self) -> Expr:
+        """The expression that is stored for each element."""
+        return WithEpilogue.of(self.node).epilogue
+
+    @property
+    def x(self) -> DType:
+        """The type of the input's elements."""
+        return self.graph.types[self.node.inputs[0]].dtype
+
+    @property
+    def weights(self) -> Array:
+        """The node's weights, as the model has them."""
+        return self.graph.constants[self.node.inputs[1]]
+
+    @property
+    def stored_weights(self) -> Array:
+        """The weights as they are stored."""
+        return stored_weights(self.node, self.graph)
+
+    @property
+    def bias_of_model(self) -> Array:
+        """The node's biases, as the model has them."""
+        return self.graph.constants[self.node.inputs[2]]
+
+
+class EpilogueText(Epilogue):
+    """The C of a kernel's epilogue; templates call it with the C of the accumulator, offset and channel."""
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
         """Return that of a node."""
         return cls(node, graph)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The names in C of the operands that it reads, by their numbers."""
+        return operand_names(self.node, self.graph, self.expr)
 
     def __call__(self, acc: str, offset: str, axes: dict[int, str]) -> str:
         """Return the value to store."""
@@ -110,36 +143,24 @@ class EpilogueText:
         return np.asarray(np.lib.stride_tricks.sliding_window_view(ahead, together).any(axis=1), np.uint8)
 
     @property
-    def x(self) -> DType:
-        """The type of the input's elements."""
-        return self.graph.types[self.node.inputs[0]].dtype
-
-    kind = x
+    def kind(self) -> DType:
+        """The type of what its kernel has in its scratch."""
+        return self.x
 
     @property
     def acc(self) -> DType:
         """The accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
-        return DType.of(self.graph.constants[self.node.inputs[2]].dtype)
+        return DType.of(self.bias_of_model.dtype)
 
     @property
     def offset(self) -> int:
-        """What the weights are stored without."""
+        """What the weights are stored without; vectors of floats have them all."""
         return weight_offset(self.node, self.graph)
-
-    @property
-    def weights(self) -> Array:
-        """The weights that are multiplied: vectors of floats have them all, others correct for an offset."""
-        return self.graph.constants[self.node.inputs[1]]
-
-    @property
-    def stored_weights(self) -> Array:
-        """The weights as they are stored."""
-        return stored_weights(self.node, self.graph)
 
     @property
     def has_bias(self) -> bool:
         """Whether a weighted sum has a bias that is not zeros, which it has where the model has none."""
-        return bool(self.graph.constants[self.node.inputs[2]].any())
+        return bool(self.bias_of_model.any())
 
     def bias(self, channel: str) -> str:
         """Return what the sum of a channel begins with."""
@@ -159,7 +180,7 @@ class EpilogueText:
         node, graph, weights, ties = self.node, self.graph, products.weights, products.ties
         own = {"weights": weights} | ({"ties": ties} if ties is not None else {})
         if self.has_bias:
-            own["bias"] = graph.constants[node.inputs[2]]
+            own["bias"] = self.bias_of_model
         layout = products.layout or _OWN_LAYOUTS.get(weights.ndim, "")
         layouts = {"weights": layout, "bias": "of each output channel", "ties": TIES}
         types = {"x": self.x.c, "w": products.c, "acc": self.acc}
@@ -182,37 +203,20 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class TileEpilogue:
+class TileEpilogue(Epilogue):
     """A node's epilogue that tiles of the runtime know by heart, but for `rest`: an expression over their results.
 
     What that loads lies at the element itself, in a table, or (of a dense layer) at the output's channel. None: nothing
     follows. `kind` is the type of the results that it reads.
     """
 
-    node: Node
-    graph: Graph
     rest: Expr | None
     kind: ClassVar[DType]
 
     @property
-    def weights(self) -> Array:
-        """The node's weights, as the model has them."""
-        return self.graph.constants[self.node.inputs[1]]
-
-    @property
-    def stored_weights(self) -> Array:
-        """The weights as they are stored."""
-        return stored_weights(self.node, self.graph)
-
-    @property
-    def bias_of_model(self) -> Array:
-        """The node's biases, as the model has them."""
-        return self.graph.constants[self.node.inputs[2]]
-
-    @property
     def is_alone(self) -> bool:
         """Whether nothing but the kernel's own numbers is read after its sums."""
-        return not WithEpilogue.of(self.node).epilogue.operands()
+        return not self.expr.operands()
 
     @property
     def stores_kind(self) -> bool:
@@ -222,8 +226,7 @@ class TileEpilogue:
     @property
     def keeps_type(self) -> bool:
         """Whether the output has the input's type."""
-        node, types = self.node, self.graph.types
-        return types[node.outputs[0]].dtype is types[node.inputs[0]].dtype
+        return self.graph.types[self.node.outputs[0]].dtype is self.x
 
     def pair(self) -> Pair | None:
         """Return `rest` as the sum of the stored results and another tensor's elements of int8, if it is that."""
@@ -240,8 +243,10 @@ class TileEpilogue:
     def rest_text(self, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
         """Return the C of `rest` for the element at `offset`, whose channel and row (of a dense layer) are given."""
         assert self.rest is not None
+        last = len(self.graph.types[self.node.outputs[0]].shape) - 1
+        where = {0: Text(row), last: Text(channel, ADD if " " in channel else 0)}
         names = operand_names(self.node, self.graph, self.rest)
-        return element(self.rest, self.node, self.graph, names, lambda _: Text(channel), acc=acc, offset=offset)
+        return element(self.rest, self.node, self.graph, names, where.__getitem__, acc=acc, offset=offset)
 
     def kernel(self, name: str, products: Products, scratch: str, **values: Any) -> Kernel:
         """Render a template and assemble the function: input, output, packed weights, what `rest` reads, scratch.
@@ -254,8 +259,7 @@ class TileEpilogue:
                 those `function`, `declared` and `last`.
         """
         call = {"function": products.function, "declared": products.declared, "last": products.last}
-        x = self.graph.types[self.node.inputs[0]].dtype.c
-        body = template(name, epilogue=self, rest=self.rest_text, products=products, x=x, **call, **values)
+        body = template(name, epilogue=self, rest=self.rest_text, products=products, x=self.x.c, **call, **values)
         layouts = {"weights": f"packed for {products.header}, {products.layout}"}
         return kernel_of(
             self.node, self.graph, body, self.rest, {"weights": products.weights}, scratch,
@@ -477,13 +481,6 @@ class SumEpilogue(TileEpilogue):
                 if any(index.op == "axis" for index in part.args) and not is_identity(part, shape, kind.shape):
                     return None
         return cls(node, graph, expr, bias)
-
-    def rest_text(self, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
-        """Return the C of the epilogue for the sum `acc` of the element at `offset`."""
-        last = len(self.graph.types[self.node.outputs[0]].shape) - 1
-        where = {0: Text(row), last: Text(channel, ADD if " " in channel else 0)}
-        names = operand_names(self.node, self.graph, self.rest)
-        return element(self.rest, self.node, self.graph, names, where.__getitem__, acc=acc, offset=offset)
 
 
 Epilogue16 = Int16Epilogue | SumEpilogue

@@ -126,7 +126,7 @@ class TileSchedule(ConvSchedule[T]):
     def scratch(self, conv: Conv, epilogue: T) -> int:
         """A tile's columns, a row of results that is held back, a patch or results that are not stored directly."""
         row = conv.out_size[1] * conv.out_channels if self.by_rows(conv, epilogue) else 0
-        gathered = self.gathered(conv) * epilogue.graph.types[epilogue.node.inputs[0]].dtype.size
+        gathered = self.gathered(conv) * epilogue.x.size
         return self.columns_bytes(conv) + row + max(self.staged(conv, epilogue) * epilogue.kind.size, gathered)
 
     def over_input(self, conv: Conv, epilogue: T) -> bool:

@@ -18,7 +18,6 @@ from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.scaling import Scaling
 from mtool.compiler.kernels.schedule import Target, knob
-from mtool.compiler.kernels.weighted_sum import stored_weights
 
 # Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps pass over a channel's plane.
 #
@@ -255,7 +254,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2 both ways, one image, int8 to int8."""
         direct = epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
-        int8 = stored_weights(epilogue.node, epilogue.graph).dtype == np.int8
+        int8 = epilogue.stored_weights.dtype == np.int8
         return conv.is_depthwise_3x3 and direct and int8 and SlidingTraversal.all(conv, self.direction) != []
 
     def _traversal(self, conv: Conv) -> SlidingTraversal:
@@ -276,7 +275,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """A channel alone."""
-        weights = stored_weights(epilogue.node, epilogue.graph)
+        weights = epilogue.stored_weights
         scaling, bias = best_scaling(epilogue.node, epilogue.graph, ALONE)
         taps = self._traversal(conv).turned_taps(weights.reshape(conv.channels, 3, 3))
         layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
