@@ -12,19 +12,9 @@ import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.kernels import dsp
 from mtool.compiler.kernels.code_price import nodes_of_operator, price_of_code
 from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix
-from mtool.compiler.kernels.dsp import (
-    PACKING_MEANING,
-    PAIRED,
-    Kind,
-    Layer,
-    SharedFunction,
-    go_in_pairs,
-    pack_int16,
-    radix_pairs,
-    shared_scaling,
-)
 from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
@@ -55,7 +45,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int, group: int) 
     bias, scaling = scaling.without_dead_channels(weights, bias)
     count = round_up(weights.shape[0], group)
     rows = count // group
-    words, heads, sign = radix_pairs(filled_up(weights, count, depth), np.pad(bias, (0, count - weights.shape[0])))
+    words, heads, sign = dsp.radix_pairs(filled_up(weights, count, depth), np.pad(bias, (0, count - weights.shape[0])))
     words = words.reshape(rows, group // 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(rows, -1)
     tails = scaling.padded(count).paired(sign).reshape(rows, -1)
     return np.concatenate([heads.reshape(rows, group), words, tails], axis=1)
@@ -81,7 +71,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, weights that go in pairs."""
-        return bool(epilogue.weights.dtype == np.int8) and go_in_pairs(epilogue.node, epilogue.graph)
+        return bool(epilogue.weights.dtype == np.int8) and dsp.go_in_pairs(epilogue.node, epilogue.graph)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Four on a Cortex-M7: eight leave no registers for products that do not wait for one another."""
@@ -115,26 +105,26 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         """
         return self._cost(size, epilogue, self.group(size, epilogue))
 
-    def _layer(self, graph: Graph, node: Node) -> Layer | None:
+    def _layer(self, graph: Graph, node: Node) -> dsp.Layer | None:
         epilogue, size = self.epilogue(node, graph), self.sizes(node, graph)
-        if epilogue is None or not go_in_pairs(node, graph):
+        if epilogue is None or not dsp.go_in_pairs(node, graph):
             return None
         group = self.group(size, epilogue)
         tiles = size.rows * self.groups(size, epilogue) * group / 6
-        return Layer(Together(group), tiles, self._code(self.filled(size), group))
+        return dsp.Layer(Together(group), tiles, self._code(self.filled(size), group))
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """The function by the scaling and the unrolling; with a range, if the outputs have limits of their own."""
         depth, group = self.filled(size), self.group(size, epilogue)
-        scaling, bias = shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
+        scaling, bias = dsp.shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
         if group == 8 and isinstance(scaling, FloatScaling):
             scaling = ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0])
         packed = packed_by_rows(partial(pack, depth=depth, group=group), group, epilogue.weights, bias, scaling)
         unroll, of_eight = self._unroll(depth, group), "8" if group == 8 else ""
         number = unroll // 4 if of_eight else unroll
         macro, stem = f"MT_DSP_ROWS{of_eight}", f"mt_dsp_rows{of_eight}"
-        function = SharedFunction.of(macro, stem, scaling, epilogue, str(unroll), number)
-        layout = f"{'eight' if of_eight else 'four'} outputs a row, each two, {PAIRED}, {scaling.meaning} of each"
+        function = dsp.SharedFunction.of(macro, stem, scaling, epilogue, str(unroll), number)
+        layout = f"{'eight' if of_eight else 'four'} outputs a row, each two, {dsp.PAIRED}, {scaling.meaning} of each"
         return function.products(packed, layout, "mt_dsp_gemv_int8.h", epilogue)
 
 
@@ -155,14 +145,14 @@ class Rows(GroupedGemv[Epilogue16]):
     storing: ClassVar[int]
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
-    packing: str = knob("", "halves", meaning=PACKING_MEANING)
+    packing: str = knob("", "halves", meaning=dsp.PACKING_MEANING)
 
     def fits(self, size: Matrix, epilogue: Epilogue16) -> bool:
         """int16, weights of int8 or int16."""
-        return Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
+        return dsp.Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
 
-    def _kind(self, epilogue: Epilogue16) -> Kind:
-        kind = Kind.of(epilogue.node, epilogue.graph, self.packing)
+    def _kind(self, epilogue: Epilogue16) -> dsp.Kind:
+        kind = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing)
         assert kind is not None
         return kind
 
@@ -187,7 +177,7 @@ class Rows(GroupedGemv[Epilogue16]):
         kind, depth, group = self._kind(epilogue), self.filled(size), self.group(size, epilogue)
 
         def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
-            return pack_int16(weights, bias, scale, depth, group, self.packing)
+            return dsp.pack_int16(weights, bias, scale, depth, group, self.packing)
 
         stream, scaled = packed_by_rows(rows, group, epilogue.weights, *epilogue.numbers), epilogue.is_scaled
         function = kind.function("mt_dsp16_row" if scaled else "mt_dsp16_row_sums", self.unroll or best_unroll(depth))

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from mtool.compiler.ir import Array, DType
+from mtool.compiler.kernels import mve
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
 from mtool.compiler.kernels.epilogues import (
     Epilogue16,
@@ -20,16 +21,6 @@ from mtool.compiler.kernels.epilogues import (
     SumEpilogue,
 )
 from mtool.compiler.kernels.f32 import stored_as, words_of
-from mtool.compiler.kernels.mve import (
-    EVEN_FIRST,
-    INT8_LANES,
-    INT16_LANES,
-    MultiplierScaling,
-    best_unroll,
-    has_narrow_sums,
-    pack_int16,
-    vector_scaling,
-)
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
@@ -52,10 +43,10 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
         scaling: of N channels.
         depth: whole vectors, which K is filled up to.
     """
-    order = EVEN_FIRST if isinstance(scaling, NearFloatScaling | MultiplierScaling) else None
+    order = mve.EVEN_FIRST if isinstance(scaling, NearFloatScaling | mve.MultiplierScaling) else None
     tails = scaling.padded(round_up(len(weights), GROUP)).vectors(GROUP, order)
     return np.concatenate(
-        [numbers_of(bias, GROUP, np.int32), by_turns(weights, GROUP, INT8_LANES, depth), tails], axis=1
+        [numbers_of(bias, GROUP, np.int32), by_turns(weights, GROUP, mve.INT8_LANES, depth), tails], axis=1
     )
 
 
@@ -75,20 +66,20 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         return bool(epilogue.weights.dtype == np.int8)
 
     def _unroll(self, size: Matrix) -> int:
-        return self.unroll or best_unroll(size.depth, INT8_LANES, UNROLLS)
+        return self.unroll or mve.best_unroll(size.depth, mve.INT8_LANES, UNROLLS)
 
     def filled(self, size: Matrix) -> int:
         """Whole iterations."""
-        return round_up(size.depth, INT8_LANES * self._unroll(size))
+        return round_up(size.depth, mve.INT8_LANES * self._unroll(size))
 
     def instructions(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> float:
         """17 instructions for 16 inputs and eight outputs, 2 an iteration, 20 for eight outputs."""
-        each = (17 + 2 / self._unroll(size)) * self.filled(size) / INT8_LANES + 20
+        each = (17 + 2 / self._unroll(size)) * self.filled(size) / mve.INT8_LANES + 20
         return size.rows * self.groups(size, epilogue) * each
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """By the scaling and the unrolling."""
-        epilogue, unroll = vector_scaling(epilogue), self._unroll(size)
+        epilogue, unroll = mve.vector_scaling(epilogue), self._unroll(size)
         function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
         rows = partial(pack, depth=self.filled(size))
         packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias, epilogue.scaling)
@@ -111,20 +102,20 @@ class Rows(GroupedGemv[Epilogue16]):
 
     core = "has_mve"
     element = DType.INT16
-    multiple = INT16_LANES
+    multiple = mve.INT16_LANES
     storing: ClassVar[int]
 
     def fits(self, size: Matrix, epilogue: Epilogue16) -> bool:
         """int16, sums of 32 bits."""
-        return has_narrow_sums(epilogue.node, epilogue.graph)
+        return mve.has_narrow_sums(epilogue.node, epilogue.graph)
 
     def instructions(self, size: Matrix, epilogue: Epilogue16, target: Target) -> float:
         """19 instructions for 8 inputs and eight outputs, and what storing those takes."""
-        return size.rows * self.groups(size, epilogue) * (19 * self.filled(size) / INT16_LANES + self.storing)
+        return size.rows * self.groups(size, epilogue) * (19 * self.filled(size) / mve.INT16_LANES + self.storing)
 
     def products(self, size: Matrix, epilogue: Epilogue16, target: Target) -> Products:
         """One for each kind of result."""
-        stream = packed_by_rows(partial(pack_int16, together=GROUP), GROUP, epilogue.weights, *epilogue.numbers)
+        stream = packed_by_rows(partial(mve.pack_int16, together=GROUP), GROUP, epilogue.weights, *epilogue.numbers)
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
         if not epilogue.is_scaled:
             return Products(stream, layout, "mt_mve_gemv_int16.h", "mt_mve16_dense_sums")

@@ -7,30 +7,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
+from mtool.compiler.kernels import dsp
 from mtool.compiler.kernels.code_price import LEAST, nodes_alike, price_of_code
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
 from mtool.compiler.kernels.conv2d.schedule import TileSchedule
-from mtool.compiler.kernels.dsp import (
-    LONGEST,
-    PACKING_MEANING,
-    TURNS,
-    UNROLLS,
-    WORD,
-    Columns,
-    Kind,
-    Layer,
-    Loop,
-    Packed,
-    go_in_pairs,
-    pack_int16,
-    shared_scaling,
-)
-from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import Together
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.schedule import Target, knob
@@ -52,7 +38,7 @@ def sums_of(depth: int) -> int:
     return round_up(-(-round_up(depth, 4) // SUMMED), 4)
 
 
-def dot_cost(depth: int, tile: Tile, loop: Loop, *, apart: bool = False) -> int:
+def dot_cost(depth: int, tile: Tile, loop: dsp.Loop, *, apart: bool = False) -> int:
     """Return instructions of a tile's dot products and results.
 
     Of 3x2: 17 for four steps of k (2 more of weights apart), 3 a turn, 32 for the results; of 2x2: 13, 2, 24.
@@ -127,7 +113,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     holds_rows = True
 
     unroll: int = knob(
-        0, *TURNS, meaning="steps of k an iteration; auto: 32, fewer or all of them, by what code is worth"
+        0, *dsp.TURNS, meaning="steps of k an iteration; auto: 32, fewer or all of them, by what code is worth"
     )
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
@@ -162,13 +148,15 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
     def _turn(self, epilogue: Int8Epilogue) -> int:
         node, graph = epilogue.node, epilogue.graph
-        return self.unroll or (TURNS[0] if price_of_code(node, graph) * node.parts * graph.rounds > LEAST else TURNS[1])
+        return self.unroll or (
+            dsp.TURNS[0] if price_of_code(node, graph) * node.parts * graph.rounds > LEAST else dsp.TURNS[1]
+        )
 
-    def loop(self, conv: Conv, epilogue: Int8Epilogue) -> Loop:
+    def loop(self, conv: Conv, epilogue: Int8Epilogue) -> dsp.Loop:
         """Return the loop of the dot products: one for all layers, none where that is worth a function's code."""
         node, graph, depth, tile = epilogue.node, epilogue.graph, self.depth(conv), self.shape(conv)
-        loop, whole = Loop.of(depth, self._turn(epilogue)), Loop.whole(depth)
-        if self.unroll or whole.words > LONGEST:
+        loop, whole = dsp.Loop.of(depth, self._turn(epilogue)), dsp.Loop.whole(depth)
+        if self.unroll or whole.words > dsp.LONGEST:
             return loop
         runs = conv.group * tile.columns(conv) * tile.channel_steps(conv)
         saved = runs * loop.overhead(depth, END[tile.name]) * nodes_alike(node, graph)
@@ -178,14 +166,14 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     def cost_of(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
         """The dot products, and what gathers the pixels; 4 for two elements of columns that are summed up."""
         depth = self.depth(conv)
-        dots = dot_cost(depth, tile, Loop.of(depth, self.unroll or max(TURNS)), apart=apart)
+        dots = dot_cost(depth, tile, dsp.Loop.of(depth, self.unroll or max(dsp.TURNS)), apart=apart)
         summing = tile.columns(conv) * tile.pixels * 2 * depth if conv.offset else 0
         tiles = tile.columns(conv) * tile.channel_steps(conv) * dots
         return conv.group * (tiles + self.gathering(conv, tile) + summing)
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """By whether the weights go in pairs."""
-        apart = not go_in_pairs(epilogue.node, epilogue.graph, conv.group)
+        apart = not dsp.go_in_pairs(epilogue.node, epilogue.graph, conv.group)
         return self.cost_of(conv, self.shape(conv), apart=apart)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
@@ -199,21 +187,21 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """Two channels together, by a loop that some layers share."""
         node, graph, order, tile = epilogue.node, epilogue.graph, self.order(conv), self.shape(conv)
-        columns = Columns(np.asarray(order), self.depth(conv), conv.offset, sums_of(len(order)))
-        numbers = shared_scaling(node, graph, partial(self._layer, graph))
-        apart = not go_in_pairs(node, graph, conv.group)
-        packed = Packed.of(epilogue, numbers, columns, conv.group, apart=apart)
+        columns = dsp.Columns(np.asarray(order), self.depth(conv), conv.offset, sums_of(len(order)))
+        numbers = dsp.shared_scaling(node, graph, partial(self._layer, graph))
+        apart = not dsp.go_in_pairs(node, graph, conv.group)
+        packed = dsp.Packed.of(epilogue, numbers, columns, conv.group, apart=apart)
         function = packed.function(self.loop(conv, epilogue), SUFFIXES[tile.name])
         return function.products(packed.stream, packed.layout, HEADERS[tile.name], epilogue)
 
-    def _layer(self, graph: Graph, node: Node) -> Layer | None:
+    def _layer(self, graph: Graph, node: Node) -> dsp.Layer | None:
         epilogue, conv = self.epilogue(node, graph), Conv.of(node, graph)
         if epilogue is None or conv.is_depthwise or not is_stored_as_int8(node, graph):
             return None
         tile = self.shape(conv)
-        code = FUNCTION + CODE[tile.name] * self._turn(epilogue) / WORD
+        code = FUNCTION + CODE[tile.name] * self._turn(epilogue) / dsp.WORD
         tiles = conv.group * tile.columns(conv) * tile.channel_steps(conv)
-        return Layer(Together(2, conv.group), tiles, code)
+        return dsp.Layer(Together(2, conv.group), tiles, code)
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The elements of a column whose sums meet what the weights are stored without; what is gathered byte by byte.
@@ -257,7 +245,7 @@ class PointwiseInt8(Int8Tiles):
         return super().scratch(conv, epilogue) + (reach if conv.channels % 4 else 0)
 
 
-def dot_cost_int16(depth: int, unroll: int, kind: Kind) -> float:
+def dot_cost_int16(depth: int, unroll: int, kind: dsp.Kind) -> float:
     """Return instructions of 3 x 2 dot products: 19 (16 of halves) for four steps of k, 40 with sums of 64 bits."""
     if kind.long:
         return 10.0 * depth
@@ -269,19 +257,19 @@ class Int16Tiles(TileSchedule[Epilogue16]):
     """The common part of both schedules."""
 
     core = "has_dsp"
-    forms = (Int16Epilogue, SumEpilogue)
+    forms = get_args(Epilogue16)
     tiles = ("3x2",)
     template = "kernels/conv2d/dsp/tiles_int16.c.j2"
     element = DType.INT16
     scratch_type = "int32_t"
     apart = True
 
-    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
-    packing: str = knob("", "halves", meaning=PACKING_MEANING)
+    unroll: int = knob(0, *dsp.UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
+    packing: str = knob("", "halves", meaning=dsp.PACKING_MEANING)
 
     def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
         """One image, int16 to int16, or sums of 32 bits."""
-        known = Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
+        known = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
         return super().fits(conv, epilogue) and known
 
     def order(self, conv: Conv) -> Array:
@@ -311,7 +299,7 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
     def _unroll(self, conv: Conv) -> int:
         depth = self.order(conv).size
-        return self.unroll or min(UNROLLS, key=lambda unroll: dot_cost_int16(depth, unroll, Kind(False, False)))
+        return self.unroll or min(dsp.UNROLLS, key=lambda unroll: dot_cost_int16(depth, unroll, dsp.Kind(False, False)))
 
     def depth(self, conv: Conv) -> int:
         """Whole iterations."""
@@ -319,13 +307,13 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
     def products(self, conv: Conv, epilogue: Epilogue16, target: Target) -> Products:
         """Two channels together, or one with sums of 64 bits."""
-        kind = Kind.of(epilogue.node, epilogue.graph, self.packing)
+        kind = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing)
         assert kind is not None
         depth, order, together = self.depth(conv), self.order(conv), 1 if kind.long else 2
 
         def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
             columns = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)))[:, order]
-            return pack_int16(columns, bias, scale, depth, together, self.packing)
+            return dsp.pack_int16(columns, bias, scale, depth, together, self.packing)
 
         stream = packed_by_rows(rows, together, epilogue.weights, *epilogue.numbers, groups=conv.group)
         function = kind.function("mt_dsp16" if epilogue.is_scaled else "mt_dsp16_sums", self._unroll(conv))
@@ -341,7 +329,7 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
     def instructions(self, conv: Conv, epilogue: Epilogue16, target: Target) -> float:
         """The dot products, 60 for two channels of three pixels, what gathers the pixels."""
-        kind, scaled = Kind.of(epilogue.node, epilogue.graph, self.packing), epilogue.is_scaled
+        kind, scaled = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing), epilogue.is_scaled
         assert kind is not None
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
         results = 300 if kind.long else 60 if scaled else 20

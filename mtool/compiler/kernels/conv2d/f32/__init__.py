@@ -7,19 +7,10 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Array
+from mtool.compiler.kernels import f32
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, FloatTiles
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
-from mtool.compiler.kernels.f32 import (
-    LAYOUT,
-    MOST,
-    PRODUCT_MEANING,
-    PRODUCTS,
-    best_product,
-    packed,
-    stored_as,
-    words_of,
-)
 from mtool.compiler.kernels.schedule import Target, knob
 
 # Convolutions of float32 for a Cortex-M's FPU: four pixels by four channels, or two by eight.
@@ -48,7 +39,7 @@ class Im2col(FloatTiles):
     template = "kernels/conv2d/f32/tiles.c.j2"
     apart = True
 
-    product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
+    product: str = knob("", *f32.PRODUCTS, meaning=f32.PRODUCT_MEANING)
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
@@ -60,8 +51,8 @@ class Im2col(FloatTiles):
 
         1.8 to widen a byte, once for a tile's pixels; 1 to widen a float16 does not count, for the flash that it saves.
         """
-        tile, stored = self.shape(conv), stored_as(epilogue.node, epilogue.graph)
-        each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
+        tile, stored = self.shape(conv), f32.stored_as(epilogue.node, epilogue.graph)
+        each = 2.2 if (self.product or f32.best_product(target)) == "muladd" else 1.2
         return self.cost_of(conv, tile, each + (1.8 / tile.pixels if stored == "bytes" else 0))
 
     def cost_of(self, conv: Conv, tile: Tile, each: float = 1.2) -> float:
@@ -72,13 +63,13 @@ class Im2col(FloatTiles):
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """The channels of a tile together, by how products are added."""
         node, graph, tile = epilogue.node, epilogue.graph, self.shape(conv)
-        stored = stored_as(node, graph)
+        stored = f32.stored_as(node, graph)
         assert stored is not None
-        stem = FUNCTIONS[tile.name] + ("_long" if conv.depth > MOST else "")
-        function = epilogue.function(stem, self.product or best_product(target), stored)
+        stem = FUNCTIONS[tile.name] + ("_long" if conv.depth > f32.MOST else "")
+        function = epilogue.function(stem, self.product or f32.best_product(target), stored)
         filters = epilogue.weights.reshape(conv.out_channels, -1)
-        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
-        return Products(weights, LAYOUT + words_of(stored), HEADERS[tile.name], function)
+        weights = f32.packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
+        return Products(weights, f32.LAYOUT + f32.words_of(stored), HEADERS[tile.name], function)
 
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
         """Whether what follows reads numbers of the channel."""
@@ -113,7 +104,7 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
     core = "has_float_tiles"
     forms = (FloatEpilogue,)
 
-    product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
+    product: str = knob("", *f32.PRODUCTS, meaning=f32.PRODUCT_MEANING)
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
@@ -152,7 +143,7 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
                 return epilogue.rest_text(acc, offset)
             return f"mt_f32_relu({acc})" if epilogue.relu else acc
 
-        traversal, fused = min(self._traversals(conv), key=cost), (self.product or best_product(target)) == "fma"
+        traversal, fused = min(self._traversals(conv), key=cost), (self.product or f32.best_product(target)) == "fma"
         return {"traversal": traversal, "fused": fused, "result": result}
 
 

@@ -7,21 +7,12 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
+from mtool.compiler.kernels import integer
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
 from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.expressions import is_identity
-from mtool.compiler.kernels.integer import (
-    COLUMNS_MEANING,
-    EPILOGUE,
-    POINTERS,
-    RESULT,
-    TileKnobs,
-    Work,
-    is_narrow,
-    reads_activations,
-)
 from mtool.compiler.kernels.packing import filled_up, round_up
 from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import weight_offset
@@ -30,22 +21,22 @@ from mtool.compiler.kernels.weighted_sum import weight_offset
 
 
 @dataclass(frozen=True)
-class Im2col(TileKnobs, PatchSchedule):
+class Im2col(integer.TileKnobs, PatchSchedule):
     """Gather the input patches of some pixels, which are then multiplied with all output channels, some at a time."""
 
     name = "int_columns"
     template = "kernels/conv2d/integer/im2col_int8.c.j2"
     core = "registers"
 
-    columns: int = knob(0, 1, 2, 3, 4, meaning=COLUMNS_MEANING)
+    columns: int = knob(0, 1, 2, 3, 4, meaning=integer.COLUMNS_MEANING)
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """8 bits by 8 bits, and not as many groups as channels."""
-        return is_narrow(epilogue.node, epilogue.graph) and not conv.is_depthwise
+        return integer.is_narrow(epilogue.node, epilogue.graph) and not conv.is_depthwise
 
-    def work(self, conv: Conv, epilogue: EpilogueText) -> Work:
+    def work(self, conv: Conv, epilogue: EpilogueText) -> integer.Work:
         """Its pixels by the channels of a group."""
-        return Work.of(epilogue.node, epilogue.graph, conv.pixels, conv.out_channels // conv.group, conv.depth)
+        return integer.Work.of(epilogue.node, epilogue.graph, conv.pixels, conv.out_channels // conv.group, conv.depth)
 
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """As many patches as a tile has at most."""
@@ -56,7 +47,7 @@ class Im2col(TileKnobs, PatchSchedule):
         work = self.work(conv, epilogue)
         products, rows = self.best(target, work).cost(target, work), 0 if conv.is_pointwise else conv.kernel[0]
         gathered = 1.5 * conv.depth + 8 * rows
-        return conv.batch * conv.group * (products + conv.pixels * (gathered + RESULT * work.outputs))
+        return conv.batch * conv.group * (products + conv.pixels * (gathered + integer.RESULT * work.outputs))
 
 
 PIXELS = 4
@@ -80,7 +71,7 @@ class Pairs(PatchSchedule):
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """int8 by int8 in sums of 32 bits, columns of 1 KB at most; no two weights of -128 in a row."""
-        int8 = is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8
+        int8 = integer.is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8
         if not (int8 and not epilogue.offset and epilogue.acc is DType.INT32):
             return False
         if conv.is_depthwise or self.scratch(conv, epilogue) > MOST_BYTES:
@@ -105,7 +96,7 @@ class Pairs(PatchSchedule):
         """The products', 2 an element that becomes part of a word, and what gathers patches."""
         patches = 0.0 if conv.is_pointwise and conv.group == 1 else 1.5 * conv.depth + 8 * conv.kernel[0]
         outputs = conv.out_channels // conv.group
-        made = conv.pixels * (2 * conv.depth + patches + (RESULT - 6) * outputs)
+        made = conv.pixels * (2 * conv.depth + patches + (integer.RESULT - 6) * outputs)
         pair = PAIR[target.product_instructions - 1]
         return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + made)
 
@@ -161,19 +152,19 @@ class Depthwise(PortableSchedule):
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
-        return conv.is_channelwise and is_narrow(epilogue.node, epilogue.graph) and _is_local(epilogue)
+        return conv.is_channelwise and integer.is_narrow(epilogue.node, epilogue.graph) and _is_local(epilogue)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """What fits; on a core of 8 bits without a weights' offset."""
         return super().supports(node, graph, target) and not (target.is_8_bit and weight_offset(node, graph))
 
     def _holds(self, conv: Conv, target: Target) -> bool:
-        fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
+        fits = math.prod(conv.kernel) + 1 + 2 + integer.POINTERS <= target.registers
         return self.taps == "held" or (self.taps == "" and fits)
 
     def _traversal(self, conv: Conv, epilogue: EpilogueText, target: Target) -> BlockTraversal:
         node, graph, held = epilogue.node, epilogue.graph, self._holds(conv, target)
-        once, byte = reads_activations(node, graph), price_of_code(node, graph)
+        once, byte = integer.reads_activations(node, graph), price_of_code(node, graph)
         fitting = [
             traversal
             for traversal in BlockTraversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
@@ -213,7 +204,7 @@ class Depthwise(PortableSchedule):
 
 def _registers(traversal: BlockTraversal, held: bool) -> int:
     """Sums, taps, an input, what the loop needs besides."""
-    return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + POINTERS
+    return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + integer.POINTERS
 
 
 def _row(traversal: BlockTraversal, held: bool, target: Target) -> int:
@@ -224,12 +215,15 @@ def _row(traversal: BlockTraversal, held: bool, target: Target) -> int:
 
 def _code_bytes(traversal: BlockTraversal, held: bool, target: Target) -> float:
     """Code of a block, about."""
-    return 4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1) + 3 * EPILOGUE * traversal.block
+    return (
+        4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1)
+        + 3 * integer.EPILOGUE * traversal.block
+    )
 
 
 def _cost(traversal: BlockTraversal, held: bool, target: Target) -> float:
     """Instructions a channel: blocks, 2.5 a copied element."""
-    each = traversal.kernel[0] * _row(traversal, held, target) + EPILOGUE * traversal.block + 12
+    each = traversal.kernel[0] * _row(traversal, held, target) + integer.EPILOGUE * traversal.block + 12
     return (
         traversal.out_size[0] * (traversal.blocks * each + 8)
         + 2.5 * math.prod(traversal.copied)

@@ -7,21 +7,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.epilogues import (
-    Epilogue16,
-    FloatEpilogue,
-    Int8Epilogue,
-    Int16Epilogue,
-    Products,
-    SumEpilogue,
-)
+from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Int8Epilogue, Products
 from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -119,7 +112,7 @@ class DepthwiseInt16(ConvSchedule[Epilogue16]):
     scratch_type = "int32_t"
     core = "has_mve"
     has_ring = True
-    forms = (Int16Epilogue, SumEpilogue)
+    forms = get_args(Epilogue16)
     over_operands = False
 
     def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:

@@ -6,22 +6,14 @@ The inner loops and the layouts of the packed weights: crt/include/mt_mve_tile_*
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, FloatTiles, T, TileSchedule
-from mtool.compiler.kernels.epilogues import (
-    Epilogue16,
-    FloatEpilogue,
-    Int8Epilogue,
-    Int16Epilogue,
-    Pair,
-    Products,
-    SumEpilogue,
-)
+from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Int8Epilogue, Pair, Products
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, best_unroll, has_narrow_sums, pack_int16
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
@@ -180,7 +172,7 @@ class Int16Tiles(VectorTiles[Epilogue16]):
 
     lanes = INT16_LANES
     unrolls = UNROLLS_INT16
-    forms = (Int16Epilogue, SumEpilogue)
+    forms = get_args(Epilogue16)
     tiles = ("4x2",)
     template = "kernels/conv2d/mve/tiles_int16.c.j2"
     element = DType.INT16
