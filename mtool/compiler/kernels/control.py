@@ -5,8 +5,7 @@ the code generator writes the C that calls the operators in them. The planner co
 graphs (mtool.compiler.plan.whole).
 """
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.control import Branches, Rounds
+from mtool.compiler.ir import Branches, DType, Graph, Node, Rounds
 from mtool.compiler.kernels.schedule import KernelOp
 from mtool.compiler.kernels.specification import Operand, Specification, always
 

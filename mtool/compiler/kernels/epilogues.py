@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import Array, DType, Expr, Graph, Node, WithEpilogue
-from mtool.compiler.ir.expr import acc, axis, call, const
+from mtool.compiler.ir import Array, DType, Expr, Graph, Node, WithEpilogue, acc, axis, call, const
 from mtool.compiler.ir.scalar import ADD, FixedRequantise, Requantise, Rescale, RescalePair, Text
 from mtool.compiler.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.compiler.kernels.expressions import element, is_identity, kernel_of, operand_names

@@ -70,15 +70,8 @@ class ExactScaling(Scaling):
         scale = (self.scale * sign / np.float32(256)).astype(np.float32)
         return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
 
-    def paired(self, sign: Array) -> Array:
+    def beside(self, words: Array) -> Array:
         """With the zero point."""
-        return self._with_zero_point(super(ExactScaling, self).paired(sign))
-
-    def apart(self) -> Array:
-        """With the zero point."""
-        return self._with_zero_point(super(ExactScaling, self).apart())
-
-    def _with_zero_point(self, words: Array) -> Array:
         of_second = np.where(words[:, 0] == 0, np.uint32(self.zero_point & 0xFFFFFFFF), words[:, 2])
         return np.stack([words[:, 0], words[:, 1], of_second, words[:, 3]], axis=1)
 

@@ -5,7 +5,10 @@ for cores without SIMD), f32 (float tiles for a Cortex-M's FPU), dsp (SIMD32), m
 another's package; what they share lies in mtool.compiler.kernels.
 """
 
-from mtool.compiler.ir import Graph, Node, Transpose, View
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mtool.compiler.ir import Computation, Expr, Graph, Node, Transpose, View
 from mtool.compiler.kernels import concat, control, conv2d, dense, external, loop, matmul, pool2d, softmax, template
 from mtool.compiler.kernels.schedule import KernelOp
 from mtool.compiler.kernels.specification import Channels, Operand, Specification
@@ -60,3 +63,12 @@ SPECIFICATIONS: dict[str, Specification] = {
     "view": VIEW,
 }
 """The specification of each internal kind, by its name."""
+
+
+def with_expression(node: Node, expr: Expr, inputs: Sequence[str]) -> Node:
+    """Return a node of another expression, which reads `inputs`, without unread ones; a kernel keeps its own."""
+    read, own = expr.operands(), len(SPECIFICATIONS[node.op].own(node))
+    kept = [number for number in range(len(inputs)) if number < own or number in read]
+    moved = expr.with_operands({old: new for new, old in enumerate(kept)})
+    attrs = replace(Computation.of(node), expr=moved)
+    return replace(node, inputs=tuple(inputs[number] for number in kept), attrs=attrs)

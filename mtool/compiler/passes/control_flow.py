@@ -4,21 +4,16 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from mtool.compiler.ir import Graph, Node, Rewriter
-from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
+from mtool.compiler.ir import Branches, Control, Graph, Node, Rewriter, Rounds, has_bodies
 
 
-def prune(graph: Graph) -> Graph:
+def prune(graph: Graph, *, deep: bool = True) -> Graph:
     """Take out of control nodes the outputs that nothing reads and the inputs that no graph reads any more.
 
-    A carried value goes if neither what is read nor the end of the rounds depends on it.
+    A carried value goes if neither what is read nor the end of the rounds depends on it. Not `deep`: the nodes' graphs
+    are pruned already, each for all its outputs.
     """
-    return _pruned(graph, deep=True) if has_bodies(graph) else graph
-
-
-def prune_own(graph: Graph) -> Graph:
-    """Take the same out of a graph's own control nodes, whose graphs are pruned already, each for all its outputs."""
-    return _pruned(graph, deep=False) if has_bodies(graph) else graph
+    return _pruned(graph, deep=deep) if has_bodies(graph) else graph
 
 
 def _pruned(graph: Graph, *, deep: bool) -> Graph:

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from mtool.compiler.ir import Graph, Node, Rewriter, View, rewritten
-from mtool.compiler.ir.control import Control
-from mtool.compiler.ir.expr import const, identity, load
+from mtool.compiler.ir import Control, Graph, Node, Rewriter, View, const, identity, load, rewritten
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 

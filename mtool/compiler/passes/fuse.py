@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from mtool.compiler.ir import Computation, Expr, Graph, Node, WithEpilogue
+from mtool.compiler.ir import Computation, Expr, Graph, Node, WithEpilogue, identity, load
 from mtool.compiler.ir.editor import Editor
-from mtool.compiler.ir.expr import identity, load
 from mtool.compiler.ir.scalar import FUNCTIONS
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.expressions import SLOW
 from mtool.compiler.kernels.loop import Loop
-from mtool.compiler.kernels.registry import SPECIFICATIONS
-from mtool.compiler.passes.operands import with_expression
+from mtool.compiler.kernels.registry import SPECIFICATIONS, with_expression
 
 CHEAP = 5  # functions an element up to which a loop is computed again for each of its readers
 LARGEST = 512  # parts of an expression that loops are fused into,

@@ -15,17 +15,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, Rewriter, View, rewritten
+from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, Rewriter, View, axis, const, load, rewritten
 from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
-from mtool.compiler.ir.expr import axis, const, load
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop import Loop
-from mtool.compiler.kernels.registry import KERNELS
+from mtool.compiler.kernels.registry import KERNELS, with_expression
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.control_flow import prune
 from mtool.compiler.passes.copies import copy_outputs
-from mtool.compiler.passes.operands import with_expression
 
 LEAST_SAVED = 200  # instructions: another loop takes flash and a call,
 LEAST_SAVED_PER_BYTE = 16  # and its result takes arena

@@ -31,10 +31,10 @@ from mtool.compiler.ir.expr import call, const, identity, load
 from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Requantise, RescalePair, evaluate
 from mtool.compiler.kernels.exact_scaling import Steps
 from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.registry import with_expression
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import WeightedSum
-from mtool.compiler.passes.operands import with_expression
 
 SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
 SAMPLE = 15  # every how many-th number is looked at first

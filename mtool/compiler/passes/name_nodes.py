@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mtool.compiler.ir import Graph, Node, View
-from mtool.compiler.ir.control import Control
+from mtool.compiler.ir import Control, Graph, Node, View
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.external import External

@@ -8,7 +8,7 @@ from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.verification import verify_own
 from mtool.compiler.passes.clamp_indices import clamp_indices
-from mtool.compiler.passes.control_flow import map_bodies, prune, prune_own
+from mtool.compiler.passes.control_flow import map_bodies, prune
 from mtool.compiler.passes.copies import copy_constant_inputs, copy_outputs
 from mtool.compiler.passes.dead_channels import remove_dead_channels
 from mtool.compiler.passes.fold_constants import fold_batch_norm, fold_bias, fold_constants
@@ -73,7 +73,7 @@ def run(graph: Graph, target: Target) -> Graph:
 def _run(graph: Graph, target: Target, own: Sequence[Callable[[Graph], Graph]]) -> Graph:
     """Run the passes over the graphs inside a graph, then `own` over itself: no graph is walked at each level again."""
     *unnamed, _ = sequence(target)  # the graph around a body names what is in it
-    graph = prune_own(map_bodies(graph, partial(_run, target=target, own=unnamed)))
+    graph = prune(map_bodies(graph, partial(_run, target=target, own=unnamed)), deep=False)
     for one in own:
         graph = one(graph)
         verify_own(graph)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mtool.compiler.ir import Array, DType, Graph, Node
-from mtool.compiler.ir.control import Branches, Carried, Control, Rounds, has_bodies
+from mtool.compiler.ir import Array, Branches, Carried, Control, DType, Graph, Node, Rounds, has_bodies
 from mtool.compiler.ir.graph import Move, Rewriter, rounded
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation

@@ -4,7 +4,7 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.expr import acc, call, load
 from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.loop import Loop
-from mtool.compiler.passes.operands import with_expression
+from mtool.compiler.kernels.registry import with_expression
 
 F = DType.FLOAT32
 
