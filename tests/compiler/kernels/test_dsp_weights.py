@@ -7,8 +7,16 @@ import pytest
 
 from mtool.compiler.ir import types as blocks
 from mtool.compiler.ir.scalar import Requantise
-from mtool.compiler.kernels.dsp import Columns, Loop, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.dsp import (
+    Columns,
+    Loop,
+    are_pairs_exact,
+    pack,
+    pack_apart,
+    products_of_columns,
+    radix_pairs,
+)
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ExactScaling
 from mtool.compiler.kernels.packing import packed_by_rows
 from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, Scaling
@@ -16,13 +24,14 @@ from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, Scaling
 SCALE = np.full(4, 0.01, np.float32)
 
 
-def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None) -> Packed:
+def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None, loop: Loop | None = None) -> Products:
     how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
     own = scaling or FloatScaling.of(SCALE)
     epilogue = Int8Epilogue(Mock(inputs="xwb"), Mock(constants={"w": weights}), None, how, own, bias)
     depth = weights.shape[1]
     columns = Columns(np.arange(depth), depth)
-    return Packed.of(epilogue, (own, bias), columns, apart=not are_pairs_exact(weights, bias, weights))
+    apart = not are_pairs_exact(weights, bias, weights)
+    return products_of_columns(epilogue, (own, bias), columns, loop or Loop(1, 0), "", apart=apart)
 
 
 def fixed(multiplier: list[int], shift: list[int], *, twice: bool) -> FixedScaling:
@@ -35,27 +44,27 @@ def layer(depth: int, low: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_weights_of_a_shallow_layer_go_in_pairs() -> None:
-    assert not packed(*layer(16, -127)).apart
+    assert "apart" not in packed(*layer(16, -127)).function
 
 
 @pytest.mark.parametrize("beside", [-3, 3])
 def test_one_lowest_weight_goes_in_pairs(beside: int) -> None:
     weights, bias = layer(16, -127)
     weights[0, 5], weights[1, 5] = beside, -128
-    assert not packed(weights, bias).apart
+    assert "apart" not in packed(weights, bias).function
 
 
 def test_lowest_weights_beside_both_signs_go_apart() -> None:
     weights, bias = layer(16, -127)
     weights[0, 5:7], weights[1, 5:7] = (-3, 3), -128
-    assert packed(weights, bias).apart
+    assert "apart" in packed(weights, bias).function
 
 
 def test_sums_that_may_leave_24_bits_go_apart() -> None:
     weights, bias = np.full((4, 1024), 127, np.int8), np.zeros(4, np.int32)
-    result = packed(weights, bias)
-    assert result.apart and result.function(Loop.of(1024, 16)).name == "mt_dsp_apart_turns_4"
-    assert (result.stream[:, 2:-2].view(np.int8) == 127).all()
+    result = packed(weights, bias, loop=Loop.of(1024, 16))
+    assert result.function == "mt_dsp_apart_turns_4"
+    assert (result.weights[:, 2:-2].view(np.int8) == 127).all()
 
 
 def test_pairs_hold_both_channels() -> None:
@@ -78,7 +87,7 @@ def test_a_dead_channel_keeps_its_result() -> None:
     small, scales = FloatScaling.of(scale).without_dead_channels(weights, bias)
     assert (small[2], scales.scale[2]) == (round(-(2**30) * 2.5e-9), 1)
     assert (np.delete(small, 2) == np.delete(bias, 2)).all()
-    assert not packed(weights, small).apart
+    assert "apart" not in packed(weights, small).function
 
 
 @pytest.mark.parametrize("twice", [True, False])
@@ -99,11 +108,10 @@ def test_a_channel_of_multipliers_has_two_words() -> None:
     weights, bias = layer(16, -127)
     weights[0, 5], weights[1, 5] = -3, -128  # which turns the sign of channel 1
     scaling = fixed([2**30, 2**30 + 1, 2**30 + 2, 2**30 + 3], [4, 5, 6, 7], twice=True)
-    result = packed(weights, bias, scaling)
-    function = result.function(Loop.whole(16))
-    assert function.name == "mt_dsp_columns_twice_whole_4" and not function.ranged
-    assert function.shared == ("MT_DSP_COLUMNS_PLAIN(mt_dsp_columns_twice_whole_4, 4, 0, 0, MT_TWICE)",)
-    tails = result.stream[:, -4:].view(np.int32).tolist()
+    result = packed(weights, bias, scaling, Loop.whole(16))
+    assert result.function == "mt_dsp_columns_twice_whole_4" and not result.last
+    assert result.shared == ("MT_DSP_COLUMNS_PLAIN(mt_dsp_columns_twice_whole_4, 4, 0, 0, MT_TWICE)",)
+    tails = result.weights[:, -4:].view(np.int32).tolist()
     assert tails == [[2**30, 5, -(2**30) - 1, 6], [2**30 + 2, 7, 2**30 + 3, 8]]
 
 
@@ -128,8 +136,8 @@ def test_a_large_layer_is_packed_some_rows_at_a_time(lowest: int, monkeypatch: p
     whole = packed(weights, bias, scaling)
     monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 64)
     by_rows = packed(weights, bias, scaling)
-    assert by_rows.apart == whole.apart == (lowest == -128)
-    np.testing.assert_array_equal(by_rows.stream, whole.stream)
+    assert by_rows.function == whole.function and ("apart" in whole.function) == (lowest == -128)
+    np.testing.assert_array_equal(by_rows.weights, whole.weights)
 
 
 def test_groups_begin_a_row_each() -> None:

@@ -121,11 +121,10 @@ class Gemv(GroupedGemv[Int8Epilogue]):
             scaling = ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0])
         packed = packed_by_rows(partial(pack, depth=depth, group=group), group, epilogue.weights, bias, scaling)
         unroll, of_eight = self._unroll(depth, group), "8" if group == 8 else ""
-        number = unroll // 4 if of_eight else unroll
-        macro, stem = f"MT_DSP_ROWS{of_eight}", f"mt_dsp_rows{of_eight}"
-        function = dsp.SharedFunction.of(macro, stem, scaling, epilogue, str(unroll), number)
+        macro, stem, number = f"MT_DSP_ROWS{of_eight}", f"mt_dsp_rows{of_eight}", unroll // 4 if of_eight else unroll
         layout = f"{'eight' if of_eight else 'four'} outputs a row, each two, {dsp.PAIRED}, {scaling.meaning} of each"
-        return function.products(packed, layout, "mt_dsp_gemv_int8.h", epilogue)
+        products = Products(packed, layout, "mt_dsp_gemv_int8.h")
+        return dsp.with_function(products, macro, stem, scaling, epilogue, str(unroll), number)
 
 
 # Dense layers of int16 activations for SIMD32: four outputs at a time.

@@ -1,8 +1,7 @@
 """SIMD32 (Armv7E-M, Armv8-M with DSP): packed weights and tiles of two 16-bit products an instruction."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,44 +21,32 @@ LIMITS = (-128, 127)
 KINDS = {"": "MT_BY_FLOAT", "_twice": "MT_TWICE", "_once": "MT_ONCE"}  # of mt_math.h
 
 
-@dataclass(frozen=True, slots=True)
-class SharedFunction:
-    """A function of crt/include/mt_dsp_*_int8.h.
+def with_function(
+    products: Products, macro: str, stem: str, scaling: Scaling, epilogue: Int8Epilogue, loop: str, *numbers: int
+) -> Products:
+    """Return packed weights with a function of crt/include/mt_dsp_*_int8.h, and the range of the results if it has one.
 
-    name: in C.
-    shared: the lines that define it where the header does not.
-    ranged: whether its last argument is the output's range.
+    Args:
+        products: the weights, their layout, the header.
+        macro: what defines the function, but for _PLAIN or _RANGE.
+        stem: what its name begins with.
+        scaling: of the sums.
+        epilogue: whose limits it has.
+        loop: its loop, as the name has it.
+        numbers: what the macro takes behind the name.
     """
-
-    name: str
-    shared: tuple[str, ...] = ()
-    ranged: bool = False
-
-    @classmethod
-    def of(cls, macro: str, stem: str, scaling: Scaling, epilogue: Int8Epilogue, loop: str, *numbers: int) -> Self:
-        """Name it.
-
-        Args:
-            macro: what defines it, but for _PLAIN or _RANGE.
-            stem: what its name begins with.
-            scaling: of the sums.
-            epilogue: whose limits it has.
-            loop: its loop, as the name has it.
-            numbers: what the macro takes behind the name.
-        """
-        name = f"{stem}{scaling.kind}_{loop}"
-        kind = f"MT_EXACT_{scaling.places}" if isinstance(scaling, ExactScaling) else KINDS[scaling.kind]
-        arguments = ", ".join([*map(str, numbers), kind])
-        clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
-        if epilogue.is_plain or (isinstance(scaling, ExactScaling) and not clamped):
-            return cls(name, (f"{macro}_PLAIN({name}, {arguments})",), ranged=False)
-        name += "_range" if clamped else "_zero"
-        return cls(name, (f"{macro}_RANGE({name}, {arguments}, {int(clamped)})",), ranged=True)
-
-    def products(self, weights: Array, layout: str, header: str, epilogue: Int8Epilogue) -> Products:
-        """Return it with packed weights, and the range of the results if it is called with that."""
-        declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE") if self.ranged else ""
-        return Products(weights, layout, header, self.name, declared, "&range" if self.ranged else "", self.shared)
+    name = f"{stem}{scaling.kind}_{loop}"
+    kind = f"MT_EXACT_{scaling.places}" if isinstance(scaling, ExactScaling) else KINDS[scaling.kind]
+    arguments = ", ".join([*map(str, numbers), kind])
+    clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
+    if epilogue.is_plain or (isinstance(scaling, ExactScaling) and not clamped):
+        return replace(products, function=name, shared=(f"{macro}_PLAIN({name}, {arguments})",))
+    name += "_range" if clamped else "_zero"
+    shared, declared = (
+        f"{macro}_RANGE({name}, {arguments}, {int(clamped)})",
+        epilogue.declared("mt_dsp_range", "MT_DSP_RANGE"),
+    )
+    return replace(products, function=name, declared=declared, last="&range", shared=(shared,))
 
 
 # The loops that the register tiles of crt/include/mt_dsp.h have.
@@ -283,52 +270,42 @@ class Columns:
         return np.pad(flat, ((0, 0), (0, self.sums)), constant_values=self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A layer's packed weights, [groups, ...], what scales its sums, and whether the weights stand apart."""
+def products_of_columns(
+    epilogue: Int8Epilogue,
+    numbers: tuple[Scaling, Array],
+    columns: Columns,
+    loop: Loop,
+    header: str,
+    groups: int = 1,
+    *,
+    apart: bool,
+    suffix: str = "",
+) -> Products:
+    """Pack the weights of a layer for tiles of two channels.
 
-    epilogue: Int8Epilogue
-    scaling: Scaling
-    stream: Array
-    apart: bool
+    Args:
+        epilogue: that follows.
+        numbers: a scaling and a bias for each channel, two of which are scaled in one way.
+        columns: the order of the weights in the columns.
+        loop: of the runtime's function.
+        header: that has it.
+        groups: how many share the channels.
+        apart: the weights do not stand in pairs, since they do not `go_in_pairs`.
+        suffix: of the function's name, that of another tile.
+    """
+    scaling, bias = numbers
+    if not apart:
+        bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
 
-    @classmethod
-    def of(
-        cls, epilogue: Int8Epilogue, numbers: tuple[Scaling, Array], columns: Columns, groups: int = 1, *, apart: bool
-    ) -> Self:
-        """Pack the weights of a layer.
+    def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
+        return (pack_apart if apart else pack)(columns.of(weights), bias, scaling, columns.depth)
 
-        Args:
-            epilogue: that follows.
-            numbers: a scaling and a bias for each channel, two of which are scaled in one way.
-            columns: the order of the weights in the columns.
-            groups: how many share N.
-            apart: not in pairs, for weights that do not `go_in_pairs`.
-        """
-        scaling, bias = numbers
-        if not apart:
-            bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
-
-        def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
-            return (pack_apart if apart else pack)(columns.of(weights), bias, scaling, columns.depth)
-
-        weights = stored_weights(epilogue.node, epilogue.graph)
-        return cls(epilogue, scaling, packed_by_rows(rows, 2, weights, bias, scaling, groups=groups), apart)
-
-    @property
-    def layout(self) -> str:
-        """What stands where in a row of the stream."""
-        scaling = f"{self.scaling.meaning} of each"
-        if self.apart:
-            return f"two output channels a row: their biases, words of four weights by turns, {scaling}"
-        return f"two output channels a row, {PAIRED}, {scaling}"
-
-    def function(self, loop: Loop, suffix: str = "") -> SharedFunction:
-        """Return the runtime's function with this loop; `suffix` is that of another tile."""
-        stem = f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}"
-        macro = f"MT_DSP_COLUMNS{suffix.upper()}"
-        numbers = (loop.words, loop.turn, int(self.apart))
-        return SharedFunction.of(macro, stem, self.scaling, self.epilogue, loop.name, *numbers)
+    stream = packed_by_rows(rows, 2, epilogue.stored_weights, bias, scaling, groups=groups)
+    order = ": their biases, words of four weights by turns" if apart else f", {PAIRED}"
+    layout = f"two output channels a row{order}, {scaling.meaning} of each"
+    stem, macro = f"mt_dsp_{'apart' if apart else 'columns'}{suffix}", f"MT_DSP_COLUMNS{suffix.upper()}"
+    turns = (loop.words, loop.turn, int(apart))
+    return with_function(Products(stream, layout, header), macro, stem, scaling, epilogue, loop.name, *turns)
 
 
 # Packed weights of layers with int16 activations for SIMD32; see crt/include/mt_dsp_int16.h.

@@ -190,9 +190,8 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         columns = dsp.Columns(np.asarray(order), self.depth(conv), conv.offset, sums_of(len(order)))
         numbers = dsp.shared_scaling(node, graph, partial(self._layer, graph))
         apart = not dsp.go_in_pairs(node, graph, conv.group)
-        packed = dsp.Packed.of(epilogue, numbers, columns, conv.group, apart=apart)
-        function = packed.function(self.loop(conv, epilogue), SUFFIXES[tile.name])
-        return function.products(packed.stream, packed.layout, HEADERS[tile.name], epilogue)
+        loop, header, suffix = self.loop(conv, epilogue), HEADERS[tile.name], SUFFIXES[tile.name]
+        return dsp.products_of_columns(epilogue, numbers, columns, loop, header, conv.group, apart=apart, suffix=suffix)
 
     def _layer(self, graph: Graph, node: Node) -> dsp.Layer | None:
         epilogue, conv = self.epilogue(node, graph), Conv.of(node, graph)
