@@ -19,7 +19,7 @@ from mtool.compiler.kernels.conv2d.dsp.depthwise import pack as pack_depthwise
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.dense.dsp import pack as pack_dense
-from mtool.compiler.kernels.dsp import Columns, Packed, best_scaling, go_in_pairs
+from mtool.compiler.kernels.dsp import Columns, Loop, best_scaling, go_in_pairs, products_of_columns
 from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
 from mtool.compiler.kernels.expressions import is_identity
@@ -213,8 +213,8 @@ def _packed(node: Node, graph: Graph, epilogue: Int8Epilogue, depth: int, groups
     weights = graph.constants[node.inputs[1]]
     columns = Columns(np.arange(weights[0].size), depth)
     numbers = _scaling(node, graph, epilogue, Together(2, groups))
-    stream = Packed.of(epilogue, numbers, columns, groups, apart=apart).stream
-    return stream.reshape(groups, -1)
+    products = products_of_columns(epilogue, numbers, columns, Loop.whole(depth), "", groups, apart=apart)
+    return products.weights.reshape(groups, -1)
 
 
 def convolution(node: Node, graph: Graph) -> Method:

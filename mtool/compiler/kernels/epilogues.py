@@ -507,9 +507,14 @@ class FloatEpilogue(TileEpilogue):
             return cls(node, graph, None, True)
         return cls(node, graph, expr, False) if is_elementwise(expr, node, graph, cls.kind) else None
 
-    def function(self, stem: str, product: str, stored: Stored = "") -> str:
+    @property
+    def stored(self) -> Stored:
+        """How its weights are stored."""
+        return stored_as(self.node, self.graph) or ""
+
+    def function(self, stem: str, product: str) -> str:
         """Return the name of the runtime's function: mt_f32_columns_muladd_relu, mt_f32_columns_halves_fma."""
-        return f"{stem}{'_' + stored if stored else ''}_{product}{'_relu' if self.relu else ''}"
+        return f"{stem}{'_' + self.stored if self.stored else ''}_{product}{'_relu' if self.relu else ''}"
 
     @property
     def least(self) -> str:

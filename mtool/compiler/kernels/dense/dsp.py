@@ -148,16 +148,11 @@ class Rows(GroupedGemv[Epilogue16]):
 
     def fits(self, size: Matrix, epilogue: Epilogue16) -> bool:
         """int16, weights of int8 or int16."""
-        return dsp.Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
-
-    def _kind(self, epilogue: Epilogue16) -> dsp.Kind:
-        kind = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing)
-        assert kind is not None
-        return kind
+        return epilogue.weights.dtype in (np.int8, np.int16)
 
     def group(self, size: Matrix, epilogue: Epilogue16) -> int:
         """Four, or two with sums of 64 bits."""
-        return 2 if self._kind(epilogue).long else 4
+        return 2 if dsp.Kind.of(epilogue, self.packing).long else 4
 
     def filled(self, size: Matrix) -> int:
         """Whole iterations."""
@@ -165,7 +160,7 @@ class Rows(GroupedGemv[Epilogue16]):
 
     def instructions(self, size: Matrix, epilogue: Epilogue16, target: Target) -> float:
         """4.75 instructions (3 of halves) an input for four outputs, 3 an iteration, and what storing those takes."""
-        kind, depth = self._kind(epilogue), self.filled(size)
+        kind, depth = dsp.Kind.of(epilogue, self.packing), self.filled(size)
         if kind.long:
             return float(size.rows * size.outputs * (2 * depth + 60))
         each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
@@ -173,11 +168,8 @@ class Rows(GroupedGemv[Epilogue16]):
 
     def products(self, size: Matrix, epilogue: Epilogue16, target: Target) -> Products:
         """By the packing and the width of the sums."""
-        kind, depth, group = self._kind(epilogue), self.filled(size), self.group(size, epilogue)
-
-        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
-            return dsp.pack_int16(weights, bias, scale, depth, group, self.packing)
-
+        kind, depth, group = dsp.Kind.of(epilogue, self.packing), self.filled(size), self.group(size, epilogue)
+        rows = partial(dsp.pack_int16, depth=depth, together=group, packing=self.packing)
         stream, scaled = packed_by_rows(rows, group, epilogue.weights, *epilogue.numbers), epilogue.is_scaled
         function = kind.function("mt_dsp16_row" if scaled else "mt_dsp16_row_sums", self.unroll or best_unroll(depth))
         layout, declared = kind.layout(group, scaled=scaled), epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mtool.compiler.ir import DType
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
-from mtool.compiler.kernels.f32 import PRODUCT_MEANING, PRODUCTS, best_product, stored_as, words_of
+from mtool.compiler.kernels.f32 import PRODUCT_MEANING, PRODUCTS, best_product, words_of
 from mtool.compiler.kernels.schedule import Target, knob
 
 GROUP = 8  # outputs at a time
@@ -34,17 +34,15 @@ class Gemv(GroupedGemv[FloatEpilogue]):
 
         1 to widen a float16 does not count, for the flash that it saves.
         """
-        outputs, widened = GROUP * self.groups(size, epilogue), stored_as(epilogue.node, epilogue.graph) == "bytes"
+        outputs, widened = GROUP * self.groups(size, epilogue), epilogue.stored == "bytes"
         each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
         return size.rows * outputs * (size.depth * (each + (1.8 if widened else 0)) + 2)
 
     def products(self, size: Matrix, epilogue: FloatEpilogue, target: Target) -> Products:
         """By how products are added, and whether a ReLU follows."""
-        stored = stored_as(epilogue.node, epilogue.graph)
-        assert stored is not None
-        weights = pack_f32(epilogue.weights, epilogue.bias_of_model, GROUP, stored)
-        function = epilogue.function("mt_f32_rows", self.product or best_product(target), stored)
-        return Products(weights, LAYOUT_F32 + words_of(stored), "mt_f32_gemv.h", function)
+        weights = pack_f32(epilogue.weights, epilogue.bias_of_model, GROUP, epilogue.stored)
+        function = epilogue.function("mt_f32_rows", self.product or best_product(target))
+        return Products(weights, LAYOUT_F32 + words_of(epilogue.stored), "mt_f32_gemv.h", function)
 
 
 SCHEDULES = (Gemv(),)

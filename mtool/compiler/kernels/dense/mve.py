@@ -20,7 +20,7 @@ from mtool.compiler.kernels.epilogues import (
     Products,
     SumEpilogue,
 )
-from mtool.compiler.kernels.f32 import stored_as, words_of
+from mtool.compiler.kernels.f32 import words_of
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
@@ -172,7 +172,7 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
 
     def products(self, size: Matrix, epilogue: FloatEpilogue, target: Target) -> Products:
         """By the outputs at a time; the last argument is the least that a result may be."""
-        group, stored = self.group(size, epilogue), stored_as(epilogue.node, epilogue.graph) or ""
+        group, stored = self.group(size, epilogue), epilogue.stored
         function = f"mt_mve_f32_rows_{stored + '_' if stored else ''}{group}"
         weights = pack_f32(epilogue.weights, epilogue.bias_of_model, group, stored)
         layout = LAYOUT_F32 + words_of(stored)

@@ -8,7 +8,7 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node, WithEpilogue
 from mtool.compiler.ir.types import Array, row_blocks, row_sums
 from mtool.compiler.kernels.code_price import price_of_code
-from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
+from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -314,7 +314,9 @@ def products_of_columns(
 PACKING_MEANING = "of weights: halves are pairs of int16; auto: bytes that are widened in the loop, if they are int8"
 
 
-def pack_int16(weights: Array, bias: Array, scale: Array | None, depth: int, together: int, packing: str = "") -> Array:
+def pack_int16(
+    weights: Array, bias: Array, scale: Array | None = None, *, depth: int, together: int, packing: str = ""
+) -> Array:
     """Return a stream, uint32 [N/together, ...]: of so many channels biases, words of weights turn by turn, scales.
 
     Args:
@@ -348,12 +350,10 @@ class Kind:
     long: bool
 
     @classmethod
-    def of(cls, node: Node, graph: Graph, packing: str) -> "Kind | None":
-        """Tell by the weights and the bias; None: they are neither int8 nor int16."""
-        weights, bias = (graph.constants[value] for value in node.inputs[1:3])
-        if weights.dtype not in (np.int8, np.int16):
-            return None
-        return cls(weights.dtype == np.int16 or packing == "halves", bias.dtype == np.int64)
+    def of(cls, epilogue: Epilogue16, packing: str) -> "Kind":
+        """Tell by the weights and the bias."""
+        halves = bool(epilogue.weights.dtype == np.int16) or packing == "halves"
+        return cls(halves, bool(epilogue.bias_of_model.dtype == np.int64))
 
     def layout(self, together: int, *, scaled: bool = True) -> str:
         """Return what stands where in a row of a stream of so many channels together."""

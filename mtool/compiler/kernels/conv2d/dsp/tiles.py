@@ -268,8 +268,7 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
     def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
         """One image, int16 to int16, or sums of 32 bits."""
-        known = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
-        return super().fits(conv, epilogue) and known
+        return super().fits(conv, epilogue) and epilogue.weights.dtype in (np.int8, np.int16)
 
     def order(self, conv: Conv) -> Array:
         """Return the index into the filter of each element of a column: rows filled up to pairs by -1, or all taps."""
@@ -306,13 +305,12 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
     def products(self, conv: Conv, epilogue: Epilogue16, target: Target) -> Products:
         """Two channels together, or one with sums of 64 bits."""
-        kind = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing)
-        assert kind is not None
-        depth, order, together = self.depth(conv), self.order(conv), 1 if kind.long else 2
+        kind, depth, order = dsp.Kind.of(epilogue, self.packing), self.depth(conv), self.order(conv)
+        together = 1 if kind.long else 2
 
         def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
             columns = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)))[:, order]
-            return dsp.pack_int16(columns, bias, scale, depth, together, self.packing)
+            return dsp.pack_int16(columns, bias, scale, depth=depth, together=together, packing=self.packing)
 
         stream = packed_by_rows(rows, together, epilogue.weights, *epilogue.numbers, groups=conv.group)
         function = kind.function("mt_dsp16" if epilogue.is_scaled else "mt_dsp16_sums", self._unroll(conv))
@@ -328,8 +326,7 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
     def instructions(self, conv: Conv, epilogue: Epilogue16, target: Target) -> float:
         """The dot products, 60 for two channels of three pixels, what gathers the pixels."""
-        kind, scaled = dsp.Kind.of(epilogue.node, epilogue.graph, self.packing), epilogue.is_scaled
-        assert kind is not None
+        kind, scaled = dsp.Kind.of(epilogue, self.packing), epilogue.is_scaled
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
         results = 300 if kind.long else 60 if scaled else 20
         after = (8 if scaled else 14) * conv.pixels * conv.out_channels if epilogue.rest is not None else 0

@@ -51,9 +51,9 @@ class Im2col(FloatTiles):
 
         1.8 to widen a byte, once for a tile's pixels; 1 to widen a float16 does not count, for the flash that it saves.
         """
-        tile, stored = self.shape(conv), f32.stored_as(epilogue.node, epilogue.graph)
+        tile = self.shape(conv)
         each = 2.2 if (self.product or f32.best_product(target)) == "muladd" else 1.2
-        return self.cost_of(conv, tile, each + (1.8 / tile.pixels if stored == "bytes" else 0))
+        return self.cost_of(conv, tile, each + (1.8 / tile.pixels if epilogue.stored == "bytes" else 0))
 
     def cost_of(self, conv: Conv, tile: Tile, each: float = 1.2) -> float:
         """Which of them leaves less empty is the same however products are summed."""
@@ -62,13 +62,11 @@ class Im2col(FloatTiles):
 
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """The channels of a tile together, by how products are added."""
-        node, graph, tile = epilogue.node, epilogue.graph, self.shape(conv)
-        stored = f32.stored_as(node, graph)
-        assert stored is not None
+        tile, stored = self.shape(conv), epilogue.stored
         stem = FUNCTIONS[tile.name] + ("_long" if conv.depth > f32.MOST else "")
-        function = epilogue.function(stem, self.product or f32.best_product(target), stored)
+        function = epilogue.function(stem, self.product or f32.best_product(target))
         filters = epilogue.weights.reshape(conv.out_channels, -1)
-        weights = f32.packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
+        weights = f32.packed(filters, epilogue.bias_of_model, tile.channels, stored)
         return Products(weights, f32.LAYOUT + f32.words_of(stored), HEADERS[tile.name], function)
 
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:

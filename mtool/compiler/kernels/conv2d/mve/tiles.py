@@ -14,7 +14,7 @@ from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, FloatTiles, T, TileSchedule
 from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Int8Epilogue, Pair, Products
-from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
+from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, best_unroll, has_narrow_sums, pack_int16
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -391,9 +391,8 @@ class Im2colF32(FloatTiles):
 
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """The channels of a tile together; its last argument is the least that a result may be."""
-        node, graph, tile = epilogue.node, epilogue.graph, self.shape(conv)
-        stored, long = stored_as(node, graph) or "", "long_" if conv.depth > MOST else ""
+        tile, stored, long = self.shape(conv), epilogue.stored, "long_" if conv.depth > MOST else ""
         function = f"mt_mve_f32_columns_{long}{stored + '_' if stored else ''}{tile.pixels}"
         filters = epilogue.weights.reshape(conv.out_channels, -1)
-        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
+        weights = packed(filters, epilogue.bias_of_model, tile.channels, stored)
         return Products(weights, LAYOUT + words_of(stored), "mt_mve_tile_f32.h", function, last=epilogue.least)
