@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from mtool import boards
-from mtool.boards.zephyr import facts
-from mtool.boards.zephyr.configuring import Configured
+from mtool.boards.zephyr.describing import Configured, entry_of
 
 AN547 = {
     "ARCH": "arm", "BOARD_TARGET": "mps3/corstone300/an547", "CPU_CORTEX_M55": "y", "ARMV8_M_DSP": "y", "XIP": "y",
@@ -36,7 +35,7 @@ RUNNERS = {
 
 def board(kconfig: dict[str, str], *, emulator: str = "", **values: Any) -> boards.Board:
     found = Configured(kconfig, {}, values.pop("runners", {}), values.pop("flags", ()), tuple(emulator.split()), ())
-    entry = facts.entry_of(found, "a/b", description="A", source="s", compiler="arm-none-eabi-gcc")
+    entry = entry_of(found, "a/b", description="A", source="s", compiler="arm-none-eabi-gcc")
     return boards.Board.model_validate({"name": "zephyr:a/b", **entry})
 
 

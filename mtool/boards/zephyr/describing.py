@@ -5,16 +5,17 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+import shlex
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mtool.base import files, resources
+from mtool.base import files, proc, resources
 from mtool.base.errors import BuildError, UsageError
 from mtool.boards import zephyr
-from mtool.boards.zephyr import facts
-from mtool.boards.zephyr.configuring import configure
-from mtool.boards.zephyr.failures import unknown_board
+from mtool.boards.zephyr.failures import explain, unknown_board
 from mtool.version import __version__
 
 PREFIX = "zephyr:"
@@ -63,7 +64,7 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     found = configure(tree, name, env=env, roots=roots, compiler=compiler)
     description = zephyr.full_name(tree, name, board_roots)
     source = f"Zephyr {zephyr.version(tree)}, a configure run for {name}"
-    entry = facts.entry_of(found, name, description=description, source=source, compiler=compiler)
+    entry = entry_of(found, name, description=description, source=source, compiler=compiler)
     of_boards = [*of_board.glob("*")]
     _remember(place, entry, sorted({*found.files, *(file for file in of_boards if file.is_file())}))
     return entry
@@ -103,3 +104,237 @@ def _state_of(of: Iterable[Path]) -> str:
         except OSError:
             sha.update(f"{file} is not there\n".encode())
     return sha.hexdigest()
+
+
+# A configure run of Zephyr for a board: an empty application, and the files that CMake leaves of it.
+
+
+_TIMEOUT_S = 600.0
+_CMAKE = """cmake_minimum_required(VERSION 3.20)
+find_package(Zephyr REQUIRED HINTS $ENV{ZEPHYR_BASE})
+project(board LANGUAGES C)
+target_sources(app PRIVATE main.c)
+"""
+_KCONFIG = """config MT_MODEL
+	bool
+	default y
+	imply FPU
+
+source "Kconfig.zephyr"
+"""
+_PROPERTY = re.compile(
+    r'^set_target_properties\(devicetree_target PROPERTIES "([^"]*)" "?([^"\n]*?)"?\)$', re.MULTILINE
+)
+_OF_CPU = ("-mcpu=", "-march=", "-mthumb", "-mfpu=", "-mfloat-abi=", "-mabi=", "-m32", "-m64", "-mcmodel=")
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What a configure run says of a board.
+
+    kconfig: the symbols that are set, without CONFIG_; y, a number or a text.
+    devicetree: the properties as Zephyr hands them to CMake: "DT_CHOSEN|zephyr,sram", "DT_REG|/memory@0|SIZE".
+    runners: runners.yaml.
+    flags: the compiler's flags for the core.
+    emulator: the command that runs the firmware in QEMU; empty: Zephyr has none for the board.
+    files: the files of the tree that it was made of.
+    """
+
+    kconfig: Mapping[str, str]
+    devicetree: Mapping[str, str]
+    runners: Mapping[str, Any]
+    flags: tuple[str, ...]
+    emulator: tuple[str, ...]
+    files: tuple[Path, ...]
+
+    def number(self, symbol: str) -> int:
+        """Return a Kconfig symbol that is a number; 0, if it is not set."""
+        return int(self.kconfig.get(symbol, "0") or "0", 0)
+
+    def has(self, symbol: str) -> bool:
+        """Return whether a Kconfig symbol is y."""
+        return self.kconfig.get(symbol) == "y"
+
+
+def configure(
+    tree: Path, board: str, *, env: Mapping[str, str], roots: Mapping[str, list[Path]], compiler: str
+) -> Configured:
+    """Configure an empty application for a board, in a folder that is removed afterwards.
+
+    Args:
+        tree: the Zephyr tree.
+        board: Zephyr's name of the board.
+        env: the environment, with ZEPHYR_BASE and the toolchain's variables.
+        roots: folders with further boards, by the name of CMake's variable.
+        compiler: the compiler that the board wants; "": not known.
+
+    Raises:
+        BoardError: the tree has no such board, or it needs a qualifier.
+        BuildError: CMake or Ninja is missing, or the run failed: a module of a vendor is missing, or a toolchain.
+    """
+    for program in ("cmake", "ninja"):
+        proc.find(program, hint="sudo apt-get install cmake ninja-build")
+    with tempfile.TemporaryDirectory(prefix="mtool-zephyr-") as top:
+        source, build = Path(top) / "app", Path(top) / "build"
+        source.mkdir()
+        for name, text in (("CMakeLists.txt", _CMAKE), ("Kconfig", _KCONFIG), ("prj.conf", ""), ("main.c", _MAIN)):
+            (source / name).write_text(text)
+        argv = ["cmake", "-G", "Ninja", "-S", str(source), "-B", str(build), f"-DBOARD={board}"]
+        argv += [f"-D{name}={';'.join(map(str, paths))}" for name, paths in roots.items()]
+        done = proc.run(argv, what="Zephyr's configure run", timeout_s=_TIMEOUT_S, env=env, cwd=source, check=False)
+        if done.returncode != 0:
+            last = ["$ " + shlex.join(done.argv), *done.output.splitlines()[-proc.LAST_LINES :]]
+            known = explain(done.output, tree, board, zephyr.modules_in(build), compiler)
+            raise known or BuildError(f"Zephyr can't be configured for {board}", details=last)
+        return _configured(build, inside=Path(top))
+
+
+_MAIN = "int main(void)\n{\n    return 0;\n}\n"
+
+
+def _configured(build: Path, inside: Path) -> Configured:
+    of_zephyr = build / "zephyr"
+    kconfig = re.findall(r'^CONFIG_(\w+)="?(.*?)"?$', (of_zephyr / ".config").read_text(), re.MULTILINE)
+    devicetree = _PROPERTY.findall((of_zephyr / "dts.cmake").read_text())
+    runners = of_zephyr / "runners.yaml"
+    read = resources.read_yaml(runners) if runners.is_file() else {}
+    ninja = (build / "build.ninja").read_text()
+    flags = re.search(r"^build [^\n]*app/[^\n]*main\.c[^\n]*\n(?: [^\n]*\n)*?  FLAGS = ([^\n]*)", ninja, re.MULTILINE)
+    qemu = re.search(r"(\S*qemu-system-\w+ [^\n]*?-kernel) ", ninja)
+    depended = (of_zephyr / "zephyr.dts.d").read_text().replace("\\\n", " ").split()[1:]
+    sources = of_zephyr / "kconfig" / "sources.txt"
+    listed = [*depended, *(sources.read_text().split() if sources.is_file() else ())]
+    files = sorted({Path(each) for each in listed if not Path(each).is_relative_to(inside)})
+    return Configured(
+        dict(kconfig),
+        dict(devicetree),
+        read if isinstance(read, dict) else {},
+        tuple(flag for flag in shlex.split(flags[1]) if flag.startswith(_OF_CPU)) if flags else (),
+        tuple(shlex.split(qemu[1].replace("$ ", " "))) if qemu else (),
+        tuple(files),
+    )
+
+
+# What a configure run tells, as an entry of boards.yaml: core, features, memories, runners, emulator.
+
+
+_KIB = 1024
+_EXTENSIONS = "mafdcv"  # of RISC-V, in the order of its names
+# Options of QEMU that say which machine it is, with one argument each; the others say how Zephyr shows its output.
+_OF_MACHINE = ("-cpu", "-machine", "-M", "-m", "-bios", "-device", "-smp", "-global", "-dtb")
+_ALONE = ("-no-reboot", "-no-acpi")
+_COUNTED = ("-icount", "shift=0,sleep=off", "-nic", "none", "-display", "none", "-monitor", "none", "-kernel", "{elf}")
+
+
+def entry_of(found: Configured, name: str, *, description: str, source: str, compiler: str) -> dict[str, Any]:
+    """Return the entry of a board, without its name in mtool; `name` is Zephyr's."""
+    cpu = _cpu(found)
+    emulator = _emulator(found, cpu)
+    entry: dict[str, Any] = {
+        "description": f"{description}, {found.kconfig.get('BOARD_TARGET', name)}",
+        "source": source,
+        "cpu": cpu,
+        "features": _features(found, cpu),
+        "clock_hz": _clock_hz(found),
+        "memories": {} if cpu == "host" else _memories(found),
+        "toolchain": compiler,
+        "cflags": list(found.flags),
+        "templates": {"zephyr": name},
+        "flash": {} if emulator else _flash(found.runners),
+    }
+    if emulator:
+        entry["emulator"] = emulator
+        ticks = found.number("SYS_CLOCK_HW_CYCLES_PER_SEC") or 1
+        entry["timer"] = {"kind": "system_clock", "hz": ticks, "unit": "ns" if cpu == "host" else "instructions"}
+    return {key: value for key, value in entry.items() if value not in ({}, [], 0)}
+
+
+def _cpu(found: Configured) -> str:
+    """Return GCC's name of the core, or of the instruction set; of others the architecture's."""
+    architecture = found.kconfig.get("ARCH", "")
+    if architecture == "posix":
+        return "host"
+    named = next((flag.partition("=")[2] for flag in found.flags if flag.startswith(("-mcpu=", "-march=rv"))), "")
+    if named:
+        return re.split("[+_]", named)[0]
+    cores = [re.fullmatch(r"CPU_(CORTEX_[AMR]\d+\w*)", symbol) for symbol in found.kconfig if found.has(symbol)]
+    core = next((match[1] for match in cores if match and "_HAS_" not in match[1]), "")
+    if core:
+        return core.lower().replace("_", "-")
+    if architecture == "riscv":
+        base = "rv64" if found.has("64BIT") else "rv32"
+        least = "e" if found.has("RISCV_ISA_RV32E") else "i"
+        return base + least + "".join(one for one in _EXTENSIONS if found.has(f"RISCV_ISA_EXT_{one.upper()}"))
+    return "i686" if architecture == "x86" else architecture
+
+
+def _features(found: Configured, cpu: str) -> list[str]:
+    """Return what the compile half may use of the core, as Zephyr's own build will have it."""
+    if found.kconfig.get("ARCH") == "riscv":
+        return ["fpu"] if found.has("FPU") and re.search("[fg]", cpu.removeprefix("rv")) else []
+    has_fpu = cpu == "host" or (found.has("CPU_HAS_FPU") and found.has("FPU"))
+    has_dsp = cpu in ("cortex-m4", "cortex-m7") or cpu.startswith("cortex-r") or found.has("ARMV8_M_DSP")
+    has_mve = found.has("ARMV8_1_M_MVEI") and found.has("ARMV8_1_M_MVEF")
+    return [name for name, there in (("fpu", has_fpu), ("dsp", has_dsp), ("mve", has_mve)) if there]
+
+
+def _clock_hz(found: Configured) -> int:
+    """Return the core's clock: the devicetree's, or that of the timer that runs at the same rate; 0: not told."""
+    told = found.devicetree.get("DT_PROP|/cpus/cpu@0|clock-frequency", "")
+    if told.isdigit():
+        return int(told)
+    return found.number("SYS_CLOCK_HW_CYCLES_PER_SEC") if found.has("CORTEX_M_SYSTICK") else 0
+
+
+def _memories(found: Configured) -> dict[str, Any]:
+    """Return the memories that Zephyr's linker script uses: the chosen zephyr,flash and zephyr,sram."""
+    ram = {"base": found.number("SRAM_BASE_ADDRESS"), "size": found.number("SRAM_SIZE") * _KIB}
+    offset = found.number("FLASH_LOAD_OFFSET")
+    size = found.number("FLASH_LOAD_SIZE") or found.number("FLASH_SIZE") * _KIB - offset
+    flash = {"base": found.number("FLASH_BASE_ADDRESS") + offset, "size": size}
+    if not ram["size"]:
+        return {}
+    overlap = flash["base"] < ram["base"] + ram["size"] and ram["base"] < flash["base"] + size
+    if not found.has("XIP") or size <= 0 or overlap:
+        return {"sram": {**ram, "holds": ["code", "weights", "arena", "data", "stack"]}}
+    return {
+        "flash": {**flash, "holds": ["code", "weights"]},
+        "sram": {**ram, "holds": ["arena", "data", "stack"]},
+    }
+
+
+def _flash(runners: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the flash runners: Zephyr's own first, then those of mtool whose settings Zephyr's arguments tell."""
+    first = runners.get("flash-runner")
+    if not first:
+        return {}
+    arguments = {name: " ".join(map(str, each or ())) for name, each in (runners.get("args") or {}).items()}
+    found = {"west": {"runner": str(first)}}
+    for name, setting, option in (("jlink", "device", "device"), ("pyocd", "target", "target")):
+        told = re.search(rf"--{option}[= ](\S+)", arguments.get(name, ""))
+        if told:
+            found[name] = {setting: told[1]}
+    if "stm32cubeprogrammer" in arguments and "--extload" not in arguments["stm32cubeprogrammer"]:
+        found["stm32cubeprogrammer"] = {}
+    return found
+
+
+def _emulator(found: Configured, cpu: str) -> dict[str, Any] | None:
+    """Return the emulator: Zephyr's machine in QEMU, which here counts instructions, or the program itself."""
+    if cpu == "host":
+        return {"program": "{elf}", "arguments": [], "announces": "connected to pseudotty: "}
+    if not found.emulator:
+        return None
+    program, *given = found.emulator
+    machine: list[str] = []
+    words = iter(given)
+    for word in words:
+        if word in _OF_MACHINE:
+            machine += [word, next(words, "")]
+        elif word in _ALONE:
+            machine.append(word)
+    return {
+        "program": program.rpartition("/")[2],
+        "arguments": [*machine, *_COUNTED],
+        "uart": ["-serial", "stdio"],
+    }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mtool.base import distribution, files
 from mtool.base.errors import BuildError, UsageError
-from mtool.device.build import cmake, fit, ninja, toolchains
+from mtool.device.build import cmake, fit, toolchains
 from mtool.device.build.size import measure
 from mtool.device.build.toolchains import Found, NotReady, Toolchain
 from mtool.manifest import Manifest, Project
@@ -45,7 +45,7 @@ def _by_arduino_cli(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> N
         core = ":".join(argv[argv.index("--fqbn") + 1].split(":")[:2])
         hint = f"arduino-cli core update-index, then: arduino-cli core install {core}"
         lacking = NotReady(f"the Arduino core {core} is not installed", hint=hint)
-        ninja.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_CORE, lacking))
+        cmake.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_CORE, lacking))
     if manifest.in_project.program and "standalone" in kinds:
         # The products of a user's own sketch get the names of the standalone firmware.
         elf, sketch = folder / manifest.in_project.firmware["standalone"], Path(manifest.in_project.program).name
@@ -74,7 +74,7 @@ def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> No
         hint="it gets them from its registry once: is there a network?",
     )
     for kind, argv in zip(kinds, _platformio_commands(manifest.in_project, kinds), strict=True):
-        ninja.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
+        cmake.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
         elf = folder / manifest.in_project.firmware[kind]
         for suffix in (".elf", ".hex", ".bin", ".uf2"):
             made = elf.with_name(f"firmware{suffix}")

@@ -4,13 +4,15 @@ Tools: cmake, ninja, and the compiler of the project's toolchain.cmake. Override
 Products: the files of the template's `firmware`, below `build/`.
 """
 
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mtool.base import files, proc
-from mtool.base.errors import UsageError
-from mtool.device.build import ninja, toolchains
+from mtool.base.errors import BuildError, MtoolError, UsageError
+from mtool.device.build import fit, toolchains
+from mtool.device.build.toolchains import NotReady
 from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
@@ -35,7 +37,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         what = "configuration of the build"
         proc.run(configure, what=what, timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder, has_scratch=True)
         files.write(folder / "build" / _COMPILER, compiler.encode("utf-8", "surrogatepass"))
-    ninja.run(argv, manifest, cwd=folder, timeout_s=_BUILD_TIMEOUT_S, has_scratch=True)
+    run(argv, manifest, cwd=folder, timeout_s=_BUILD_TIMEOUT_S, has_scratch=True)
 
 
 def check_path(folder: Path) -> None:
@@ -79,3 +81,56 @@ def _is_configured(folder: Path, compiler: str) -> bool:
     if toolchain.is_file() and toolchain.stat().st_mtime_ns > cache.stat().st_mtime_ns:
         return False
     return f"CMAKE_HOME_DIRECTORY:INTERNAL={folder.resolve().as_posix()}\n" in cache.read_text(errors="replace")
+
+
+# Run a build that Ninja, or another tool, does; explain what it prints when it fails.
+
+
+_PROGRESS = re.compile(r"\[\d+/\d+\] ")
+_MOST_WORDS = 40  # of a command that is shown whole
+
+
+def run(
+    argv: Sequence[str],
+    manifest: Manifest,
+    *,
+    cwd: Path,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    has_scratch: bool = False,
+    not_ready: tuple[re.Pattern[str], NotReady] | None = None,
+) -> None:
+    """Run a command of a build.
+
+    Args:
+        argv: the command.
+        manifest: the project's.
+        cwd: its folder.
+        timeout_s: how long it may take.
+        env, has_scratch: as of `proc.run`.
+        not_ready: what a tool prints that lacks what it builds a board with, and the error of that.
+
+    Raises:
+        NotReady: it has printed that.
+        BuildError: the compiler or the linker failed.
+        FitError: the linker says that a memory overflows.
+    """
+    what = "build of the firmware"
+    done = proc.run(argv, what=what, timeout_s=timeout_s, cwd=cwd, env=env, check=False, has_scratch=has_scratch)
+    if done.returncode == 0:
+        return
+    if not_ready is not None and not_ready[0].search(done.output):
+        last = done.output.strip().splitlines()[-3:]
+        raise NotReady(not_ready[1].what, details=["$ " + " ".join(argv), *last], hint=not_ready[1].hint)
+    raise failure(done, manifest)
+
+
+def failure(done: proc.Completed, manifest: Manifest) -> MtoolError:
+    """Return the error that a failed build stands for: a memory that overflows, or else its last lines."""
+    too_large = fit.explain(done.output, manifest)
+    if too_large is not None:
+        return too_large
+    lines = [line for line in done.output.splitlines() if not _PROGRESS.match(line)]
+    words = done.argv if len(done.argv) < _MOST_WORDS else [*done.argv[:3], "..."]
+    what = f"build of the firmware failed with exit code {done.returncode}"
+    return BuildError(what, details=["$ " + " ".join(words), *lines[-proc.LAST_LINES :]])

@@ -18,7 +18,7 @@ from mtool.base import proc
 from mtool.base.errors import UsageError
 from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain
-from mtool.device.build import cmake, ninja, toolchains
+from mtool.device.build import cmake, toolchains
 from mtool.device.build.toolchains import Found, Toolchain
 from mtool.manifest import Manifest, Project
 
@@ -51,7 +51,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
             (place / "build.ninja").unlink(missing_ok=True)
             tree, modules = zephyr.base(place), zephyr.modules_in(place)
             known = explain(done.output, tree, board_name(project), modules, project.board.toolchain)
-            raise known or ninja.failure(done, manifest)
+            raise known or cmake.failure(done, manifest)
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mtool.base.errors import UsageError
 from mtool.boards import Board
-from mtool.device.build import host, ninja, toolchains
+from mtool.device.build import cmake, host, toolchains
 from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 900.0
@@ -29,7 +29,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     board = manifest.in_project.board
     built = [[*argv[3:], *header_options(board)] for argv in commands(manifest.in_project, kinds)]
     for argv in (_libm(folder, board), *built):
-        ninja.run([str(toolchains.zig()), *argv], manifest, cwd=folder, timeout_s=_TIMEOUT_S, has_scratch=True)
+        cmake.run([str(toolchains.zig()), *argv], manifest, cwd=folder, timeout_s=_TIMEOUT_S, has_scratch=True)
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:

@@ -33,7 +33,7 @@ ALLOWED = {
     "tuning/farm/messages.py": {"mkdir", "chmod"},  # of a folder that a worker made for one firmware
     "verification/control_flow.py": {"write_bytes"},  # a model, in a temporary folder
     "commands/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder
-    "boards/zephyr/configuring.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
+    "boards/zephyr/describing.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
 }
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from mtool.base.errors import UsageError
 from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.ethos_u import vela
-from mtool.compiler.backends.ethos_u.claiming import PATTERNS
 from mtool.compiler.backends.ethos_u.vela import COMPILED, Compiled, precompiled
-from mtool.compiler.backends.ethos_u.writing import padded_name, tflite_of
+from mtool.compiler.backends.ethos_u.writing import PATTERNS, padded_name, tflite_of
 from mtool.compiler.backends.interface import (
     Backend,
     BackendError,
