@@ -30,14 +30,9 @@ _OF_PYTHON = {  # options of single commands, and of a table's row that has seve
     "tls-cert": "Tls.certificate",
     "tls-key": "Tls.key",
     "scheduler": "FarmAddress.scheduler",
-    **{
-        name: name
-        for name in (
-            "board", "seed", "samples", "repeat", "number", "fill", "golden", "atol", "rtol", "key", "counter", "since",
-            "labels", "evaluate", "runner", "insecure", "host",
-        )
-    },
-}  # fmt: skip
+    **{name: name for name in ("board", "seed", "samples", "repeat", "number", "fill", "golden", "atol", "rtol")},
+    **{name: name for name in ("key", "counter", "since", "labels", "evaluate", "runner", "insecure", "host")},
+}
 _ARGUMENTS = {
     **{
         one.flags[0].removeprefix("--"): f"Deployment.{one.python_name}"
@@ -115,16 +110,6 @@ Reader = Callable[[Sequence[str]], Any]
 """Reads texts, each as an option of a command would have it."""
 P = ParamSpec("P")
 R = TypeVar("R")
-_NAMES = {
-    int: "a whole number",
-    float: "a number",
-    bool: "True or False",
-    str: "a text",
-    bytes: "bytes",
-    Path: "a path",
-    NoneType: "None",
-    Any: "anything",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -271,6 +256,7 @@ def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> 
 def _taken(value: Any, kind: Any) -> Any:
     if kind is Any or kind is object or isinstance(kind, (str, TypeVar)) or kind is inspect.Parameter.empty:
         return value
+    kind = NoneType if kind is None else kind
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         found = _taken(value, inner[0])
@@ -279,8 +265,9 @@ def _taken(value: Any, kind: Any) -> Any:
         return value if _is_array_like(inner) else _first_of(value, inner)
     if origin is Literal:
         return _require(isinstance(value, str | int) and value in inner, value)
-    if kind in (bool, int, float, str, Path, None, NoneType):
-        return _plain(value, kind)
+    if isinstance(kind, type) and kind in _PLAIN:
+        _, is_right, taken = _PLAIN[kind]
+        return taken(_require(is_right(value), value))
     if _is_array(kind):
         return _array(value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -314,23 +301,32 @@ def _first_of(value: Any, kinds: Sequence[Any]) -> Any:
     raise _Wrong
 
 
-def _plain(value: Any, kind: Any) -> Any:
-    if kind is bool:
-        is_right = isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")  # NumPy's
-        return value if isinstance(value, bool) else bool(_require(is_right, value))
-    if kind is int:
-        is_right = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return value if type(value) is int else int(_require(is_right, value))
-    if kind is float:
-        own: Any = type(value)
-        is_number = isinstance(value, numbers.Real) and own is not bool
-        return _require(is_number and not math.isnan(value), value)
-    if kind in (None, NoneType):
-        return _require(value is None, value)
-    is_text = isinstance(value, str) and "\0" not in value
-    if kind is str:
-        return _require(is_text, value)
-    return value if isinstance(value, Path) else Path(_require(is_text, value))
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, Path) or _is_text(value)
+
+
+def _is_real(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind is not bool and isinstance(value, numbers.Real) and not math.isnan(value)
+
+
+_PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
+    bool: ("True or False", lambda one: type(one).__name__ in ("bool", "bool_"), bool),  # NumPy's too
+    int: ("a whole number", lambda one: isinstance(one, numbers.Integral) and not isinstance(one, bool), int),
+    float: ("a number", _is_real, lambda one: one),
+    str: ("a text", _is_text, lambda one: one),
+    Path: (
+        "a path",
+        lambda one: isinstance(one, Path) or _is_text(one),
+        lambda one: Path(one) if _is_text(one) else one,
+    ),
+    NoneType: ("None", lambda one: one is None, lambda one: one),
+}
+"""The plain types: how people call their values, what is one, and as what it is taken."""
 
 
 def _array(value: Any) -> Any:
@@ -386,14 +382,12 @@ def _named(kind: Any) -> str:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return ", ".join([_named(inner[0]), *map(str, _checks(kind))])
+    if _is_array(kind) or (origin in (Union, UnionType) and _is_array_like(inner)):
+        return "an array of numbers"
     if origin in (Union, UnionType):
-        if _is_array_like(inner):
-            return "an array of numbers"
         return " or ".join(dict.fromkeys(_named(one) for one in inner))
     if origin is Literal:
         return f"one of {', '.join(map(str, inner))}"
-    if _is_array(kind):
-        return "an array of numbers"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return f"a mapping of {_named(inner[0])} to {_named(inner[1])}"
     if origin is tuple and inner[-1] is not ...:
@@ -402,7 +396,9 @@ def _named(kind: Any) -> str:
         return f"a sequence, each {_named(inner[0])}"
     if origin is not None:
         return "a function"
-    return _NAMES.get(kind, str(getattr(kind, "__name__", kind)))
+    if isinstance(kind, type) and kind in _PLAIN:
+        return _PLAIN[kind][0]
+    return "anything" if kind is Any else str(getattr(kind, "__name__", kind))
 
 
 def _shown(value: Any) -> str:

@@ -53,17 +53,12 @@ class OpenFolder:
             OSError: it can't be read.
         """
         try:
-            with self._parent(path) as (parent, name):
+            with self.naming(path), self._parent(path) as (parent, name):
                 if parent is None and Path(name).is_symlink():
                     return Found(other="a link")
                 if parent is None and Path(name).is_dir():
                     return Found(other="a folder")
-                try:
-                    handle = os.open(name, _OPEN | system.NO_WAIT, dir_fd=parent)
-                except OSError as failed:
-                    if failed.errno == errno.ELOOP:
-                        return Found(other="a link")
-                    raise
+                handle = os.open(name, _OPEN | system.NO_WAIT, dir_fd=parent)
                 try:
                     mode = os.fstat(handle).st_mode
                     if not stat.S_ISREG(mode):
@@ -77,7 +72,9 @@ class OpenFolder:
         except NotADirectoryError:
             return Found(other="below a link or a file")
         except OSError as failed:
-            raise self._named(failed, path) from None
+            if failed.errno == errno.ELOOP:
+                return Found(other="a link")
+            raise
 
     def create(self, path: str, data: bytes) -> None:
         """Create a new file, and the folders above it.
@@ -85,7 +82,7 @@ class OpenFolder:
         Raises:
             OSError: it can't be written; then there is no file.
         """
-        with self._naming(path), self._parent(path, create=True) as (parent, name):
+        with self.naming(path), self._parent(path, create=True) as (parent, name):
             files.create(name, data, parent)
 
     def move(self, old: str, new: str) -> None:
@@ -94,7 +91,7 @@ class OpenFolder:
         Raises:
             OSError: it can't be moved.
         """
-        with self._naming(new), self._parent(old) as (source, name), self._parent(new, create=True) as (parent, other):
+        with self.naming(new), self._parent(old) as (source, name), self._parent(new, create=True) as (parent, other):
             os.replace(name, other, src_dir_fd=source, dst_dir_fd=parent)
 
     def remove(self, path: str) -> None:
@@ -103,7 +100,7 @@ class OpenFolder:
         Raises:
             OSError: it can't be removed.
         """
-        with self._naming(path), self._parent(path) as (parent, name):
+        with self.naming(path), self._parent(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
         self.prune(path)
 
@@ -121,7 +118,7 @@ class OpenFolder:
         Raises:
             OSError: it is no folder, or can't be read.
         """
-        with self._naming(path):
+        with self.naming(path):
             try:
                 with self._parent(f"{path}/.") as (parent, name):
                     return sorted(os.listdir(name if parent is None else parent))  # noqa: PTH208
@@ -163,15 +160,12 @@ class OpenFolder:
         return found
 
     @contextmanager
-    def _naming(self, path: str) -> Iterator[None]:
+    def naming(self, path: str) -> Iterator[None]:
+        """Let errors of the block name a whole path, not the last name of it."""
         try:
             yield
         except OSError as failed:
-            raise self._named(failed, path) from None
-
-    def _named(self, failed: OSError, path: str) -> OSError:
-        """Return an error that names the whole path, not the last name of it."""
-        return OSError(failed.errno, failed.strerror, str(self.path / path))
+            raise OSError(failed.errno, failed.strerror, str(self.path / path)) from None
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
         if known is None:
             _save(opened, Record())  # the folder is mtool's from here on, whatever happens
         for number, path in enumerate(order):
-            with _blaming(opened.path / path):
+            with opened.naming(path):  # it is not to blame where it is written first
                 opened.create(f"{_NEW}/{number}", tree[path])
         _save(opened, plan.until)
     except BaseException:
@@ -218,15 +218,6 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
         raise UsageError(error.what, details=[f"{failed.filename}: {failed.strerror}"], hint=hint) from None
     with contextlib.suppress(OSError):
         _remove_new_files(opened)
-
-
-@contextmanager
-def _blaming(path: Path) -> Iterator[None]:
-    """Tell an error as that of the file which is meant, not of where it is written first."""
-    try:
-        yield
-    except OSError as failed:
-        raise OSError(failed.errno, failed.strerror, str(path)) from None
 
 
 def _save(opened: OpenFolder, what: Record) -> None:
