@@ -104,11 +104,7 @@ def append_line(path: Path, line: bytes) -> None:
     """
     with _refusing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(
-            path,
-            os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0),
-            _RIGHTS,
-        )
+        handle = os.open(path, system.APPEND, _RIGHTS)
         with open(handle, "r+b", buffering=0) as file:  # noqa: PTH123
             is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
             size = file.seek(0, os.SEEK_END) if is_plain else 0

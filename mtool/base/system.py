@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Self
 
-READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_EVERY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+READ = os.O_RDONLY | _EVERY
 """The flags of `os.open` that every reading has; where there are no such flags, the system does that by itself."""
 
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _EVERY
 """The flags of a new file."""
+
+APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | _EVERY
+"""The flags of a file that is there, or is made, and is written to at its end."""
 
 NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 FOLDER: int = getattr(os, "O_DIRECTORY", 0)
@@ -43,11 +47,10 @@ def read_at(handle: int, count: int, offset: int) -> bytes:
 
 def kill_group(process: "subprocess.Popen[bytes]", *, gently: bool = False) -> None:
     """End a process that has a group of its own with all of the group; where there are no groups, it alone."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+    with contextlib.suppress(OSError):
+        if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
-    else:
-        with contextlib.suppress(OSError):
+        else:
             process.kill()
 
 

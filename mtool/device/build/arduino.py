@@ -22,6 +22,7 @@ from mtool.manifest import Manifest, Project
 log = logging.getLogger(__name__)
 
 _AVR_CORE = "avr"
+_PIO = ("pio", "run", "--environment")
 _TIMEOUT_S = 1800.0
 _NO_CORE = re.compile(r"platform not installed|platform .* is not found in any known index|unknown FQBN", re.IGNORECASE)
 _NO_PACKAGE = re.compile(
@@ -69,21 +70,15 @@ def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> No
         NotReady: a package that it needs is not there, and can't be had.
         MtoolError: as `build`.
     """
-    lacking = NotReady(
-        "PlatformIO can't get the packages of the board",
-        hint="it gets them from its registry once: is there a network?",
-    )
-    for kind, argv in zip(kinds, _platformio_commands(manifest.in_project, kinds), strict=True):
-        cmake.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
+    hint = "it gets them from its registry once: is there a network?"
+    lacking = NotReady("PlatformIO can't get the packages of the board", hint=hint)
+    for kind in kinds:
+        cmake.run([*_PIO, kind], manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
         elf = folder / manifest.in_project.firmware[kind]
         for suffix in (".elf", ".hex", ".bin", ".uf2"):
             made = elf.with_name(f"firmware{suffix}")
             if made.is_file():
                 files.write(elf.with_suffix(suffix), made.read_bytes())
-
-
-def _platformio_commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    return [["pio", "run", "--environment", kind] for kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +100,13 @@ TOOLS: Mapping[str, Tool] = {
         _by_arduino_cli,
         _arduino_cli_commands,
     ),
-    "platformio": Tool("pio", "PlatformIO", distribution.install("platformio"), _by_platformio, _platformio_commands),
+    "platformio": Tool(
+        "pio",
+        "PlatformIO",
+        distribution.install("platformio"),
+        _by_platformio,
+        lambda project, kinds: [[*_PIO, kind] for kind in kinds],
+    ),
     "cmake": Tool(
         "cmake",
         "CMake and Debian's Arduino core",

@@ -125,8 +125,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     for kind in kinds:
         manifest.firmware_of(folder, project, kind)  # which refuses a kind that the template has not
     builder = BUILDERS[project.builder]
-    compiler = builder.compiler(folder, project)
-    firmware = _firmware(folder, read, kinds, compiler)
+    compiler, firmware = _firmware(folder, read, kinds)
     stale = [one for one in firmware if not one.is_current()]
     by_user = [one for one in firmware if project.program and one.kind == _STANDALONE and one not in stale]
     stale += by_user  # whose sources may be anywhere: the builder itself knows what of it is stale
@@ -184,10 +183,8 @@ def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
     Raises:
         MtoolError: the folder holds no project, or its compiler is not there.
     """
-    read = manifest.load(folder)
-    project = manifest.project_of(read, folder)
-    compiler = BUILDERS[project.builder].compiler(folder, project)
-    return all(one.is_current() for one in _firmware(folder, read, kinds, compiler))
+    _, firmware = _firmware(folder, manifest.load(folder), kinds)
+    return all(one.is_current() for one in firmware)
 
 
 def _check_folder(path: Path) -> None:
@@ -227,7 +224,7 @@ def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:
     project = manifest.project_of(read, folder)
     if any(not (folder / path).is_file() or (folder / path).read_bytes() != tree[path] for path in tree):
         return None
-    firmware = _firmware(folder, read, [*project.firmware], BUILDERS[project.builder].compiler(folder, project))
+    _, firmware = _firmware(folder, read, [*project.firmware])
     return [one.path for one in firmware] if all(one.is_current() for one in firmware) else None
 
 
@@ -236,15 +233,16 @@ def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]
     return [shlex.join(argv) for argv in BUILDERS[project.builder].commands(project, kinds)]
 
 
-def _firmware(folder: Path, read: Manifest, kinds: Sequence[str], compiler: toolchains.Found) -> "list[_Firmware]":
-    """Return firmware kinds of a project, with what they are made of."""
+def _firmware(folder: Path, read: Manifest, kinds: Sequence[str]) -> "tuple[toolchains.Found, list[_Firmware]]":
+    """Return what compiles a project, and firmware kinds with what they are made of."""
     project = manifest.project_of(read, folder)
+    compiler = BUILDERS[project.builder].compiler(folder, project)
     sha = hashlib.sha256(f"{compiler.identity}\n".encode("utf-8", "surrogatepass"))
     sha.update(filetree.digest_of(folder, skip=(BUILD_FOLDER,)).encode())
     # The frameworks of other builders, a user's program and a backend's library are elsewhere than in the folder.
     is_whole = project.builder in ("cmake", "host", "zig") and not project.program and not read.claims
     kept_in = cache.of_user() if is_whole else None
-    return [_Firmware(folder, project, kind, sha.hexdigest(), kept_in) for kind in kinds]
+    return compiler, [_Firmware(folder, project, kind, sha.hexdigest(), kept_in) for kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)

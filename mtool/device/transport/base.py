@@ -5,6 +5,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import IO
 
+from mtool.base.errors import CommunicationError
 from mtool.base.proc import Closing
 
 
@@ -37,6 +38,12 @@ class Transport(Closing):
         data = bytes(self._arrived)
         self._arrived.clear()
         return data
+
+    def _lost(self, reason: str, *, is_open: bool, hint: str = "") -> CommunicationError:
+        """Return the error of a channel that was closed here, or has gone."""
+        if not is_open:
+            return CommunicationError(f"{self.name} was closed")
+        return CommunicationError(f"{self.name} has gone", details=[reason], hint=hint)
 
     @abstractmethod
     def write(self, data: bytes, *, timeout_s: float) -> None:

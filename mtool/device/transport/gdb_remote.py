@@ -77,7 +77,7 @@ class TcpTransport(Transport):
                     raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s") from None
                 self._arrived += self._receive()
             except OSError as failed:
-                raise self._lost(failed.strerror or str(failed)) from None
+                raise self._lost(failed.strerror or str(failed), is_open=self._is_open) from None
 
     def read(self, *, timeout_s: float) -> bytes:
         """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
@@ -99,9 +99,9 @@ class TcpTransport(Transport):
         except BlockingIOError:
             return b""
         except OSError as failed:
-            raise self._lost(failed.strerror or str(failed)) from None
+            raise self._lost(failed.strerror or str(failed), is_open=self._is_open) from None
         if not data:
-            raise self._lost("the other end closed the connection")
+            raise self._lost("the other end closed the connection", is_open=self._is_open)
         return data
 
     def _wait(self, timeout_s: float, *, to_write: bool) -> bool:
@@ -110,12 +110,7 @@ class TcpTransport(Transport):
                 selector.register(self._socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if to_write else 0))
                 return bool(selector.select(max(timeout_s, 0.0)))
         except ValueError:  # of a socket that is closed
-            raise self._lost("") from None
-
-    def _lost(self, reason: str) -> CommunicationError:
-        if not self._is_open:
-            return CommunicationError(f"{self.name} was closed")
-        return CommunicationError(f"{self.name} has gone", details=[reason])
+            raise self._lost("", is_open=self._is_open) from None
 
 
 _ANSWER_S = 5.0

@@ -61,7 +61,7 @@ class SerialTransport(Transport):
             except serial.SerialTimeoutException:
                 raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s") from None
             except (OSError, TypeError) as failed:
-                raise self._lost(failed) from None
+                raise self._gone(failed) from None
 
     def read(self, *, timeout_s: float) -> bytes:
         """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
@@ -72,7 +72,7 @@ class SerialTransport(Transport):
                 self._arrived += self._port.read(1)
                 self._keep_what_arrived()
         except (OSError, TypeError) as failed:  # pyserial on a port that was closed meanwhile: TypeError
-            raise self._lost(failed) from None
+            raise self._gone(failed) from None
         return self._taken()
 
     def set_baud(self, baud: int) -> None:
@@ -81,7 +81,7 @@ class SerialTransport(Transport):
             self._port.baudrate = baud
             self._port.reset_input_buffer()
         except (OSError, ValueError, TypeError) as failed:
-            raise self._lost(failed) from None
+            raise self._gone(failed) from None
         self._arrived.clear()
         self.baud = baud
         self.bytes_per_second = baud / _BITS_PER_BYTE
@@ -95,12 +95,8 @@ class SerialTransport(Transport):
         while waiting := self._port.in_waiting:
             self._arrived += self._port.read(waiting)
 
-    def _lost(self, failed: Exception) -> CommunicationError:
-        if not self._port.is_open:
-            return CommunicationError(f"{self.name} was closed")
-        return CommunicationError(
-            f"{self.name} has gone", details=[_reason(failed)], hint="is the board still plugged in?"
-        )
+    def _gone(self, failed: Exception) -> CommunicationError:
+        return self._lost(_reason(failed), is_open=self._port.is_open, hint="is the board still plugged in?")
 
 
 def _reason(failed: Exception) -> str:
