@@ -25,7 +25,7 @@ from mtool.device.build import toolchains
 from mtool.device.build.arduino import TOOLS
 from mtool.device.build.build import BUILDERS
 from mtool.device.build.toolchains import Toolchain
-from mtool.device.flash import RUNNERS, ports
+from mtool.device.flash import all_runners, ports
 from mtool.device.flash.runner import is_wsl, no_device_hint, permission_hint
 
 _HOST = "cc"  # the compiler of the board that is always there
@@ -107,7 +107,7 @@ def programs_of(board: Board) -> list[Item]:
 
 def flash_tool(name: str, board: Board) -> list[Item]:
     """Return the program of a flash runner, and the one that this runs; none for a user's own command."""
-    if name not in flash.RUNNERS:
+    if name not in flash.all_runners():
         return []
     items = [runner(name), inner_runner(board, name)]
     return [replace(item, required=True) for item in items if item is not None]
@@ -116,7 +116,7 @@ def flash_tool(name: str, board: Board) -> list[Item]:
 def overview() -> list[Item]:
     """Return every program that mtool knows; none but this computer's compiler is required."""
     found = [toolchain(name, required=name == _HOST) for name in toolchains.known()]
-    tools = [item for name in flash.RUNNERS if (item := runner(name)) is not None]
+    tools = [item for name in flash.all_runners() if (item := runner(name)) is not None]
     return [*found, *references(), *tools]
 
 
@@ -157,7 +157,7 @@ def references() -> list[Item]:
 
 def runner(name: str) -> Item | None:
     """Return a flash tool; None: it has no program of its own."""
-    one = flash.RUNNERS[name]
+    one = flash.all_runners()[name]
     program, found, install = one.program(), "", one.install
     if not program:
         return None
@@ -189,7 +189,7 @@ def _one_of(items: Sequence[Item]) -> list[Item]:
 def inner_runner(board: Board, name: str) -> Item | None:
     """Return the tool that a framework's runner needs itself (west: {runner: openocd})."""
     inner = str(board.flash.get(name, {}).get("runner", ""))
-    return runner(inner) if name != inner and inner in flash.RUNNERS else None
+    return runner(inner) if name != inner and inner in flash.all_runners() else None
 
 
 def sketch(board: Board | None) -> list[Item]:
@@ -246,7 +246,7 @@ def connection(board: Board, runners: list[str]) -> list[Item]:
     if sys.platform != "linux":
         return rows
     rows.append(_serial(found[0].port if found else ""))
-    if any(RUNNERS[name].selects == "probe" or name == "west" for name in runners) and ids:
+    if any(all_runners()[name].selects == "probe" or name == "west" for name in runners) and ids:
         rows.append(_probe(board))
     return rows
 

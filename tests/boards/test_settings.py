@@ -55,7 +55,7 @@ def test_each_key_of_a_board_is_read(names_read: set[str]) -> None:
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name in records() for key in settings_of(name)])
 def test_each_setting_of_a_runner_changes_what_is_run(name: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner, plain = flash.RUNNERS[name], job(name, port="/dev/ttyACM7")
+    runner, plain = flash.all_runners()[name], job(name, port="/dev/ttyACM7")
     monkeypatch.setattr(uf2, "convert", lambda elf, family: str(family).encode())
 
     def run(**settings: str | int) -> object:

@@ -51,7 +51,7 @@ def zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (toolchains, checkup):
         monkeypatch.setattr(module, "output_of", lambda argv: "/there 1.6.3")
     monkeypatch.setattr(ports, "attached", lambda: [])
-    for runner in checkup.flash.RUNNERS.values():
+    for runner in checkup.flash.all_runners().values():
         monkeypatch.setattr(type(runner), "probe_version", lambda self: (1, 2))
     return tree
 

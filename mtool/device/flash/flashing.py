@@ -1,5 +1,6 @@
 """Flash a built project: choose a runner, run its commands, explain what fails; or let its tool serve gdb."""
 
+import functools
 import logging
 import os
 import re
@@ -58,9 +59,13 @@ log = logging.getLogger(__name__)
 
 
 _CLASSES: Mapping[str, type[Runner]] = {"west": West, "command": ByCommand}
-RUNNERS: Mapping[str, Runner] = {
-    name: _CLASSES.get(name, Runner)(name=name, **record) for name, record in records().items()
-}
+
+
+@functools.cache
+def all_runners() -> Mapping[str, Runner]:
+    """Return all flash runners by their names, as their records say."""
+    return {name: _CLASSES.get(name, Runner)(name=name, **record) for name, record in records().items()}
+
 
 # What a builder leaves beside the ELF file.
 _MADE: Mapping[str, frozenset[str]] = {
@@ -87,7 +92,7 @@ def runners_of(board: Board, template: str = "") -> list[str]:
     emulator = board.emulator
     has_stub = emulator is not None and not emulator.is_the_firmware and emulator.program != unicorn.PROGRAM
     named = list(board.flash) or (["gdb"] if has_stub else [])
-    return [name for name in named if not template or RUNNERS[name].template in ("", template)]
+    return [name for name in named if not template or all_runners()[name].template in ("", template)]
 
 
 def choose(board: Board, name: str = "", *, template: str = "", has_build_folder: bool = True) -> Runner:
@@ -108,7 +113,7 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
         what = f"{board.name} is a program of this computer, and nothing flashes it"
         raise FlashError(what, hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command")
     if not has_build_folder:
-        of_files = [one for one in known if RUNNERS[one].takes != "project"]
+        of_files = [one for one in known if all_runners()[one].takes != "project"]
         if known and not of_files:
             raise FlashError(
                 f"{board.name} can't be flashed without the folder of a build",
@@ -118,16 +123,17 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
             )
         known = of_files
     if name:
-        if name not in RUNNERS or (name not in known and name != "gdb"):
-            details = [f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(RUNNERS)}"]
-            hint = spelling.did_you_mean(name, known) if name not in RUNNERS else ""
+        if name not in all_runners() or (name not in known and name != "gdb"):
+            details = [f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(all_runners())}"]
+            hint = spelling.did_you_mean(name, known) if name not in all_runners() else ""
             raise UsageError(f"{board.name} can't be flashed with {name!r}", details=details, hint=hint)
-        return RUNNERS[name]
+        return all_runners()[name]
     if not known:
         details = ["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")]
         hint = f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}"
         raise FlashError(f"{board.name} has no flash runner", details=details, hint=hint)
-    return next((RUNNERS[name] for name in known if _is_installed(RUNNERS[name], template)), RUNNERS[known[0]])
+    installed = (name for name in known if _is_installed(all_runners()[name], template))
+    return all_runners()[next(installed, known[0])]
 
 
 def _is_installed(runner: Runner, template: str) -> bool:
@@ -210,7 +216,7 @@ def choose_gdb_server(board: Board, name: str = "", *, template: str = "") -> st
     Raises:
         UsageError: none of the board's runners does, or the named one is none of them.
     """
-    able = [runner for runner in runners_of(board, template) if RUNNERS[runner].gdb_server]
+    able = [runner for runner in runners_of(board, template) if all_runners()[runner].gdb_server]
     if name and name in able:
         return name
     if name or not able:
@@ -226,5 +232,5 @@ def gdb_server(runner: str, job: Job, port: int) -> list[str]:
     Raises:
         UsageError: the board's entry lacks a setting of the runner.
     """
-    words = RUNNERS[runner].words(job, RUNNERS[runner].gdb_server)
+    words = all_runners()[runner].words(job, all_runners()[runner].gdb_server)
     return [word.replace("{gdb_port}", str(port)) for word in words]

@@ -8,7 +8,7 @@ import pytest
 
 from mtool.base.errors import BoardError, FlashError, MtoolError
 from mtool.device import flash
-from mtool.device.flash import RUNNERS, runner
+from mtool.device.flash import all_runners, runner
 from tests.device.flash.jobs import fake, job
 from tests.device.flash.known import NO_PROBE
 
@@ -89,12 +89,12 @@ def fail(
     given.firmware.write_bytes(b"\x7fELF")
     for helper in ("arm-none-eabi-objcopy", "stty"):
         fake(tools, helper)
-    fake(tools, RUNNERS[runner].programs[0], says=says, ends=ends)
+    fake(tools, all_runners()[runner].programs[0], says=says, ends=ends)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mtool.device.flash.flashing.time.sleep", lambda seconds: None)
-        patch.setattr(type(RUNNERS[runner]), "files", lambda self, job: {})
+        patch.setattr(type(all_runners()[runner]), "files", lambda self, job: {})
         with pytest.raises(MtoolError) as caught:
-            flash.flash(RUNNERS[runner], given)
+            flash.flash(all_runners()[runner], given)
     assert caught.value.exit_code == code
     assert caught.value.details[0].startswith("$ ")
     assert caught.value.details[-1] == says.splitlines()[-1].strip()
@@ -109,7 +109,7 @@ def test_no_probe(runner: str, says: str, tools: Path) -> None:
 
 
 def test_every_runner_knows_that_it_found_nothing() -> None:
-    assert set(NO_PROBE) == set(RUNNERS) - {"command"}  # whose words nobody knows
+    assert set(NO_PROBE) == set(all_runners()) - {"command"}  # whose words nobody knows
 
 
 def test_a_probe_that_is_not_there_is_named(tools: Path) -> None:
@@ -157,7 +157,7 @@ def test_wrong_chip(runner: str, says: str, tools: Path) -> None:
 def test_locked_flash(runner: str, says: str, tools: Path) -> None:
     error = fail(tools, runner, says)
     assert error.what == "the flash of some_board is locked"
-    assert RUNNERS[runner].programs[0] in error.hint
+    assert all_runners()[runner].programs[0] in error.hint
 
 
 @cases(BUSY)
@@ -170,10 +170,10 @@ def test_what_reads_back_differently(runner: str, says: str, tools: Path) -> Non
     assert "reads back differently" in fail(tools, runner, says).what
 
 
-@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "command"])
+@pytest.mark.parametrize("runner", [name for name in all_runners() if name != "command"])
 def test_a_failure_of_another_kind_shows_the_last_lines(runner: str, tools: Path) -> None:
     error = fail(tools, runner, "one\n\ntwo of something odd", ends=42)
-    assert error.what == f"{RUNNERS[runner].programs[0]} failed with exit code 42"
+    assert error.what == f"{all_runners()[runner].programs[0]} failed with exit code 42"
     assert error.details[1:] == ("one", "two of something odd")
 
 
@@ -189,7 +189,7 @@ def test_a_tool_that_hangs_is_ended(tools: Path) -> None:
     fake(tools, "openocd")
     (tools / "openocd").write_text('#!/bin/sh\ncase "$*" in *--version*) echo 0.12.0; exit;; esac\nexec sleep 60\n')
     with pytest.raises(FlashError, match=r"flashing some_board with openocd took more than 0.3 s"):
-        flash.flash(dataclasses.replace(RUNNERS["openocd"], timeout_s=0.3), given)
+        flash.flash(dataclasses.replace(all_runners()["openocd"], timeout_s=0.3), given)
 
 
 def test_what_works_is_told(tools: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_works_is_told(tools: Path) -> None:
     given.firmware.write_bytes(b"")
     for name in ("st-flash", "arm-none-eabi-objcopy"):
         fake(tools, name)
-    flashed = flash.flash(RUNNERS["st-flash"], given)
+    flashed = flash.flash(all_runners()["st-flash"], given)
     assert (flashed.runner, flashed.verified) == ("st-flash", True)
     ran = (tools / "log").read_text().splitlines()
     assert [line.split()[0] for line in ran] == ["arm-none-eabi-objcopy", "st-flash"]
@@ -214,5 +214,5 @@ def test_a_serial_port_without_permission_is_told_before_the_tool_is_run(
     access = os.access
     monkeypatch.setattr("os.access", lambda path, mode: str(path) != "/dev/null" and access(path, mode))
     with pytest.raises(FlashError, match="avrdude may not use /dev/null") as caught:
-        flash.flash(RUNNERS["avrdude"], given)
+        flash.flash(all_runners()["avrdude"], given)
     assert "dialout" in caught.value.hint and not (tools / "log").exists()

@@ -13,7 +13,7 @@ import pytest
 from mtool import boards
 from mtool.base.errors import BoardError, FlashError, UsageError
 from mtool.device import flash
-from mtool.device.flash import RUNNERS, power, uf2
+from mtool.device.flash import all_runners, power, uf2
 from mtool.device.flash.by_command import by_command
 from mtool.device.flash.power import Power
 from mtool.stages.deployment import Deployment
@@ -31,27 +31,27 @@ def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("runner", LINES)
 def test_a_runners_commands(runner: str, no_tools: Path) -> None:
-    found = flash.plan(RUNNERS[runner], job(runner, port="/dev/ttyACM7", probe="0671FF"))
+    found = flash.plan(all_runners()[runner], job(runner, port="/dev/ttyACM7", probe="0671FF"))
     assert found == LINES[runner]
 
 
 def test_every_runner_has_its_commands_asserted() -> None:
-    assert set(LINES) | {"uf2"} == set(RUNNERS) == set(SETTINGS)
+    assert set(LINES) | {"uf2"} == set(all_runners()) == set(SETTINGS)
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", all_runners())
 def test_without_a_probe_none_is_named(runner: str, no_tools: Path) -> None:
-    text = "\n".join(flash.plan(RUNNERS[runner], job(runner)))
+    text = "\n".join(flash.plan(all_runners()[runner], job(runner)))
     assert "serial" not in text.replace("--serial-number", "serial") and "0671" not in text
-    assert ("PORT" in text) == (RUNNERS[runner].selects == "port")
+    assert ("PORT" in text) == (all_runners()[runner].selects == "port")
 
 
-@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "command"])
+@pytest.mark.parametrize("runner", [name for name in all_runners() if name != "command"])
 def test_a_runner_tells_how_it_is_installed(runner: str, no_tools: Path) -> None:
     with pytest.raises(FlashError, match=r"is not installed") as caught:
-        RUNNERS[runner].probe_version()
+        all_runners()[runner].probe_version()
     assert caught.value.exit_code == 7
-    assert caught.value.hint == RUNNERS[runner].install != ""
+    assert caught.value.hint == all_runners()[runner].install != ""
 
 
 def test_a_flash_command_gets_the_format_that_it_names() -> None:
@@ -121,19 +121,19 @@ def test_a_power_command_that_fails_is_told_with_what_it_said() -> None:
         Power("no-such-program").cycle()
 
 
-@pytest.mark.parametrize("name", [name for name, runner in RUNNERS.items() if runner.least_version])
+@pytest.mark.parametrize("name", [name for name, runner in all_runners().items() if runner.least_version])
 def test_an_old_tool_is_refused(name: str, no_tools: Path) -> None:
-    fake(no_tools, RUNNERS[name].programs[0], version="0.0.1")
+    fake(no_tools, all_runners()[name].programs[0], version="0.0.1")
     no_tools.joinpath("cat").symlink_to("/bin/cat")
     with pytest.raises(FlashError, match="is too old") as caught:
-        RUNNERS[name].probe_version()
+        all_runners()[name].probe_version()
     assert "found     0.0.1" in caught.value.details
 
 
 def test_options_follow_the_tools_version() -> None:
-    older = RUNNERS["openocd"].argv(job("openocd", probe="X"), (0, 11, 0))
+    older = all_runners()["openocd"].argv(job("openocd", probe="X"), (0, 11, 0))
     assert "hla_serial X" in older
-    older = RUNNERS["esptool"].argv(job("esptool", port="P"), (4, 7))
+    older = all_runners()["esptool"].argv(job("esptool", port="P"), (4, 7))
     assert older[7:12] == ["--before", "default_reset", "--after", "hard_reset", "write_flash"]
 
 
@@ -141,24 +141,24 @@ def test_west_names_the_probe_as_the_runner_beneath_wants_it(tmp_path: Path) -> 
     built = job("west", tmp_path, probe="X", runner="")
     built.firmware.parent.mkdir(parents=True)
     (built.firmware.parent / "runners.yaml").write_text("runners:\n- jlink\nflash-runner: stm32cubeprogrammer\n")
-    assert RUNNERS["west"].argv(built)[-2:] == ["--conn-modifiers", "sn=X"]
-    assert RUNNERS["west"].argv(job("west", probe="X", runner="jlink"))[-2:] == ["--dev-id", "X"]
-    assert RUNNERS["west"].argv(job("west", probe="X", runner=""))[-2:] == ["--dev-id", "X"]
+    assert all_runners()["west"].argv(built)[-2:] == ["--conn-modifiers", "sn=X"]
+    assert all_runners()["west"].argv(job("west", probe="X", runner="jlink"))[-2:] == ["--dev-id", "X"]
+    assert all_runners()["west"].argv(job("west", probe="X", runner=""))[-2:] == ["--dev-id", "X"]
 
 
 def test_files_that_the_framework_makes_are_not_made_again(no_tools: Path) -> None:
     made = flash.job_of(
         Path("/p"),
         _project(builder="west"),
-        RUNNERS["st-flash"],
+        all_runners()["st-flash"],
         kind="host_driven",
     )
-    assert flash.plan(RUNNERS["st-flash"], made) == [f"st-flash --reset write {BIN} 0x08000000"]
+    assert flash.plan(all_runners()["st-flash"], made) == [f"st-flash --reset write {BIN} 0x08000000"]
 
 
 def test_a_setting_that_is_missing_is_named() -> None:
     with pytest.raises(UsageError, match="needs the setting 'target'"):
-        RUNNERS["pyocd"].argv(flash.Job(Path("/p"), Path(ELF), BOARD))
+        all_runners()["pyocd"].argv(flash.Job(Path("/p"), Path(ELF), BOARD))
 
 
 def test_a_runner_is_chosen(no_tools: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_runner_is_chosen(no_tools: Path) -> None:
 
 def test_every_runner_of_a_board_is_one_of_mtools() -> None:
     for board in boards.load_all().values():
-        assert set(board.flash) <= set(RUNNERS), board.name
+        assert set(board.flash) <= set(all_runners()), board.name
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="cc is not installed")
@@ -202,7 +202,7 @@ def test_a_uf2_file_is_copied_to_the_drive(tmp_path: Path, monkeypatch: pytest.M
     drive = tmp_path / "RPI-RP2"
     drive.mkdir()
     monkeypatch.setattr(uf2, "MOUNTS", (str(tmp_path),))
-    lines = flash.plan(RUNNERS["uf2"], job("uf2"))
+    lines = flash.plan(all_runners()["uf2"], job("uf2"))
     assert lines == [
         "# /p/build/zephyr/zephyr.uf2 holds: the firmware",
         f"cp /p/build/zephyr/zephyr.uf2 {drive}/",
