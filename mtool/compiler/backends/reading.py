@@ -216,17 +216,13 @@ def _both(first: Activation | None, second: Activation) -> Activation:
     if first is None:
         return second
 
-    def clipped(number: float | None) -> float | None:
-        if number is None:
-            return None
-        low = -math.inf if second.low is None else second.low
-        high = math.inf if second.high is None else second.high
-        return min(max(number, low), high)
+    low = -math.inf if second.low is None else second.low
+    high = math.inf if second.high is None else second.high
 
-    return Activation(
-        second.low if first.low is None else clipped(first.low),
-        second.high if first.high is None else clipped(first.high),
-    )
+    def clipped(limit: float | None, otherwise: float | None) -> float | None:
+        return otherwise if limit is None else min(max(limit, low), high)
+
+    return Activation(clipped(first.low, second.low), clipped(first.high, second.high))
 
 
 def _macs(node: Node, inputs: list[Operand], output: Operand) -> int:

@@ -18,7 +18,7 @@ COMMON: Mapping[str, str] = {
     "inputs-only": "yes: only regions that read nothing but inputs of the model",
 }
 """The options of every backend."""
-_PAIR = re.compile(r"""\s*(?P<key>[\w.-]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^,"']*)\s*(?:,|$)""")
+_PART = re.compile(r"""\s*(?:optional|(?P<key>[\w.-]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^,"']*))\s*(?:,|$)""")
 _OPTION = re.compile(r":\s*[\w.-]+\s*=")
 _OPTIONAL = re.compile(r"\s*optional\s*(?:,|$)")
 
@@ -78,18 +78,16 @@ def parse(text: str) -> BackendSpec:
     options: dict[str, str] = {}
     position, optional = 0, False
     while position < len(rest):
-        flag_found = _OPTIONAL.match(rest, position)
-        if flag_found is not None:
-            position, optional = flag_found.end(), True
-            continue
-        found = _PAIR.match(rest, position)
+        found = _PART.match(rest, position)
         if found is None:
             raise _malformed(text, f"{rest[position:]!r} is not key=value, with commas between")
-        key, value = found["key"], found["value"]
+        key, position = found["key"], found.end()
         if key in options:
             raise _malformed(text, f"{key} stands twice")
-        options[key] = _unquoted(value)
-        position = found.end()
+        if key is None:
+            optional = True
+        else:
+            options[key] = _unquoted(found["value"])
     return BackendSpec(where, attribute, options, optional)
 
 

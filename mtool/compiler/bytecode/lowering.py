@@ -57,10 +57,7 @@ class With:
 
     def at(self, offset: int) -> Address:
         """Return the address of the results from a byte on."""
-        if isinstance(self.results, Scratch):
-            return Scratch(self.results.offset + offset)
-        assert isinstance(self.results, Value)
-        return Value(self.results.name, offset)
+        return replace(self.results, offset=self.results.offset + offset)
 
 
 def with_rest(node: Node, graph: Graph, calls: tuple[Call, ...], after: With, over: tuple[int, ...] = ()) -> Method:
