@@ -235,12 +235,11 @@ _DRIFT = 0.01  # of the baseline, from which on it is told
 
 @dataclass(frozen=True, slots=True)
 class OpenMeasurement:
-    """A measurement that was asked for and has no outcome yet; `part` is the slice on a board farm."""
+    """A measurement that was asked for and has no outcome yet."""
 
     space: Space
     candidate: Candidate
     kind: Literal["candidate", "baseline", "final"]
-    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,22 +449,22 @@ class Search:
             for task, names in enumerate(firmware)
         ]
 
-    def _note_open(self, firmware: Sequence[Names], asks: Iterable[Ask], mode: Mode, part: str = "") -> None:
+    def _note_open(self, firmware: Sequence[Names], asks: Iterable[Ask], mode: Mode) -> None:
         """Note what is asked for; in turns there is an answer in each round."""
         for ask in asks:
             share = firmware[ask.task].share
             for number in range(1 if mode == "once" else ROUNDS):
                 self._open[round_ident(ask.ident, number)] = OpenMeasurement(
-                    share.space, share.candidates[ask.place], "candidate" if mode == "once" else "final", part
+                    share.space, share.candidates[ask.place], "candidate" if mode == "once" else "final"
                 )
 
-    def _baseline_ask(self, firmware: Sequence[Names], repeats: int, part: str = "") -> tuple[Ask, ...]:
+    def _baseline_ask(self, firmware: Sequence[Names], repeats: int) -> tuple[Ask, ...]:
         """Return what is asked of a board to see how fast it is; nothing, where instructions are counted."""
         for task, names in enumerate(firmware if self.setup.unit == "ns" else ()):
             space = names.share.space
             if space is self._heaviest and space.default in names.share.candidates:
                 ask = Ask(new_id(), task, names.share.candidates.index(space.default), repeats)
-                self._open[ask.ident] = OpenMeasurement(space, space.default, "baseline", part)
+                self._open[ask.ident] = OpenMeasurement(space, space.default, "baseline")
                 return (ask,)
         return ()
 

@@ -35,12 +35,9 @@ _CODE_PER_CHARACTER = 0.25  # bytes of machine code that a character of C become
 class PlanChoice:
     """A plan to measure: the candidate of each task by the task's key, whether operators are computed in parts, and
     in which order.
-
-    `is_first`: it has the fastest candidate of every task.
     """
 
     choices: Mapping[str, str]
-    is_first: bool = False
     partial: Partial = field(default="auto", kw_only=True)
     order: Order = field(default="auto", kw_only=True)
 
@@ -180,14 +177,14 @@ def best_whole(
     progress.says("the whole model, as it is by default")
     first = trier.measure(default, None)
     best = first
-    for plan in _plans(rows, default):
+    for number, plan in enumerate(_plans(rows, default)):
         progress.says("the whole model")
         found = trier.try_(plan, first)
         if found is None:
             continue
         if found.median < best.median:
             best = found
-        if plan.is_first and found.median < first.median:
+        if not number and found.median < first.median:  # it has the fastest candidate of every task
             break
     written = PlanChoice(best.choices, partial=best.partial, order="written")
     if options.order == "auto" and trier.is_of_another_order(written):
@@ -225,7 +222,6 @@ def _plans(rows: Sequence[Row], default: PlanChoice) -> list[PlanChoice]:
     plans = [
         PlanChoice(
             {**default.choices, **{row.space.task.record.key: best[id(row)].candidate for row in changed[:size]}},
-            size == len(changed),
             partial=default.partial,
             order=default.order,
         )

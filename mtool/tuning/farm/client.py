@@ -44,9 +44,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A slice has ended; without an end it was lost, for a reason: its worker, or the scheduler, is gone."""
+    """A slice has ended on a worker; without an end it was lost, for a reason: that, or the scheduler, is gone."""
 
     ident: str
+    worker: str
     end: SliceEnd | None
     reason: str = ""
     run: WholeRun | None = None
@@ -149,8 +150,8 @@ class Farm:
         """Forget a firmware."""
         self._firmwares.pop(ident, None)
 
-    def submit(self, asked: Slice, firmware: str, avoid: frozenset[str] = frozenset()) -> str:
-        """Ask a worker for a slice, one that is not to be avoided if there is another; return which.
+    def submit(self, asked: Slice, firmware: str, avoid: frozenset[str] = frozenset()) -> None:
+        """Ask a worker for a slice, one that is not to be avoided if there is another.
 
         `free` has to be more than 0.
         """
@@ -160,10 +161,9 @@ class Farm:
         free = [name for name, count in boards.items() if count > busy[name]]
         address = min(free, key=lambda name: (name in avoid, busy[name] / boards[name]))
         self._ask(asked.ident, address, tasks.measure, self._future(firmware), asked)
-        return address
 
-    def run(self, bundle: Bundle, unit: Unit, where: tuple[str, str]) -> tuple[Ended, str]:
-        """Run a whole model on a board, and return how that ended and on which worker.
+    def run(self, bundle: Bundle, unit: Unit, where: tuple[str, str]) -> Ended:
+        """Run a whole model on a board, and return how that ended.
 
         Args:
             bundle: its firmware.
@@ -177,10 +177,10 @@ class Farm:
         if not address:
             able = [name for name, count in self._workers.items() if count]
             if not able:
-                return Ended("", None, f"no {self.board} is there"), ""
+                return Ended("", "", None, f"no {self.board} is there")
             address = min(able, key=self._busy().__getitem__)
         elif address not in self._workers:
-            return Ended("", None, f"{label} is gone"), address
+            return Ended("", address, None, f"{label} is gone")
         ident, firmware = new_id(), new_id()
         self._firmwares[firmware] = _Firmware(bundle, is_built=True)
         self._ask(ident, address, tasks.run, self._future(firmware), self.board, label, unit)
@@ -190,7 +190,7 @@ class Farm:
                     if isinstance(event, Refused):
                         raise event.error
                     if isinstance(event, Ended) and event.ident == ident:
-                        return event, address
+                        return event
         finally:
             self.release(firmware)
 
@@ -217,14 +217,12 @@ class Farm:
             return [event]
         if epoch != self._epoch:
             return []
-        if isinstance(event, Answer):
-            return [event]
         kind, ident, detail = event
-        if kind == "begun":
-            if ident in self._asked:
-                self._asked[ident].heard = time.monotonic()
-            return []
         asked, firmware = self._asked.get(ident), self._firmwares.get(ident)
+        if kind == "heard":
+            if asked is not None:
+                asked.heard = time.monotonic()
+            return [] if detail is None else [Answer.of_message(detail)]
         if kind == "built" and (firmware is None or firmware.is_built):
             return []
         if kind == "ended" and (asked is None or asked.future is not detail):
@@ -239,12 +237,12 @@ class Farm:
                 self._send(ident)
                 return []
             return [Built(ident, result) if error is None else Refused(ident, error)]
-        self._asked.pop(ident, None)
+        worker = self._asked.pop(ident).worker
         if error is None:
             run, end = result if isinstance(result, tuple) else (None, result)
-            return [Ended(ident, end, run=run)]
+            return [Ended(ident, worker, end, run=run)]
         if _is_of_the_cluster(error):
-            return [Ended(ident, None, f"{type(error).__name__}: {error}")]
+            return [Ended(ident, worker, None, f"{type(error).__name__}: {error}")]
         return [Refused("", error)]
 
     def _ask(self, ident: str, address: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -307,14 +305,15 @@ class Farm:
                     raise security.refused(failed, self.address) from None
                 time.sleep(0.5)
         epoch = self._epoch
-        self._client.subscribe_topic(self.topic, lambda event: self._events.put((epoch, _message(event))))
+        self._client.subscribe_topic(self.topic, lambda event: self._events.put((epoch, ("heard", *event[1]))))
         self._refresh()
 
     def _reconnect(self) -> list[Any]:
         """Make the connection anew, and tell all slices as lost; firmware that was being built is built again."""
         log.warning("the scheduler at %s is gone; waiting for it", self.address)
         self._epoch += 1
-        lost = [Ended(ident, None, "the scheduler was started again") for ident in self._asked]
+        again = "the scheduler was started again"
+        lost = [Ended(ident, asked.worker, None, again) for ident, asked in self._asked.items()]
         self._asked.clear()
         with contextlib.suppress(Exception):  # before there is a new one, which would share its thread
             self._client.close(timeout=1)
@@ -339,29 +338,22 @@ class Farm:
         self.builders = sum(int(offers.get(BUILD, 0)) for offers in declared.values())
         counts = {address: int(offers.get(resource(self.board), 0)) for address, offers in declared.items()}
         busy, self._workers, lost = self._busy(), counts, []
-        for ident, asked in [*self._asked.items()]:
-            if asked.worker not in counts:
-                lost.append(Ended(ident, None, f"the worker {asked.worker} is gone"))
-            elif asked.heard is None and busy[asked.worker] > counts[asked.worker]:
-                busy[asked.worker] -= 1  # it would wait there for a board that is gone
-                lost.append(Ended(ident, None, f"a board of the worker {asked.worker} is gone"))
+        for ident, asked in self._asked.items():
+            worker, reason = asked.worker, ""
+            if worker not in counts:
+                reason = f"the worker {worker} is gone"
+            elif asked.heard is None and busy[worker] > counts[worker]:
+                busy[worker] -= 1  # it would wait there for a board that is gone
+                reason = f"a board of the worker {worker} is gone"
             elif asked.heard is not None and now - asked.heard > self.silent_s:
-                lost.append(Ended(ident, None, f"the worker {asked.worker} has said nothing for {self.silent_s:.0f} s"))
+                reason = f"the worker {worker} has said nothing for {self.silent_s:.0f} s"
+            if reason:
+                lost.append(Ended(ident, worker, None, reason))
         for one in lost:
             asked = self._asked.pop(one.ident)
             with contextlib.suppress(Exception):
                 asked.future.cancel()
         return lost
-
-    def heard(self, ident: str) -> None:
-        """Note that a slice has said something."""
-        if ident in self._asked:
-            self._asked[ident].heard = time.monotonic()
-
-
-def _message(event: tuple[float, Any]) -> Any:
-    _, message = event
-    return ("begun", message, None) if isinstance(message, str) else Answer.of_message(message)
 
 
 def _ended(future: Any) -> tuple[Any, BaseException | None] | None:

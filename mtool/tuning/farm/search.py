@@ -50,22 +50,13 @@ class Part:
     avoid: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A slice that a worker has."""
-
-    part: Part
-    asked: Slice
-    worker: str
-
-
 @dataclass(slots=True)
 class UnderWay:
     """What is under way."""
 
     making: dict[str, Firmware] = field(default_factory=dict)
     waiting: deque[Part] = field(default_factory=deque)
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, Part] = field(default_factory=dict)  # slices that workers have
     again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of what could not be built
     suspects: dict[str, list[str]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
@@ -154,8 +145,6 @@ class FarmSearch(Search):
     def _take(self, event: Any) -> None:
         match event:
             case Answer():
-                if event.ident in self._open:
-                    self.farm.heard(self._open[event.ident].part)
                 self._answer(event.ident, event.outcome, event.board)
             case Ended():
                 self._ended(event)
@@ -195,7 +184,7 @@ class FarmSearch(Search):
             cut = [each for each in asks if each]
         else:
             everything = [ask for each in asks for ask in each]
-            parts = (*self._state.waiting, *(one.part for one in self._state.running.values()))
+            parts = (*self._state.waiting, *self._state.running.values())
             to_come = len(everything) + len(self._left) + sum(len(part.asks) for part in parts)
             to_come += sum(len(other.batch) for other in self._state.making.values())
             size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
@@ -208,29 +197,27 @@ class FarmSearch(Search):
         firmware, ident = part.firmware, new_id()
         asks = part.asks
         if firmware.mode == "once":
-            self._note_open(firmware.names, asks, "once", ident)
-            asks = (*self._baseline_ask(firmware.names, _BASELINE_READINGS, ident), *asks)
+            asks = (*self._baseline_ask(firmware.names, _BASELINE_READINGS), *asks)
         operators = tuple(_without_share(names) for names in firmware.names)
         asked = Slice(
             operators, asks, self.setup.unit, self.goal.repeats, firmware.mode, ident, self.farm.topic, self.farm.board
         )
-        worker = self.farm.submit(asked, firmware.ident, part.avoid)
-        self._state.running[ident] = Running(part, asked, worker)
+        self.farm.submit(asked, firmware.ident, part.avoid)
+        self._state.running[ident] = part
 
     def _ended(self, event: Ended) -> None:
-        running = self._state.running.pop(event.ident, None)
-        if running is None:
+        part, end = self._state.running.pop(event.ident, None), event.end
+        if part is None:
             return
-        part, end = running.part, event.end
         is_whole = end is not None and not end.failed and not end.is_stopped
         for answer in end.answers if end is not None else ():
             self._answer(answer.ident, answer.outcome, answer.board)
         if end is not None and end.failed:
-            self._board_failed(end.board or running.worker, end.failed, end.is_quarantined)
+            self._board_failed(end.board or event.worker, end.failed, end.is_quarantined)
             self._suspect(end.asked, end.board, end.failed)
         elif not is_whole:
             log.info("a slice is asked again: %s", event.reason or "its worker ends")
-        rest = self._rest(part, running.asked, is_whole=is_whole)
+        rest = self._rest(part, is_whole=is_whole)
         if not rest:
             part.firmware.open_slices -= 1
             if not part.firmware.open_slices:
@@ -242,20 +229,16 @@ class FarmSearch(Search):
                 details=[f"{_TRIES} were asked", f"the last: {end.failed if end and end.failed else event.reason}"],
                 hint="what was measured is in the log: look at the workers, and give the same command again",
             )
-        avoid = part.avoid | ({running.worker} if end and end.failed else set())
+        avoid = part.avoid | ({event.worker} if end and end.failed else set())
         self._state.waiting.appendleft(replace(part, asks=rest, tries=part.tries + 1, avoid=avoid))
 
-    def _rest(self, part: Part, asked: Slice, *, is_whole: bool) -> tuple[Ask, ...]:
+    def _rest(self, part: Part, *, is_whole: bool) -> tuple[Ask, ...]:
         """Return what of a slice is still to be asked; turns that were broken off begin anew, with new ids."""
-        opened = self._open
-        for ask in asked.asks:
-            if ask.ident in opened and opened[ask.ident].kind == "baseline":
-                del opened[ask.ident]
         if part.firmware.mode == "once":
-            return tuple(ask for ask in part.asks if ask.ident in opened)
+            return tuple(ask for ask in part.asks if ask.ident in self._open)
         for ask in part.asks:
             for number in range(ROUNDS):
-                opened.pop(round_ident(ask.ident, number), None)
+                self._open.pop(round_ident(ask.ident, number), None)
         if is_whole:
             return ()
         again = tuple(Ask(new_id(), ask.task, ask.place) for ask in part.asks)
@@ -358,10 +341,10 @@ class WholeRuns:
         bundle = pack(prepared)
         reason = ""
         for _ in range(_TRIES_of_whole):
-            ended, worker = self.farm.run(bundle, unit, self._where)
+            ended = self.farm.run(bundle, unit, self._where)
             end = ended.end
             if ended.run is not None and end is not None:
-                self._where = (worker, end.board)
+                self._where = (ended.worker, end.board)
                 return ended.run
             reason = end.failed if end is not None else ended.reason
             log.info("a run of the whole model is asked again: %s", reason)

@@ -72,9 +72,9 @@ def measure(bundle: Bundle, asked: Slice) -> SliceEnd:
 
     def report(answer: Answer) -> None:
         if not is_stopped():
-            worker.log_event(asked.topic, answer.as_message())
+            worker.log_event(asked.topic, [asked.ident, answer.as_message()])
 
-    worker.log_event(asked.topic, asked.ident)  # it has begun
+    worker.log_event(asked.topic, [asked.ident, None])  # it has begun
     return _plugin().boards.measure(bundle, asked, report, is_stopped)
 
 

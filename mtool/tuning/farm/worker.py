@@ -18,12 +18,10 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
 from mtool.device.flash import ports
 from mtool.stages.deployment import Deployment
-from mtool.stages.options import Options
 from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
 from mtool.tuning.farm.security import DASKS, Tls
 from mtool.tuning.farm.worker_boards import HANG_S, Held, Opener, WorkerBoards
-from mtool.tuning.firmware import TrialSite
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
         BoardError: nothing was named, and not exactly one is attached.
     """
     name = deployment.probe or deployment.port
-    place = TrialSite(board, Options(), Path(), deployment, has_build_folder=False)
+    place = Opener(board, deployment).site(Path())
     devices: tuple[str, ...] = ()
     if place.is_attached:
         try:
@@ -65,7 +63,7 @@ def check_tool(board: Board, deployment: Deployment) -> None:
     Raises:
         FlashError: nothing can, or the tool is missing.
     """
-    place = TrialSite(board, Options(), Path(), deployment, has_build_folder=False)
+    place = Opener(board, deployment).site(Path())
     if place.is_attached:
         place.runner(next(iter(board.templates), "")).probe_version()
 

@@ -53,7 +53,7 @@ class Opener:
         """
         with (
             tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder,
-            closing(self._site(folder).opened(unpack(bundle, Path(folder)))) as opened,
+            closing(self.site(Path(folder)).opened(unpack(bundle, Path(folder)))) as opened,
         ):
             yield opened
 
@@ -64,11 +64,12 @@ class Opener:
             MtoolError: the board can't be flashed, or does not answer.
         """
         with tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder:
-            return run_on(self._site(folder).open)(unpack(bundle, Path(folder)), unit)
+            return run_on(self.site(Path(folder)).open)(unpack(bundle, Path(folder)), unit)
 
-    def _site(self, folder: str) -> TrialSite:
-        deployment = replace(self.deployment, folder=Path(folder))
-        return TrialSite(self.board, Options(), Path(folder), deployment, has_build_folder=False)
+    def site(self, folder: Path) -> TrialSite:
+        """Return where firmware that is in a folder runs."""
+        deployment = replace(self.deployment, folder=folder)
+        return TrialSite(self.board, Options(), folder, deployment, has_build_folder=False)
 
 
 @dataclass(slots=True)

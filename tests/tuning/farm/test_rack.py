@@ -188,11 +188,11 @@ def test_the_whole_model_stays_on_one_board(monkeypatch: pytest.MonkeyPatch) -> 
     found = WholeRun((), (1.0,))
     places: list[tuple[str, str]] = []
     script = [
-        (Ended("", None, "its worker is gone"), "w1"),
-        (Ended("", SliceEnd((), "b2"), run=found), "w2"),
-        (Ended("", SliceEnd((), "b2", failed="no answer")), "w2"),
-        (Ended("", SliceEnd((), "b2"), run=found), "w2"),
-        (Ended("", None, "its worker is gone"), "w2"),
+        Ended("", "w1", None, "its worker is gone"),
+        Ended("", "w2", SliceEnd((), "b2"), run=found),
+        Ended("", "w2", SliceEnd((), "b2", failed="no answer")),
+        Ended("", "w2", SliceEnd((), "b2"), run=found),
+        Ended("", "w2", None, "its worker is gone"),
     ]
 
     class Scripted:
