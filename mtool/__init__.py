@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mtool.compiler.backends.spec import BackendSpec as BackendSpec
     from mtool.compiler.codegen.conventions import Conventions as Conventions
     from mtool.compiler.codegen.conventions import conventions as conventions
-    from mtool.tuning import tune as tune
+    from mtool.tuning.tuning import tune as tune
     from mtool.verification.comparison import Tolerance as Tolerance
 
 _MODULES = exports.modules_by_name(__file__)

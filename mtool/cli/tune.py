@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mtool.cli.console import Fitted
     from mtool.compiler.tuned.record import Unit, WholePlan
     from mtool.compiler.tuned.summary import KnownTarget, KnownTask
-    from mtool.tuning import Tuned
     from mtool.tuning.search import Progress, Row
+    from mtool.tuning.tuning import Tuned
 
 
 def tune(
@@ -50,8 +50,8 @@ def tune(
         raise UsageError(
             "--tls-ca, --tls-cert and --tls-key are for a board farm", hint="give --scheduler HOST:PORT too"
         )
-    from mtool.tuning import tune as measure
     from mtool.tuning.farm.security import FarmAddress, Tls
+    from mtool.tuning.tuning import tune as measure
 
     with _Display(out).shown() as display:
         try:

@@ -28,8 +28,8 @@ from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Measurement
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
-from mtool.tuning import Tuned
 from mtool.tuning.search import Search
+from mtool.tuning.tuning import Tuned
 from mtool.tuning.whole import Measured, Tried, Whole
 
 pytestmark = pytest.mark.skipif(
