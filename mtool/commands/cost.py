@@ -13,7 +13,6 @@ from mtool.base import checked, files, locks
 from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import Board
 from mtool.device import cycles as counting
-from mtool.device import session
 from mtool.device.build import builds_whole_framework, measure
 from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.cycles import Clock, Estimate, Part, cores
@@ -438,9 +437,7 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment) -> Latency:
     from mtool.compiler.plan.shared_arena import longest_stretch
 
     urgent, *others = prepared.manifest.models
-    with session.open(
-        prepared.folder, port=deployment.port, probe=deployment.probe, work_s=deployment.timeout_s
-    ) as device:
+    with deployment.open(prepared) as device:
 
         def times(described: Manifest) -> list[float]:
             own, inputs = device[described.model], sampling.seeded(described.inputs, count=1, seed=0)[0]

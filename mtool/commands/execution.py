@@ -197,14 +197,13 @@ class RunResult:
 
         Outputs of several run-time sizes are padded with zeros to the largest.
         """
-        names = self.outputs[0]
-        if len(self.outputs) == 1:
+        samples: Sequence[Sample] = self.outputs
+        names = samples[0]
+        if len(samples) == 1:
             return dict(names)
-        if any(sample[name].shape != value.shape for sample in self.outputs for name, value in names.items()):
-            tensors = self.prepared.manifest.outputs  # of several run-time sizes
-            padded = [sampling.padded(tensors, sample) for sample in self.outputs]
-            return {name: np.stack([sample[name] for sample in padded]) for name in names}
-        return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
+        if any(sample[name].shape != value.shape for sample in samples for name, value in names.items()):
+            samples = [sampling.padded(self.prepared.manifest.outputs, sample) for sample in samples]
+        return {name: np.stack([sample[name] for sample in samples]) for name in names}
 
 
 @locks.keep_locks()

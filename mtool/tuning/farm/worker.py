@@ -1,6 +1,7 @@
 """A worker: declares the boards that it holds to a Dask scheduler, and begins again when that has ended."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
@@ -174,7 +175,8 @@ async def _serve(service: Service) -> None:
                 if not is_told:
                     log.warning("waiting for the scheduler: %s", "; ".join(security.refused(failed, address).lines()))
                 is_told = True
-                await _wait(ended.wait(), pause_s)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
             log.info(
@@ -214,13 +216,6 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
         local_directory=folder,
         plugins=(BoardsPlugin(service.boards, lambda: resources(service)),),
     )
-
-
-async def _wait(event: Any, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event, seconds)
-    except TimeoutError:
-        return
 
 
 def _offer_text(service: Service) -> str:
