@@ -25,7 +25,7 @@ from mtool.compiler import frontend, passes
 from mtool.compiler.codegen.firmware import firmware_files
 from mtool.compiler.codegen.functions import Stored
 from mtool.compiler.codegen.generation import Emitted, emit
-from mtool.compiler.codegen.protect import Place
+from mtool.compiler.codegen.model import Place
 from mtool.compiler.codegen.weights import ModelConstants, constants_of
 from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.ir import Graph

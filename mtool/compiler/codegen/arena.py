@@ -173,12 +173,12 @@ class _Names:
         return spot
 
 
-def pool_symbol(model: str, pool: str) -> str:
+def pool_symbol(model: object, pool: str) -> str:
     """Return what a pool of a model is called in C."""
     return f"{model}_pool_{pool}"
 
 
-def own_arena(model: str) -> str:
+def own_arena(model: object) -> str:
     """Return what the arena is called in C that a model has for itself."""
     return f"{model}_arena"
 

@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Arena, Interface, Spot, address_of
-from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.codegen.device import devices_of, is_failing, told_failure
+from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Spot, address_of
+from mtool.compiler.codegen.device import is_failing
 from mtool.compiler.codegen.functions import (
     Call,
     CallLoop,
-    Functions,
     arguments_of,
     call_loops,
     checked,
     further,
     moved,
 )
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.streamed import head_steps
 from mtool.compiler.codegen.tensors import type_name
 from mtool.compiler.ir import Node
@@ -75,12 +74,12 @@ class Calls:
         return lines
 
 
-def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions) -> Calls:
+def calls_of(model: CModel) -> Calls:
     """Return the calls of all steps, except those made as rows of an input arrive (codegen.streamed_prefix)."""
-    pointers = _Pointers(plan, interface, arena)
+    plan, functions, pointers = model.plan, model.functions, _Pointers(model)
     operators = []
     memories: set[str] = set()
-    typed = conventions.operators == "typed"
+    typed = model.conventions.operators == "typed"
     for loop in call_loops(plan, functions.calls, head_steps(plan)):
         steps: list[tuple[str, ...]] = []
         for number in range(loop.first, loop.first + loop.length):
@@ -89,24 +88,25 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
             memories |= {address_of(plan, value).memory for value in _passed(plan, number, call, typed)}
             if typed:
                 repeats = f" + {loop.length} * n" if loop.times > 1 else ""
-                steps.append(_typed(plan, number, call, pointers, moves, f"{number}{repeats}"))
+                steps.append(_typed(model, number, pointers, moves, f"{number}{repeats}"))
             else:
-                steps.append(_wrapped(plan, number, call, conventions.operators, pointers))
+                steps.append(_wrapped(model, number, model.conventions.operators, pointers))
         operators.append(Repeated(loop, tuple(steps)))
-    devices = devices_of(plan)
-    can_fail = conventions.operators in ("values", "packed") or devices.can_fail
-    context, resource = (PARAMETER,) * arena.is_callers, (RESOURCE.name,) * devices.take_resource
+    can_fail = model.conventions.operators in ("values", "packed") or model.devices.can_fail
+    context, resource = (PARAMETER,) * model.arena.is_callers, (RESOURCE.name,) * model.devices.take_resource
     declared = tuple(pointers.declarations.values())
-    return Calls(declared, tuple(operators), frozenset(memories), can_fail, context, tuple(arena.declared), resource)
+    return Calls(
+        declared, tuple(operators), frozenset(memories), can_fail, context, tuple(model.arena.declared), resource
+    )
 
 
 class _Pointers:
     """The C of pointers to values and scratch; notes the declarations that they need."""
 
-    def __init__(self, plan: Plan, interface: Interface, arena: Arena) -> None:
-        self.plan, self.arena = plan, arena
-        self.lies = aliases(plan.graph)
-        self.outside = {"inputs": interface.inputs, "outputs": interface.outputs}
+    def __init__(self, model: CModel) -> None:
+        self.plan, self.arena = model.plan, model.arena
+        self.lies = aliases(model.graph)
+        self.outside = {"inputs": model.interface.inputs, "outputs": model.interface.outputs}
         self.declarations: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}  # the type that each pointer's name stands for
 
@@ -148,13 +148,14 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
     return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
 
 
-def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
+def _typed(model: CModel, number: int, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
     """Return the lines that call a function; `of` is the operator's number in C."""
+    plan, call = model.plan, model.functions.calls[number]
     arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch, pointers.constant)
     text = call.text(moved(arguments, moves) if moves else arguments, plan.steps[number].node.title)
     if not call.function.kernel.can_fail:
         return (text,)
-    return tuple(checked(text, told_failure(plan, number, f"(uint16_t)({of})" if "*" in of else of, "status")))
+    return tuple(checked(text, model.failure(number, f"(uint16_t)({of})" if "*" in of else of, "status")))
 
 
 def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
@@ -165,9 +166,9 @@ def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
     return {value for operands in operands_of(plan, node) for value in operands}
 
 
-def _wrapped(plan: Plan, number: int, call: Call, form: str, pointers: _Pointers) -> tuple[str, ...]:
+def _wrapped(model: CModel, number: int, form: str, pointers: _Pointers) -> tuple[str, ...]:
     """Return a block that lays the operator's tensors out as its wrapper wants them, and calls that."""
-    model, node = plan.graph.name, plan.steps[number].node
+    plan, call, node = model.plan, model.functions.calls[number], model.plan.steps[number].node
     function = f"{model}_{node.name}_{form}"
     values = [value for operands in operands_of(plan, node) for value in operands]
     count, resource = len(values), [RESOURCE.name] * (RESOURCE in call.function.kernel.arguments)

@@ -8,10 +8,9 @@ from mtool.base.identifiers import tensor_names
 from mtool.compiler.codegen import weights
 from mtool.compiler.codegen.arena import Interface, address_of, pool_symbol
 from mtool.compiler.codegen.calls import operands_of
-from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.codegen.device import devices_of
 from mtool.compiler.codegen.external import lent_bytes
 from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.packed import function_names
 from mtool.compiler.codegen.pools import bytes_in
 from mtool.compiler.codegen.state_reset import states_of
@@ -76,17 +75,10 @@ def interface_of(plan: Plan) -> Interface:
     )
 
 
-def manifest_of(
-    plan: Plan,
-    functions: Functions,
-    interface: Interface,
-    conventions: Conventions,
-    model_file: str,
-    model_hash: str,
-    read: ModelConstants,
-) -> Manifest:
+def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
     """Return the manifest of a model, without its claims, its fence and what of its constants has grown."""
-    graph = plan.graph
+    plan, functions, interface, graph = model.plan, model.functions, model.interface, model.graph
+    conventions = model.conventions
     live = sum(step.op.macs(as_computed(step.node), graph) for step in plan.steps)
     operators = tuple(
         Operator(
@@ -115,8 +107,8 @@ def manifest_of(
     return Manifest(
         mtool_version=__version__,
         model=graph.name,
-        model_file=encodable(model_file),
-        model_hash=model_hash,
+        model_file=encodable(model.model_file),
+        model_hash=model.model_hash,
         io=plan.io,
         inputs=interface.inputs,
         outputs=interface.outputs,
@@ -154,7 +146,7 @@ def manifest_of(
             InnerRegion(
                 key=key, name=node.name, backend=External.of(node).backend, operator=number, origins=node.origins
             )
-            for key, number, node in devices_of(plan).regions
+            for key, number, node in model.devices.regions
             if key >= len(plan.steps)
         ),
     )

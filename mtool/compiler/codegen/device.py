@@ -19,7 +19,7 @@ _MOST_NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices of a model.
+    """The devices of a model, by its name in C.
 
     regions: what can fail, by its function or hooks: its key, the number of the model's operator that it is or that
         it stands in, and its node.
@@ -30,6 +30,7 @@ class Devices:
     take_resource: a region is given it.
     """
 
+    model: str
     regions: tuple[tuple[int, int, Node], ...]
     bases: dict[str, int]
     hooks: dict[str, dict[str, int]]
@@ -45,6 +46,37 @@ class Devices:
     def have_hooks(self) -> bool:
         """Whether something is called around their work."""
         return any(self.hooks.values())
+
+    @property
+    def declared(self) -> list[str]:
+        """The parameter of functions that hand the caller's resource on, if a region is given it."""
+        return ["void *resource"] * self.take_resource
+
+    @property
+    def passed(self) -> list[str]:
+        """The argument that hands the caller's resource on, if a region is given it."""
+        return ["resource"] * self.take_resource
+
+    def no_resource(self, *, takes_resource: bool) -> list[str]:
+        """Return the lines that give a function a resource to hand on, where its caller does not."""
+        lines = ["    void *const resource = 0;", "    (void)resource;"]
+        return lines if self.take_resource and not takes_resource else []
+
+    def failed(self, key: object, status: str) -> str:
+        """Return the C that notes a device's failure; its value is MT_DEVICE."""
+        return f"{self.model}_failed({key}, {status})"
+
+    def begin(self, *, is_new: bool, resource: str = "resource") -> str:
+        """Return the C that begins an inference on the devices; unless `is_new`, one that is under way goes on."""
+        return f"{self.model}_device_begin({', '.join([str(int(is_new)), *[resource] * self.take_resource])})"
+
+    def end(self, status: str, resource: str = "resource") -> str:
+        """Return the C that ends an inference on the devices; its value is `status`, or MT_DEVICE."""
+        return f"{self.model}_device_end({', '.join([status, *[resource] * self.take_resource])})"
+
+    def close(self, *, takes_resource: bool) -> str:
+        """Return the declaration of `<model>_close`; `takes_resource`: the caller gives the functions theirs."""
+        return f"int32_t {self.model}_close({', '.join(self.declared * takes_resource) or 'void'})"
 
 
 def devices_of(plan: Plan) -> Devices:
@@ -70,7 +102,9 @@ def devices_of(plan: Plan) -> Devices:
                     regions.append((key, number, one.node))
                 for when, hook in attrs.hooks:
                     hooks[when].setdefault(hook, key)
-    return Devices(tuple(regions), bases, hooks, frozenset(handed), any(map(takes_resource, plan.steps)))
+    return Devices(
+        plan.graph.name, tuple(regions), bases, hooks, frozenset(handed), any(map(takes_resource, plan.steps))
+    )
 
 
 def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
@@ -107,71 +141,24 @@ def takes_resource(step: Step) -> bool:
     return any(region.resource for region in regions_of(step))
 
 
-def told_failure(plan: Plan, number: int, key: str, status: str) -> str:
-    """Return the C of the status that an operator's failure is told with; a branch or loop has noted it already."""
-    is_inner = isinstance(plan.steps[number].schedule, ControlSchedule)
-    return status if is_inner else failure_call(plan, key, status)
-
-
-def failure_call(plan: Plan, key: str, status: str) -> str:
-    """Return the C that notes a device's failure; its value is MT_DEVICE."""
-    return f"{plan.graph.name}_failed({key}, {status})"
-
-
-def resource_declared(plan: Plan) -> list[str]:
-    """Return the parameter of functions that hand the caller's resource on, if a region of the plan is given it."""
-    return ["void *resource"] if devices_of(plan).take_resource else []
-
-
-def resource_passed(plan: Plan) -> list[str]:
-    """Return the argument that hands the caller's resource on, if a region of the plan is given it."""
-    return ["resource"] if devices_of(plan).take_resource else []
-
-
-def no_resource(plan: Plan, *, takes_resource: bool) -> list[str]:
-    """Return the lines that give a function a resource to hand on, where its caller does not."""
-    if takes_resource or not devices_of(plan).take_resource:
-        return []
-    return ["    void *const resource = 0;", "    (void)resource;"]
-
-
-def begin_call(plan: Plan, *, is_new: bool, resource: str = "resource") -> str:
-    """Return the C that begins an inference on the devices; unless `is_new`, one that is under way goes on."""
-    handed = [resource] * devices_of(plan).take_resource
-    return f"{plan.graph.name}_device_begin({', '.join([str(int(is_new)), *handed])})"
-
-
-def end_call(plan: Plan, status: str, resource: str = "resource") -> str:
-    """Return the C that ends an inference on the devices; its value is `status`, or MT_DEVICE."""
-    handed = [resource] * devices_of(plan).take_resource
-    return f"{plan.graph.name}_device_end({', '.join([status, *handed])})"
-
-
-def close_prototype(plan: Plan, *, takes_resource: bool) -> str:
-    """Return the declaration of `<model>_close`; `takes_resource`: the caller gives the devices' functions theirs."""
-    parameters = resource_declared(plan) if takes_resource else []
-    return f"int32_t {plan.graph.name}_close({', '.join(parameters) or 'void'})"
-
-
-def public_declarations(plan: Plan, *, takes_resource: bool) -> list[str]:
+def public_declarations(devices: Devices, *, takes_resource: bool) -> list[str]:
     """Return what `<model>.h` says of the devices; `takes_resource`: as its entry point does."""
-    devices, model = devices_of(plan), plan.graph.name
     if not devices.can_fail:
         return []
     lines = [
         comment("What failed, where an inference returned MT_DEVICE (mtool.h)."),
-        f"extern struct mt_device_failure {model}_failure;",
+        f"extern struct mt_device_failure {devices.model}_failure;",
         "",
     ]
     if devices.have_hooks:
         note = comment("Let go of the devices; the next inference takes them again. Returns 0 or MT_DEVICE.")
-        lines += [note, f"{close_prototype(plan, takes_resource=takes_resource)};", ""]
+        lines += [note, f"{devices.close(takes_resource=takes_resource)};", ""]
     return lines
 
 
-def inner_declarations(plan: Plan) -> list[str]:
+def inner_declarations(devices: Devices) -> list[str]:
     """Return what `<model>_operators.h` says of the devices."""
-    devices, model = devices_of(plan), plan.graph.name
+    model = devices.model
     if not devices.can_fail:
         return []
     lines = [
@@ -189,7 +176,7 @@ def inner_declarations(plan: Plan) -> list[str]:
             f"enum {{ {keys} }};",
         ]
     if devices.have_hooks:
-        begin, end = _prototypes(plan)
+        begin, end = _prototypes(devices)
         note = comment(
             "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is under",
             "way, and at its end; the end returns `status`, if that is not 0.",
@@ -198,26 +185,24 @@ def inner_declarations(plan: Plan) -> list[str]:
     return lines
 
 
-def _prototypes(plan: Plan) -> tuple[str, str]:
+def _prototypes(devices: Devices) -> tuple[str, str]:
     """Return the declarations of what begins and ends an inference on the devices."""
     begin, end = (
-        f"int32_t {plan.graph.name}_device_{name}({', '.join([parameter, *resource_declared(plan)])})"
+        f"int32_t {devices.model}_device_{name}({', '.join([parameter, *devices.declared])})"
         for name, parameter in (("begin", "int32_t is_new"), ("end", "int32_t status"))
     )
     return begin, end
 
 
-def definitions(plan: Plan, *, takes_resource: bool) -> list[str]:
+def definitions(devices: Devices, *, takes_resource: bool) -> list[str]:
     """Return the C that `<model>.c` has for the devices; `takes_resource`: as its entry point does."""
-    devices = devices_of(plan)
     if not devices.can_fail:
         return []
-    return [*_failed(plan, devices), *(_hooks(plan, devices, takes_resource) if devices.have_hooks else [])]
+    return [*_failed(devices), *(_hooks(devices, takes_resource) if devices.have_hooks else [])]
 
 
-def _failed(plan: Plan, devices: Devices) -> list[str]:
-    model = plan.graph.name
-    rows = []
+def _failed(devices: Devices) -> list[str]:
+    model, rows = devices.model, []
     for key, number, node in devices.regions:
         names = [short_name(origin) for origin in node.origins[:_MOST_NODES]]
         names += ["…"] * (len(node.origins) > _MOST_NODES)
@@ -240,24 +225,23 @@ def _failed(plan: Plan, devices: Devices) -> list[str]:
     ]
 
 
-def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
-    model, hooks = plan.graph.name, devices.hooks
-    begins, ends = _prototypes(plan)
+def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
+    model, hooks = devices.model, devices.hooks
+    begins, ends = _prototypes(devices)
     own = ["    (void)resource;"] * devices.take_resource
-    given = no_resource(plan, takes_resource=takes_resource)
     opening = [*hooks["activate"].items(), *hooks["open"].items()]
     opened = len(opening) + 1
     begin = [
         f"    if ({model}_devices.is_running && is_new == 0)",
         "        return 0;",
-        f"    int32_t status = {end_call(plan, '0')};",
+        f"    int32_t status = {devices.end('0')};",
         "    if (status != 0)",
         "        return status;",
     ]
 
     def called(name: str, number: int) -> list[str]:
         """Return the lines that call a device's function, and end the function if that failed."""
-        failed = f"    return {failure_call(plan, str(number), 'status')};"
+        failed = f"    return {devices.failed(number, 'status')};"
         return [f"status = {_hook(devices, name)};", "if (status != 0)", failed]
 
     for place, (name, number) in enumerate(opening):
@@ -278,19 +262,19 @@ def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
             f"    if (!{model}_devices.is_running)",
             "        return status;",
             f"    {model}_devices.is_running = 0;",
-            *_all_called(plan, devices, "after"),
+            *_all_called(devices, "after"),
             "    return status;",
         ),
         function(begins, *own, *begin, "    return status;"),
         function(
-            close_prototype(plan, takes_resource=takes_resource),
-            *given,
-            f"    int32_t status = {end_call(plan, '0')};",
+            devices.close(takes_resource=takes_resource),
+            *devices.no_resource(takes_resource=takes_resource),
+            f"    int32_t status = {devices.end('0')};",
             f"    if ({model}_devices.opened == 0)",
             "        return status;",
             f"    {model}_devices.opened = 0;",
-            *_all_called(plan, devices, "close"),
-            *_all_called(plan, devices, "deactivate"),
+            *_all_called(devices, "close"),
+            *_all_called(devices, "deactivate"),
             "    return status;",
         ),
     ]
@@ -301,7 +285,7 @@ def _hook(devices: Devices, name: str) -> str:
     return f"{name}({'resource' if name in devices.handed else ''})"
 
 
-def _all_called(plan: Plan, devices: Devices, when: str) -> Sequence[str]:
+def _all_called(devices: Devices, when: str) -> Sequence[str]:
     """Return the lines that call all functions of an occasion, and remember the first failure in `status`."""
     lines = []
     for name, number in devices.hooks[when].items():
@@ -309,7 +293,7 @@ def _all_called(plan: Plan, devices: Devices, when: str) -> Sequence[str]:
             "    {",
             f"        const int32_t result = {_hook(devices, name)};",
             "        if (result != 0 && status == 0)",
-            f"            status = {failure_call(plan, str(number), 'result')};",
+            f"            status = {devices.failed(number, 'result')};",
             "    }",
         ]
     return lines

@@ -5,11 +5,11 @@ from typing import Any
 
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen import c_text
-from mtool.compiler.codegen.arena import Arena, Interface, address_of
+from mtool.compiler.codegen.arena import address_of
 from mtool.compiler.codegen.c_text import Part, declaration, function, include, listed, members, variable
 from mtool.compiler.codegen.calls import operands_of
-from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.entry import whole
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.node import View
 from mtool.compiler.plan import Plan
@@ -111,9 +111,8 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def graph_header(plan: Plan, banner: str) -> list[str]:
+def graph_header(model: CModel) -> list[str]:
     """Return the declarations of what runs one operator."""
-    model = plan.graph.name
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
     lines = [
         declaration(
@@ -126,17 +125,15 @@ def graph_header(plan: Plan, banner: str) -> list[str]:
         declaration(f"int32_t {model}_graph_step(uint16_t number)", "/* Run one operator, from 0 in order. */"),
         "",
     ]
-    return c_text.header(banner, f"{model}_graph", [*include(f"{model}.h"), ""], lines)
+    return c_text.header(model.banner, f"{model}_graph", [*include(f"{model}.h"), ""], lines)
 
 
-def graph_source(
-    plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, text: str
-) -> list[str]:
+def graph_source(model: CModel, text: str) -> list[str]:
     """Return the graph's JSON as C text, the executor's room for it, and the entry point."""
-    model = plan.graph.name
+    plan = model.plan
     json_lines = "".join(f"\n    {c_string(line.strip())}" for line in text.splitlines())
     lines = [
-        Part(banner, "banner"),
+        model.banner,
         *include(f"{model}_graph.h"),
         "",
         "#include <string.h>",
@@ -146,12 +143,12 @@ def graph_source(
         variable("static const char graph_json[]", f" ={json_lines}\n    "),
         "",
         *_room(plan),
-        *_tensors(plan, interface, arena),
-        members("static const struct mt_graph_config config", _config(plan, interface, arena)),
+        *_tensors(model),
+        members("static const struct mt_graph_config config", _config(model)),
         "",
         variable("static struct mt_graph graph"),
         "",
-        _begin(plan, interface),
+        _begin(model),
         function(f"int32_t {model}_graph_step(uint16_t number)", "    return mt_graph_step(&graph, number);"),
     ]
     work = [
@@ -161,7 +158,7 @@ def graph_source(
         "    if (status != MT_OK)",
         "        return status;",
     ]
-    return [*lines, *whole(plan, interface, arena, conventions, work, ("inputs", "outputs"))]
+    return [*lines, *whole(model, work, ("inputs", "outputs"))]
 
 
 def _room(plan: Plan) -> list[str]:
@@ -178,8 +175,8 @@ def _room(plan: Plan) -> list[str]:
     return [*(variable(f"static {text.format(**room)}") for text in types.values()), ""]
 
 
-def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
-    lines = []
+def _tensors(model: CModel) -> list[str]:
+    plan, interface, arena, lines = model.plan, model.interface, model.arena, list[str]()
     const = "" if plan.io == "external" else "const "
     both = (("input", interface.inputs, arena.inputs), ("output", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:
@@ -191,14 +188,14 @@ def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     return [*lines, ""]
 
 
-def _config(plan: Plan, interface: Interface, arena: Arena) -> dict[str, object]:
-    model = plan.graph.name
+def _config(model: CModel) -> dict[str, object]:
+    plan, interface, arena = model.plan, model.interface, model.arena
     room = counts(plan)
     return {
         "json": "graph_json",
         "json_bytes": "sizeof graph_json - 1",
         "functions": f"{model}_functions",
-        "function_count": f"{model.upper()}_FUNCTIONS",
+        "function_count": f"{model.upper}_FUNCTIONS",
         "arena": arena.symbol if plan.arena_bytes else "0",
         "arena_bytes": plan.arena_bytes,
         "inputs": "input_tensors",
@@ -210,8 +207,8 @@ def _config(plan: Plan, interface: Interface, arena: Arena) -> dict[str, object]
     }
 
 
-def _begin(plan: Plan, interface: Interface) -> Part:
-    model, lines = plan.graph.name, list[str]()
+def _begin(model: CModel) -> Part:
+    plan, interface, lines = model.plan, model.interface, list[str]()
     prototype = (
         f"int32_t {model}_graph_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
     )

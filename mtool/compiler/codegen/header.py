@@ -2,10 +2,10 @@
 
 from mtool.base.escaping import comment
 from mtool.compiler.codegen import c_text, pools, streamed
-from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
+from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena
 from mtool.compiler.codegen.c_text import include
-from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.codegen.device import devices_of, public_declarations
+from mtool.compiler.codegen.device import public_declarations
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.state_reset import declared
 from mtool.compiler.codegen.streamed import given
 from mtool.compiler.ir import DType
@@ -14,17 +14,15 @@ from mtool.compiler.plan import Plan
 from mtool.manifest import Tensor
 
 
-def header(
-    plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, bytes_in_ram: int = 0
-) -> list[str]:
+def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     """Return the header: sizes, shapes and scales as macros, the structs, the entry point.
 
     `bytes_in_ram` are those of constants that lie in RAM.
     """
-    model = plan.graph.name
-    upper = model.upper()
+    plan, interface, arena, conventions = model.plan, model.interface, model.arena, model.conventions
+    upper = model.upper
     before = ["#include <stdint.h>", "", *include("mt_convention.h")]
-    before += include("mtool.h") * devices_of(plan).can_fail
+    before += include("mtool.h") * model.devices.can_fail
     before += include(f"{model}_packed.h") * (conventions.interface == "packed")
     before += [
         "",
@@ -34,7 +32,7 @@ def header(
     ]
     lines = [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     if plan.pools:
-        lines += pools.declarations(plan, arena)
+        lines += pools.declarations(model)
     elif arena.is_callers:
         lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
     else:
@@ -44,8 +42,8 @@ def header(
         lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
-    lines += _struct(plan, "inputs", given(plan, interface))
-    lines += _struct(plan, "outputs", interface.outputs)
+    lines += _struct(model, "inputs", given(model))
+    lines += _struct(model, "outputs", interface.outputs)
     if plan.io == "arena":
         lines += [
             comment(
@@ -60,10 +58,10 @@ def header(
             ),
             "",
         ]
-    lines += [*_prototypes(plan, interface, conventions), ""]
-    lines += public_declarations(plan, takes_resource=conventions.takes_resource)
-    lines += declared(plan, interface, arena)
-    return c_text.header(banner, model, before, lines)
+    lines += [*_prototypes(model), ""]
+    lines += public_declarations(model.devices, takes_resource=conventions.takes_resource)
+    lines += declared(model)
+    return c_text.header(model.banner, str(model), before, lines)
 
 
 def arena_note(arena: Arena) -> str:
@@ -71,9 +69,9 @@ def arena_note(arena: Arena) -> str:
     return f" {comment('shared with other models')}" if arena.is_shared else ""
 
 
-def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+def _prototypes(model: CModel) -> list[str]:
     """Return the entry point's declarations, with what a caller has to know."""
-    model = plan.graph.name
+    plan, interface, conventions = model.plan, model.interface, model.conventions
     structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
     copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
     once = "Not re-entrant: there is one arena."
@@ -81,13 +79,13 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
         structures = structures.replace("(", "(void *context, ", 1)
         once = "What uses another arena may run at the same time."
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
-    can_fail = devices_of(plan).can_fail
+    can_fail = model.devices.can_fail
     device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
     if plan.graph.stream is not None:
-        return streamed.declared(plan, interface)
+        return streamed.declared(model)
     if conventions.interface == "step":
         return [
-            f"#define {model.upper()}_STEPS {len(plan.steps)}",
+            f"#define {model.upper}_STEPS {len(plan.steps)}",
             "",
             comment(
                 "One inference, an operator a call, so that the rest of a program need not wait for all of it:",
@@ -151,8 +149,8 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
             [f"`context` is a struct {model}_pools: an instance of the model, with its states."]
             if plan.pools
             else [
-                f"`context` is the arena, {model.upper()}_ARENA_BYTES of the caller's, whose address is a multiple of",
-                f"{model.upper()}_ARENA_ALIGNMENT: an instance of the model, with its states.",
+                f"`context` is the arena, {model.upper}_ARENA_BYTES of the caller's, whose address is a multiple of",
+                f"{model.upper}_ARENA_ALIGNMENT: an instance of the model, with its states.",
             ]
         )
     note = comment(*lines)
@@ -181,9 +179,9 @@ def _macros(upper: str, tensor: Tensor) -> list[str]:
     return lines
 
 
-def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
-    const = "const " if kind == "inputs" and plan.io == "external" else ""
-    lines = [f"struct {plan.graph.name}_{kind} {{"]
+def _struct(model: CModel, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
+    const = "const " if kind == "inputs" and model.plan.io == "external" else ""
+    lines = [f"struct {model}_{kind} {{"]
     for tensor in tensors:
         note = f"{tensor.dtype}[{_shape(tensor)}]"
         if tensor.range is not None:

@@ -1,23 +1,17 @@
 """`<model>_packed.c` and `.h`: the operators and the model behind the calling conventions of packed functions."""
 
 from mtool.base.escaping import c_string, comment
-from mtool.base.option_values import Executor
 from mtool.compiler.codegen import c_text, tensors
-from mtool.compiler.codegen.arena import Arena, Interface
 from mtool.compiler.codegen.c_text import Part, declaration, function, include, listed
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.conventions import Conventions, Form
 from mtool.compiler.codegen.device import (
-    begin_call,
-    devices_of,
-    end_call,
     is_failing,
     regions_of,
-    resource_passed,
     takes_resource,
-    told_failure,
 )
-from mtool.compiler.codegen.functions import Functions, arguments_of
+from mtool.compiler.codegen.functions import arguments_of
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.tensors import type_name
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.plan import Plan
@@ -41,52 +35,50 @@ def tensor_type(tensor: Tensor) -> TensorType:
     return TensorType(DType.of(tensor.dtype), tensor.shape)
 
 
-def entry_name(plan: Plan, conventions: Conventions) -> str:
+def entry_name(model: CModel) -> str:
     """Return the C name of the model as a packed function."""
-    return f"{plan.graph.name}_run" + ("" if conventions.interface == "packed" else "_packed")
+    return f"{model}_run" + ("" if model.conventions.interface == "packed" else "_packed")
 
 
-def packed_header(plan: Plan, conventions: Conventions, banner: str) -> list[str]:
+def packed_header(model: CModel) -> list[str]:
     """Return the declarations of all wrappers and, for those with tensors, of their types and the list of them."""
-    model = plan.graph.name
+    plan, conventions = model.plan, model.conventions
     before = [*include("mt_functions.h") * conventions.has_functions, *include("mt_packed.h"), ""]
     lines: list[str] = []
     if conventions.has_functions:
         lines += [*tensors.declarations(model, _kinds(plan)), ""]
     for form in conventions.forms:
-        lines += [_declaration(plan, number, form) for number in range(len(plan.steps))] + [""]
+        lines += [_declaration(model, number, form) for number in range(len(plan.steps))] + [""]
     if conventions.has_functions:
         if conventions.interface != "packed":
             lines += ["/* The same for the whole model: its inputs, its outputs. */"]
-            lines += [f"mt_packed {entry_name(plan, conventions)};", ""]
+            lines += [f"mt_packed {entry_name(model)};", ""]
         lines += [
             "/* What can be called by name: the operators, in order, and the model. */",
-            f"#define {model.upper()}_FUNCTIONS {len(plan.steps) + 1}",
-            declaration(f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS]"),
+            f"#define {model.upper}_FUNCTIONS {len(plan.steps) + 1}",
+            declaration(f"extern const struct mt_function {model}_functions[{model.upper}_FUNCTIONS]"),
             "",
         ]
-    return c_text.header(banner, f"{model}_packed", before, lines)
+    return c_text.header(model.banner, f"{model}_packed", before, lines)
 
 
-def packed_source(
-    plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions, banner: str
-) -> list[str]:
+def packed_source(model: CModel) -> list[str]:
     """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
-    model = plan.graph.name
-    lines = [Part(banner, "banner"), *include(f"{model}_packed.h"), "", *include("mtool.h")]
+    plan, conventions = model.plan, model.conventions
+    lines = [model.banner, *include(f"{model}_packed.h"), "", *include("mtool.h")]
     lines += [*include(*(f"{model}{part}.h" for part in ("", "_operators", "_weights"))), ""]
     if conventions.has_functions:
         lines += tensors.definitions(model, _kinds(plan))
     for form in conventions.forms:
         for number in range(len(plan.steps)):
-            lines.append(_wrapper(plan, functions, arena, number, form, conventions.executor))
+            lines.append(_wrapper(model, number, form))
     if conventions.has_functions:
         if conventions.interface != "packed":
-            lines.append(packed_entry_point(plan, interface, conventions))
-        callees = [f"{model}_{step.node.name}_packed" for step in plan.steps] + [entry_name(plan, conventions)]
+            lines.append(packed_entry_point(model))
+        callees = [f"{model}_{step.node.name}_packed" for step in plan.steps] + [entry_name(model)]
         names = zip(function_names(plan, conventions), callees, strict=True)
         rows = (f"{{{c_string(name)}, {callee}}}," for name, callee in names)
-        lines += [listed(f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS]", rows), ""]
+        lines += [listed(f"const struct mt_function {model}_functions[{model.upper}_FUNCTIONS]", rows), ""]
     return lines
 
 
@@ -97,9 +89,9 @@ def function_names(plan: Plan, conventions: Conventions) -> tuple[str, ...]:
     return names if conventions.has_functions else ()
 
 
-def packed_entry_point(plan: Plan, interface: Interface, conventions: Conventions) -> Part:
+def packed_entry_point(model: CModel) -> Part:
     """Return the model as a packed function, on top of its C interface (or of `run`, its body)."""
-    model = plan.graph.name
+    interface, conventions = model.interface, model.conventions
     tensors = (*interface.inputs, *interface.outputs)
     structures = []
     for kind, members, first in (
@@ -120,12 +112,12 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
         run = [f"    return {model}_run(inputs, outputs, resource);"]
     else:
         is_packed = conventions.interface == "packed"
-        passed = ", ".join(["&inputs, &outputs", *(resource_passed(plan) if is_packed else [])])
+        passed = ", ".join(["&inputs, &outputs", *model.devices.passed * is_packed])
         run = [f"    return {'run' if is_packed else f'{model}_run'}({passed});"]
     names = ", ".join(f"&{type_name(model, tensor_type(tensor))}" for tensor in tensors)
     check = f"mt_packed_check(arguments, type_codes, count, types, {len(tensors)})"
     return function(
-        f"int32_t {entry_name(plan, conventions)}({PARAMETERS})",
+        f"int32_t {entry_name(model)}({PARAMETERS})",
         f"    static const struct mt_tensor_type *const types[] = {{{names}}};",
         f"    {'' if conventions.interface == 'step' else 'const '}int32_t status = {check};",
         *(f"    {line}" for line in UNUSED),
@@ -136,10 +128,10 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
     )
 
 
-def packed_call(plan: Plan, interface: Interface, function: str, inputs: str, outputs: str) -> list[str]:
+def packed_call(model: CModel, function: str, inputs: str, outputs: str) -> list[str]:
     """Return the body of a function that calls the model's packed entry point with tensors of two structures."""
-    model = plan.graph.name
-    pairs = [(inputs, tensor) for tensor in interface.inputs] + [(outputs, tensor) for tensor in interface.outputs]
+    pairs = [(inputs, tensor) for tensor in model.interface.inputs]
+    pairs += [(outputs, tensor) for tensor in model.interface.outputs]
     return [
         "    DLTensor tensors[] = {",
         *(f"        mt_tensor_of({s}{t.c_name}, &{type_name(model, tensor_type(t))})," for s, t in pairs),
@@ -158,15 +150,15 @@ def _kinds(plan: Plan) -> list[TensorType]:
     return list(dict.fromkeys(graph.types[value] for value in values))
 
 
-def _declaration(plan: Plan, number: int, form: Form) -> Part:
+def _declaration(model: CModel, number: int, form: Form) -> Part:
     is_packed = form != "pointers"
-    name = f"mt_packed {plan.graph.name}_{plan.steps[number].node.name}_{form}"
+    name = f"mt_packed {model}_{model.plan.steps[number].node.name}_{form}"
     note = "" if number else comment(_NOTES[form])
-    return declaration(name if is_packed else _prototype(plan, number, form), note)
+    return declaration(name if is_packed else _prototype(model, number, form), note)
 
 
-def _prototype(plan: Plan, number: int, form: Form) -> str:
-    name = f"{plan.graph.name}_{plan.steps[number].node.name}_{form}"
+def _prototype(model: CModel, number: int, form: Form) -> str:
+    plan, name = model.plan, f"{model}_{model.plan.steps[number].node.name}_{form}"
     if form != "pointers":
         return f"int32_t {name}({PARAMETERS})"
     result = "int32_t" if is_failing(plan, number) else "void"
@@ -174,32 +166,32 @@ def _prototype(plan: Plan, number: int, form: Form) -> str:
     return f"{result} {name}({', '.join(['void *const *arguments', *resource])})"
 
 
-def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[list[str], str]:
+def _work(model: CModel, number: int, called: str) -> tuple[list[str], str]:
     """Return the lines that call an operator that devices have to do with, and the status in the end; none: it has not.
 
     The host's executor calls the operators one by one, the first at the beginning and the last at the end.
     """
-    step, devices = plan.steps[number], devices_of(plan)
-    is_host = executor == "graph-host" and devices.have_hooks
+    plan, devices, step = model.plan, model.devices, model.plan.steps[number]
+    is_host = model.conventions.executor == "graph-host" and devices.have_hooks
     is_first, is_last = is_host and number == 0, is_host and number == len(plan.steps) - 1
     lines: list[str] = []
     if is_first or any(region.hooks for region in regions_of(step)):
-        lines += ["if (status == MT_OK)", f"    status = {begin_call(plan, is_new=is_first)};"]
+        lines += ["if (status == MT_OK)", f"    status = {devices.begin(is_new=is_first)};"]
     if is_failing(plan, number):
         lines += [
             "if (status == MT_OK) {",
             f"    const int32_t failure = {called}",
             "    if (failure != 0)",
-            f"        status = {told_failure(plan, number, str(number), 'failure')};",
+            f"        status = {model.failure(number, str(number), 'failure')};",
             "}",
         ]
     elif lines or is_last:
         lines += ["if (status == MT_OK)", f"    {called}"]
-    return lines, end_call(plan, "status") if is_last else "status"
+    return lines, devices.end("status") if is_last else "status"
 
 
-def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form, executor: Executor) -> Part:
-    model, node = plan.graph.name, plan.steps[number].node
+def _wrapper(model: CModel, number: int, form: Form) -> Part:
+    plan, node = model.plan, model.plan.steps[number].node
     reads, writes = operands_of(plan, node)
     values = (*reads, *writes)
     place = {
@@ -208,15 +200,14 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
         "packed": "mt_packed_data(&arguments[{}])",
     }[form]
     pointers = {value: place.format(position) for position, value in enumerate(values)}
-    call = functions.calls[number]
-
+    arena, call = model.arena, model.functions.calls[number]
     arguments = arguments_of(plan, number, call, pointers.__getitem__, arena.scratch_of, arena.constant)
     called = f"{call.function.name}({', '.join(arguments)});"
-    head = _prototype(plan, number, form)
+    head = _prototype(model, number, form)
     if form == "pointers":
         unused = [] if "arguments[" in called else ["    (void)arguments;"]
         if is_failing(plan, number):
-            failed = f"    return status == 0 ? 0 : {told_failure(plan, number, str(number), 'status')};"
+            failed = f"    return status == 0 ? 0 : {model.failure(number, str(number), 'status')};"
             return function(head, *unused, f"    const int32_t status = {called}", failed)
         return function(head, *unused, f"    {called}")
     if form == "values":
@@ -229,7 +220,7 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
             f"static const struct mt_tensor_type *const types[] = {{{names}}};",
             f"const int32_t status = mt_packed_check(arguments, type_codes, count, types, {len(values)});",
         ]
-    work, result = _work(plan, number, called, executor)
+    work, result = _work(model, number, called)
     if work:
         check[-1] = check[-1].removeprefix("const ")
     body = [*check, *unused, *UNUSED, *(work or ["if (status == MT_OK)", f"    {called}"]), f"return {result};"]

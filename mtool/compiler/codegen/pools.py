@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mtool.base.escaping import c_string, comment
-from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, pool_symbol
+from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, PARAMETER, pool_symbol
 from mtool.compiler.codegen.c_text import columns, function, variable
 from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aligned
@@ -16,20 +17,18 @@ from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT, WORD, Constant, in_sec
 # The C of an arena in several memories: an array for each pool, or the structure with the caller's pointers.
 
 
-def size_macro(model: str, pool: str) -> str:
+def size_macro(model: object, pool: str) -> str:
     """Return the macro that stands for the bytes of a pool."""
     return f"{model}_pool_{pool}_bytes".upper()
 
 
-def definitions(plan: Plan) -> list[str]:
+def definitions(model: CModel) -> list[str]:
     """Return the arrays that are the pools, one for each that is used."""
     lines = []
-    for placed in plan.pools:
+    for placed in model.plan.pools:
         if placed.bytes:
             name = placed.pool.name
-            lines += [
-                f"{_where(placed)} uint8_t {pool_symbol(plan.graph.name, name)}[{size_macro(plan.graph.name, name)}];"
-            ]
+            lines.append(f"{_where(placed)} uint8_t {pool_symbol(model, name)}[{size_macro(model, name)}];")
     return [*lines, ""] if lines else []
 
 
@@ -48,13 +47,13 @@ def needs_header(plan: Plan) -> bool:
     return any(one.bytes and (one.pool.section or not one.pool.is_arena) for one in plan.pools)
 
 
-def declarations(plan: Plan, arena: Arena) -> list[str]:
+def declarations(model: CModel) -> list[str]:
     """Return the part of a model's header that tells of its pools."""
-    model = plan.graph.name
+    plan = model.plan
     lines = [comment("The arena lies in several memories, its pools.")]
     for placed in plan.pools:
         lines.append(f"#define {size_macro(model, placed.pool.name)} {placed.bytes} {comment(_told(placed))}")
-    if not arena.is_callers:
+    if not model.arena.is_callers:
         used = (one.pool.name for one in plan.pools if one.bytes)
         return [*lines, *(f"extern uint8_t {pool_symbol(model, name)}[];" for name in used), ""]
     lines += [
@@ -69,24 +68,24 @@ def declarations(plan: Plan, arena: Arena) -> list[str]:
     return [*lines, "};", ""]
 
 
-def instance(plan: Plan) -> list[str]:
+def instance(model: CModel) -> list[str]:
     """Return the caller's pools as a firmware of mtool's has them: the arrays, and the structure."""
-    model = plan.graph.name
-    pointers = (pool_symbol(model, one.pool.name) if one.bytes else "0" for one in plan.pools)
+    pointers = (pool_symbol(model, one.pool.name) if one.bytes else "0" for one in model.plan.pools)
     return [
-        *definitions(plan),
+        *definitions(model),
         variable(f"static struct {model}_pools {PARAMETER}", f" = {{{', '.join(pointers)}}}"),
         "",
     ]
 
 
-def load_call(plan: Plan) -> list[str]:
+def load_call(model: CModel) -> list[str]:
     """Return what has to be called before an operator that reads a copy of constants; nothing: there are none."""
-    return [f"{plan.graph.name}_load();"] if any(placed.constant_bytes for placed in plan.pools) else []
+    return [f"{model}_load();"] * any(placed.constant_bytes for placed in model.plan.pools)
 
 
-def load_function(plan: Plan, arena: Arena) -> list[str]:
+def load_function(model: CModel) -> list[str]:
     """Return the function that copies constants into pools, once."""
+    arena = model.arena
     if not arena.copies:
         return []
     copies = (
@@ -95,7 +94,7 @@ def load_function(plan: Plan, arena: Arena) -> list[str]:
     return [
         comment("Constants that are read sooner in a pool than where they are; they are copied before the first run."),
         function(
-            f"static void {plan.graph.name}_load(void)",
+            f"static void {model}_load(void)",
             "    static uint8_t is_loaded;",
             "    if (is_loaded)",
             "        return;",

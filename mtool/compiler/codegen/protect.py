@@ -5,89 +5,51 @@ each model's files together, and the inputs outside of the arena, and names both
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
 
 from mtool.base.errors import UsageError
-from mtool.base.escaping import c_string, comment
+from mtool.base.escaping import comment
 from mtool.boards.protection import Unit
-from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
+from mtool.compiler.codegen.arena import ARENA_ALIGNMENT
 from mtool.compiler.codegen.c_text import columns, listed
-from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.codegen.device import devices_of
 from mtool.compiler.codegen.external import lent_bytes
+from mtool.compiler.codegen.model import CModel, Place
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.shared_arena import is_kept
 from mtool.manifest import Area, Protection
 
-# The place of a model among those of a firmware.
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What the C of a model has to know of the other models of its firmware.
-
-    Attributes:
-        arena: the C symbol of the arena that they share; empty: the model has its own.
-        descriptor: the C symbol by which the RPC server knows the model.
-        next: that of the model after it; empty: there is none.
-        section: of the object file, that the arena lies in; empty: that of crt/include/mt_math.h.
-        unit: the memory protection that is the fence around the model while it runs; None: there is none.
-    """
-
-    arena: str = ""
-    descriptor: str = "mt_model"
-    next: str = ""
-    section: str = ""
-    unit: Unit | None = None
-
-    @classmethod
-    def of(cls, number: int, names: Sequence[str], arena: str, section: str = "", unit: Unit | None = None) -> Self:
-        """Return the place of the model of a number among all, by their names."""
-        descriptors = [ALONE.descriptor, *(f"{name}_model" for name in names[1:]), ""]
-        return cls(arena, descriptors[number], descriptors[number + 1], section, unit)
-
-    def section_lines(self) -> list[str]:
-        """Return the C that names the section, before mt_math.h is included."""
-        if not self.section:
-            return []
-        return ["#undef MT_ARENA_SECTION", f"#define MT_ARENA_SECTION {c_string(self.section)}"]
-
-
-ALONE = Place()
-"""The place of a firmware's only model."""
 _BY_LINKER = ("variables", "constants")
 _SETTINGS = 8  # bytes of RAM, at most, that the C library's functions read
 _VARIABLES = 64  # bytes, of a model without outputs outside of the arena, at most
 
 
-def check_fence(plan: Plan, conventions: Conventions, place: Place) -> None:
+def check_fence(model: CModel) -> None:
     """Refuse what runs outside of the model's own areas.
 
     Raises:
         UsageError: functions are called by name, or a device computes a part of the model.
     """
-    if place.unit is None:
+    conventions = model.conventions
+    if model.place.unit is None:
         return
     if conventions.has_functions or conventions.forms or conventions.executor != "aot":
         raise UsageError(
             "--protect is for a model as a whole and its operators, not for packed functions and graph executors",
             hint="choose --interface-api c, step or feed, --operators-api typed and --executor aot",
         )
-    if devices_of(plan).regions or lent_bytes(plan):
+    if model.devices.regions or lent_bytes(model.plan):
         raise UsageError(
             "--protect keeps a model from all devices, and a backend's device computes a part of this one",
             hint="leave --protect or --backend out",
         )
 
 
-def protection_of(plan: Plan, interface: Interface, place: Place, in_ram: int) -> Protection | None:
+def protection_of(model: CModel, in_ram: int) -> Protection | None:
     """Return the fence around a model of a place; None: there is none. `in_ram` are the bytes of constants in RAM."""
-    unit = place.unit
+    plan, interface, unit = model.plan, model.interface, model.place.unit
     if unit is None:
         return None
     areas = [_area(unit, "constants", 0, _SETTINGS + in_ram)]
-    areas += [_area(unit, *span) for span in _spans(plan, place)]
+    areas += [_area(unit, *span) for span in _spans(plan, model.place)]
     outside = [tensor.bytes + 3 for tensor in interface.outputs] if plan.io == "external" else []
     inputs = [tensor.bytes + 3 for tensor in interface.inputs if tensor.stream is None and plan.io == "external"]
     inputs += [tensor.stream.row_bytes for tensor in interface.inputs if tensor.stream is not None]
@@ -125,9 +87,8 @@ def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
     return found
 
 
-def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
+def areas_table(model: CModel, arena: str, protection: Protection) -> list[str]:
     """Return the C of the table that the RPC server takes them from, with a comment for a reader."""
-    model = plan.graph.name
     bounds = [area for area in ("inputs", "variables") if protection.area(area) is not None]
     symbols = [f"{model}_{name}_{end}" for name in bounds for end in ("start", "end")]
     lines = [
@@ -138,8 +99,8 @@ def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
     for area in (one for one in protection.areas if one.name != "constants"):  # those in RAM are all models'
         access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
         if area.name in ("arena", "states"):
-            start = f"{arena.symbol} + {area.offset}" if area.offset else arena.symbol
-            ends = (start, f"{arena.symbol} + {area.offset + area.bytes}")
+            start = f"{arena} + {area.offset}" if area.offset else arena
+            ends = (start, f"{arena} + {area.offset + area.bytes}")
         else:
             ends = (f"{model}_{area.name}_start", f"{model}_{area.name}_end")
         rows.append(f"{{{', '.join((*ends, access))}}},")

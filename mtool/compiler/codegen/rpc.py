@@ -4,44 +4,33 @@ from dataclasses import replace
 
 from mtool.base.escaping import c_string
 from mtool.compiler.codegen import pools
-from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, own_arena
-from mtool.compiler.codegen.c_text import Part, function, include, listed, members, variable
+from mtool.compiler.codegen.arena import PARAMETER, Arena, own_arena
+from mtool.compiler.codegen.c_text import function, include, listed, members, variable
 from mtool.compiler.codegen.calls import Calls, operands_of
-from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.codegen.device import begin_call, devices_of, end_call
 from mtool.compiler.codegen.entry import operator_call
+from mtool.compiler.codegen.model import ALONE, CModel
 from mtool.compiler.codegen.packed import packed_call
-from mtool.compiler.codegen.protect import ALONE, Place, areas_table, arena_definition
+from mtool.compiler.codegen.protect import areas_table, arena_definition
 from mtool.compiler.codegen.streamed import given
 from mtool.compiler.codegen.tensors import tensor_bytes
 from mtool.compiler.ir import DType
-from mtool.compiler.plan import Plan
 from mtool.manifest import Protection, Tensor
 
 
-def descriptor(
-    plan: Plan,
-    calls: Calls,
-    interface: Interface,
-    arena: Arena,
-    conventions: Conventions,
-    banner: str,
-    model_hash: str,
-    among: Place = ALONE,
-    protection: Protection | None = None,
-) -> list[str]:
+def descriptor(model: CModel, calls: Calls, protection: Protection | None = None) -> list[str]:
     """Return the definition of `mt_model`, or of another model of a firmware.
 
     With `--io external` it also has buffers for the tensors; with `protection` a table of what the model may have while
     it runs.
     """
-    model = plan.graph.name
+    plan, interface, arena, among = model.plan, model.interface, model.arena, model.place
+    conventions = model.conventions
     is_graph = conventions.executor == "graph"
     own = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
     context = f"&{PARAMETER}" if plan.pools else own.symbol if plan.arena_bytes else "0"
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
-        Part(banner, "banner"),
+        model.banner,
         *include("mt_functions.h") * conventions.has_functions,
         *include("mtool.h") * (arena.is_callers and pools.needs_header(plan)),
         *include("mt_math.h") * arena.is_callers,
@@ -52,9 +41,9 @@ def descriptor(
         "",
     ]
     if arena.is_callers and plan.pools:
-        lines += pools.instance(plan)
+        lines += pools.instance(model)
     elif arena.is_callers and plan.arena_bytes:
-        macro = f"{model.upper()}_ARENA_BYTES"
+        macro = f"{model.upper}_ARENA_BYTES"
         lines += [*arena_definition(own.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
     if plan.io == "external":
         both = (("inputs", interface.inputs), ("outputs", interface.outputs))
@@ -62,48 +51,48 @@ def descriptor(
             for tensor in tensors:
                 dtype = DType.of(tensor.dtype)
                 only_read = "MT_PROTECT_INPUTS " if protection is not None and kind == "inputs" else ""
-                head = f"static {only_read}{dtype.c} {_buffer(plan, kind, tensor)}"
+                head = f"static {only_read}{dtype.c} {_buffer(model, kind, tensor)}"
                 lines.append(variable(f"{head}[{tensor.bytes // dtype.size}]"))
         lines.append("")
         for kind, tensors in both:
-            pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
+            pointers = ", ".join(_buffer(model, kind, tensor) for tensor in tensors)
             lines.append(variable(f"static const struct {model}_{kind} {model}_external_{kind}", f" = {{{pointers}}}"))
         lines.append("")
     if plan.graph.stream is not None:
-        lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
+        lines += _stream(model, "MT_PROTECT_INPUTS " if protection is not None else "")
     lines += [
         function(
             "static int32_t run(const struct mt_model *model)",
             "    (void)model;",
-            *_run(plan, interface, conventions, context),
+            *_run(model, context),
         ),
         function(
             "static int32_t step(const struct mt_model *model, uint16_t number)",
             "    (void)model;",
-            *(_graph_step(plan) if is_graph else _step(plan, calls, context)),
+            *(_graph_step(model) if is_graph else _step(model, calls, context)),
         ),
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
         rows = [] if tensors else ["{0, 0},"]
         for tensor, spot in zip(tensors, spots, strict=True):
-            place = own.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
+            place = own.bytes_at(spot) if spot else _buffer(model, kind, tensor)
             by_rows = tensor.stream is not None
             rows.append(
                 "{row, sizeof(row)}, /* by rows */" if by_rows else f"{{{place}, {tensor_bytes(model, tensor)}}},"
             )
         lines.append(listed(f"static const struct mt_tensor {kind[:-1]}_tensors[]", rows))
     if conventions.has_functions:
-        lines += ["", *_functions(plan, interface)]
+        lines += ["", *_functions(model)]
     if len(plan.pools) > 1:
         rows = [f"{{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))]
         lines += ["", listed("static const struct mt_tensor more_pools[]", rows)]
-    arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}
+    arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper}_ARENA_BYTES"} if plan.arena_bytes else {}
     if plan.pools:
         arena_of = dict(zip(("arena", "arena_bytes"), _pool(own, 0), strict=True))
     described = {
-        "name": c_string(model),
-        "model_hash": c_string(model_hash),
+        "name": c_string(str(model)),
+        "model_hash": c_string(model.model_hash),
         "inputs": "input_tensors",
         "outputs": "output_tensors",
         "input_count": len(interface.inputs),
@@ -115,30 +104,30 @@ def descriptor(
         "step": "step",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
-        **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
+        **({"failure": f"&{model}_failure"} if model.devices.can_fail else {}),
         **({"areas": "areas", "area_count": len(protection.areas) - 1} if protection is not None else {}),
         **({"next": f"&{among.next}"} if among.next else {}),
     }
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
     lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
     if protection is not None:
-        lines += ["", *areas_table(plan, own, protection)]
+        lines += ["", *areas_table(model, own.symbol, protection)]
     return [*lines, "", members(f"const struct mt_model {among.descriptor}", described), ""]
 
 
-def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str) -> list[str]:
+def _run(model: CModel, arena: str) -> list[str]:
     """Return the body of a function that runs the model through its entry point."""
-    model = plan.graph.name
+    plan, interface, conventions = model.plan, model.interface, model.conventions
     inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
     if conventions.interface == "packed":
-        return packed_call(plan, interface, f"{model}_run", f"{inputs}.", f"{outputs}.")
+        return packed_call(model, f"{model}_run", f"{inputs}.", f"{outputs}.")
     if conventions.interface == "pointers":
         lines = []
         for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
             names = [
                 f"{inputs if kind == 'inputs' else outputs}.{tensor.c_name}"
                 if plan.io == "arena"
-                else _buffer(plan, kind, tensor)
+                else _buffer(model, kind, tensor)
                 for tensor in tensors
             ]
             lines.append(f"    void *{kind}[] = {{{', '.join(names) or 0}}};")
@@ -167,12 +156,12 @@ def _pool(arena: Arena, number: int) -> tuple[str, str]:
     return (arena.base(number), pools.size_macro(arena.model, placed.pool.name)) if placed.bytes else ("0", "0")
 
 
-def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
+def _stream(model: CModel, only_read: str) -> list[str]:
     """Return what lets the server give the model the rows of its streamed input, of which it holds one."""
-    model, stream = plan.graph.name, plan.graph.stream
+    plan, stream = model.plan, model.graph.stream
     assert stream is not None
     kind = plan.graph.types[stream.value]
-    arguments = f"&{model}_{plan.io}_inputs" if given(plan, interface) else ""
+    arguments = f"&{model}_{plan.io}_inputs" if given(model) else ""
     return [
         variable(f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}]"),
         "",
@@ -193,12 +182,12 @@ def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
     ]
 
 
-def _graph_step(plan: Plan) -> list[str]:
+def _graph_step(model: CModel) -> list[str]:
     """Return the lines that let the graph executor run one operator."""
-    model = plan.graph.name
-    if devices_of(plan).have_hooks:
-        calls = [begin_call(plan, is_new=is_new, resource="0") for is_new in (True, False)]
-        begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", end_call(plan, "status", "0")
+    plan, devices = model.plan, model.devices
+    if devices.have_hooks:
+        calls = [devices.begin(is_new=is_new, resource="0") for is_new in (True, False)]
+        begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", devices.end("status", "0")
         return [
             f"    int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
             "    if (status == MT_OK)",
@@ -213,10 +202,9 @@ def _graph_step(plan: Plan) -> list[str]:
     ]
 
 
-def _functions(plan: Plan, interface: Interface) -> list[str]:
+def _functions(model: CModel) -> list[str]:
     """Return what the server needs to call the packed functions: the list, and room for the arguments of one call."""
-    model = plan.graph.name
-    types = plan.graph.types
+    plan, interface, types = model.plan, model.interface, model.graph.types
     calls = [[types[v].shape for operands in operands_of(plan, step.node) for v in operands] for step in plan.steps]
     calls.append([tensor.shape for tensor in (*interface.inputs, *interface.outputs)])
     arguments = max(map(len, calls))
@@ -224,7 +212,7 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
     room = {"DLTensor tensors": arguments, "union mt_value values": arguments, "int32_t codes": arguments}
     described = {
         "list": f"{model}_functions",
-        "count": f"{model.upper()}_FUNCTIONS",
+        "count": f"{model.upper}_FUNCTIONS",
         "most_arguments": arguments,
         "most_dims": dims,
         **{name: name for name in ("tensors", "values", "codes", "dims")},
@@ -237,16 +225,15 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
     ]
 
 
-def _step(plan: Plan, calls: Calls, arena: str) -> list[str]:
+def _step(model: CModel, calls: Calls, arena: str) -> list[str]:
     """Return the line that runs one operator."""
-    model = plan.graph.name
-    if plan.graph.stream is not None:
+    if model.graph.stream is not None:
         call = f"{model}_operator(number, row)"
     else:
-        call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
+        call = operator_call(model, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
     return [f"    return {call};"]
 
 
-def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:
+def _buffer(model: CModel, kind: str, tensor: Tensor) -> str:
     """Return the C name of the buffer for an input or an output; no function's, whatever the tensor is called."""
-    return f"{plan.graph.name}_{kind[:-1]}_{tensor.c_name}"
+    return f"{model}_{kind[:-1]}_{tensor.c_name}"

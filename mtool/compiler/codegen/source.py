@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen import pools
-from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
+from mtool.compiler.codegen.arena import PARAMETER, Spot, moves_rows
 from mtool.compiler.codegen.c_text import Part, columns, function, include, listed, qualified, tidied
 from mtool.compiler.codegen.calls import Calls
-from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import definitions
 from mtool.compiler.codegen.entry import entry_point
 from mtool.compiler.codegen.external import lent_memories
-from mtool.compiler.codegen.functions import Function, Functions
-from mtool.compiler.codegen.protect import ALONE, Place, arena_definition
+from mtool.compiler.codegen.functions import Function
+from mtool.compiler.codegen.model import CModel
+from mtool.compiler.codegen.protect import arena_definition
 from mtool.compiler.codegen.state_reset import reset_function
 from mtool.compiler.codegen.streamed import given, head_function, head_of
 from mtool.compiler.ir import DType, TensorType
@@ -28,22 +28,13 @@ from mtool.compiler.plan.memory import aliases
 from mtool.manifest import Tensor
 
 
-def source(
-    plan: Plan,
-    functions: Functions,
-    calls: Calls,
-    interface: Interface,
-    arena: Arena,
-    conventions: Conventions,
-    banner: str,
-    place: Place = ALONE,
-) -> list[str]:
+def source(model: CModel, calls: Calls) -> list[str]:
     """Return the C of the model; with the graph executor, all but the entry point."""
-    model = plan.graph.name
-    own = [one for one in functions.own if not one.kernel.level]
+    plan, arena, conventions, place = model.plan, model.arena, model.conventions, model.place
+    own = [one for one in model.functions.own if not one.kernel.level]
     lines = [
-        Part(banner, "banner"),
-        Part(_arena_map(plan, arena, functions), "map"),
+        model.banner,
+        Part(_arena_map(model), "map"),
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         *include(f"{model}.h"),
         "",
@@ -55,37 +46,37 @@ def source(
         "",
     ]
     if plan.pools:
-        lines += [] if arena.is_callers else pools.definitions(plan)
+        lines += [] if arena.is_callers else pools.definitions(model)
     elif plan.arena_bytes and not arena.is_shared and not arena.is_callers:
-        macro = f"{model.upper()}_ARENA_BYTES"
+        macro = f"{model.upper}_ARENA_BYTES"
         lines += [*arena_definition(arena.symbol, macro, plan.alignment, plan.arena_bytes, place.unit), ""]
     lines += [
         *lent_memories(plan),
         *_shared(own),
-        *definitions(plan, takes_resource=conventions.takes_resource),
+        *definitions(model.devices, takes_resource=conventions.takes_resource),
         *(line for one in own for line in _function(one)),
-        *_arena_pointers(plan, interface, arena),
-        *pools.load_function(plan, arena),
-        *reset_function(plan, interface, arena),
+        *_arena_pointers(model),
+        *pools.load_function(model),
+        *reset_function(model),
     ]
-    head = head_of(plan, functions)
+    head = head_of(plan, model.functions)
     if head is not None:
-        lines += head_function(plan, head, functions, arena)
+        lines += head_function(model, head)
     if conventions.executor != "graph":
-        lines += entry_point(plan, calls, interface, arena, conventions, head)
+        lines += entry_point(model, calls, head)
     return lines
 
 
-def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, list[str]]:
+def level_sources(model: CModel) -> dict[str, list[str]]:
     """Return the files of the operators that are compiled at a level of their own, by name: <model>_O3.c.
 
     A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
     """
-    model, found = plan.graph.name, {}
+    plan, functions, found = model.plan, model.functions, {}
     for level in sorted({one.kernel.level for one in functions.own} - {""}):
         own = [one for one in functions.own if one.kernel.level == level]
         found[f"{model}_{level}.c"] = [
-            Part(banner, "banner"),
+            model.banner,
             comment(f"These operators are compiled with -{level}."),
             "#if defined(__GNUC__) && !defined(__clang__)",
             f'#pragma GCC optimize ("{level}")',
@@ -123,8 +114,9 @@ def _shared(functions: Sequence[Function]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
+def _arena_map(model: CModel) -> str:
     """Return the comment that says what lies where, when."""
+    plan = model.plan
     names = [step.node.title for step in plan.steps]
 
     def at(number: int) -> str:
@@ -148,8 +140,8 @@ def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
         most = max(step.scratch_bytes for step in steps)
         pool, inside = plan.place(offset)
         rows.append((pool, f"{inside:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
-    for symbol, copy in arena.copies.items():
-        what = f"copy of {symbol.removeprefix(f'{plan.graph.name}_')}"
+    for symbol, copy in model.arena.copies.items():
+        what = f"copy of {symbol.removeprefix(f'{model}_')}"
         rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", what, "the first run", "on"))
     lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
     if not plan.pools:
@@ -158,7 +150,7 @@ def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
         lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
         own = [heads, *(row[1:] for row in rows if row[0] == number)]
         lines += ["", *columns(own, (0, 1))] if placed.bytes else []
-    lines += pools.map_of(functions)
+    lines += pools.map_of(model.functions)
     return comment(*lines, apart=True)
 
 
@@ -284,17 +276,16 @@ def _wrapped(signature: str) -> str:
     return "\n".join([*lines, line.rstrip(", ") + ")"])
 
 
-def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
-    if plan.io != "arena":
+def _arena_pointers(model: CModel) -> list[str]:
+    interface, arena, lines = model.interface, model.arena, list[str]()
+    if model.plan.io != "arena":
         return []
-    model = plan.graph.name
-    lines = []
-    inputs = given(plan, interface)
+    inputs = given(model)
     spots_of = tuple(spot for tensor, spot in zip(interface.inputs, arena.inputs, strict=True) if tensor in inputs)
     both = (("inputs", inputs, spots_of), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:
         if arena.is_callers:
-            lines += _places(model, kind, tensors, spots, arena)
+            lines += _places(model, kind, tensors, spots)
             continue
         rows = [
             f"{arena.pointer(DType.of(tensor.dtype).c, spot) if spot else '0'}, {comment(tensor.c_name)}"
@@ -304,8 +295,9 @@ def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]
     return lines
 
 
-def _places(model: str, kind: str, tensors: Sequence[Tensor], spots: Sequence[Spot | None], arena: Arena) -> list[str]:
+def _places(model: CModel, kind: str, tensors: Sequence[Tensor], spots: Sequence[Spot | None]) -> list[str]:
     """Return the function that tells where inputs or outputs lie in an arena of the caller's."""
+    arena = model.arena
     lines = [
         f"    {arena.parameter_type} *const {PARAMETER} = context;",
         f"    struct {model}_{kind} found;",

@@ -9,10 +9,11 @@ import numpy as np
 
 from mtool.base.errors import UsageError
 from mtool.base.escaping import comment, short_name
-from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface
+from mtool.compiler.codegen.arena import PARAMETER
 from mtool.compiler.codegen.c_text import WIDTH, Part, function
 from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.ir import DType, State
+from mtool.compiler.codegen.model import CModel
+from mtool.compiler.ir import DType, Graph, State
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.manifest import StateTensor
@@ -43,20 +44,20 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
     return tuple(found)
 
 
-def check_conventions(plan: Plan, conventions: Conventions) -> None:
+def check_conventions(graph: Graph, conventions: Conventions) -> None:
     """Refuse what passes every tensor of the model through its interface.
 
     Raises:
         UsageError: the model has states, and packed functions or a graph executor were asked for; or it has run-time
             sizes, and the device's graph executor.
     """
-    assert (conventions.interface == "feed") == (plan.graph.stream is not None), "rows are fed to no other interface"
-    if plan.graph.sizes and conventions.executor == "graph":
+    assert (conventions.interface == "feed") == (graph.stream is not None), "rows are fed to no other interface"
+    if graph.sizes and conventions.executor == "graph":
         raise UsageError(
             "sizes known at run time are checked by the model's entry point, which --executor graph does not have",
             hint="choose --executor aot or graph-host",
         )
-    if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
+    if graph.states and (conventions.has_functions or conventions.executor != "aot"):
         raise UsageError(
             "states are tensors outside of the interface, packed functions and graph executors take all of them",
             hint="choose --interface-api c, pointers or step, and --executor aot",
@@ -94,11 +95,11 @@ def starts_as_zeros(plan: Plan) -> bool:
     return all(_is_zero(state) for state in plan.graph.states) and all(one.pool.is_arena for one in pools)
 
 
-def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+def reset_function(model: CModel) -> list[str]:
     """Return the definition of `<model>_reset`, if there are states, and of what begins the first run."""
+    plan, interface, arena = model.plan, model.interface, model.arena
     if not interface.states:
         return []
-    model = plan.graph.name
     is_alone = starts_as_zeros(plan) or arena.is_callers
     prototype = f"void {model}_reset({'void *context' if arena.is_callers else 'void'})"
     lines = []
@@ -124,16 +125,16 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     ]
 
 
-def start_call(plan: Plan) -> list[str]:
+def start_call(model: CModel) -> list[str]:
     """Return what has to be called before the first operator: nothing, where all states begin as zeros."""
-    return [] if starts_as_zeros(plan) else [f"{plan.graph.name}_start();"]
+    return [] if starts_as_zeros(model.plan) else [f"{model}_start();"]
 
 
-def declared(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+def declared(model: CModel) -> list[str]:
     """Return the part of the header that tells of the states."""
+    interface, arena = model.interface, model.arena
     if not interface.states:
         return []
-    model = plan.graph.name
     rows = []
     for state, spot in zip(interface.states, arena.states, strict=True):
         kind = f"{state.dtype}[{','.join(map(str, state.shape))}], {state.bytes:,} bytes"

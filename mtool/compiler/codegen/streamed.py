@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen.arena import Arena, Interface, address_of, pointer_to
+from mtool.compiler.codegen.arena import address_of, pointer_to
 from mtool.compiler.codegen.c_text import WIDTH, function, structure
 from mtool.compiler.codegen.functions import Functions, described
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
@@ -159,9 +160,9 @@ def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
     return best
 
 
-def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) -> list[str]:
+def head_function(model: CModel, head: Head) -> list[str]:
     """Return the C that makes one call of the head, by its number."""
-    called = [_called(plan, functions, arena, site) for site in head.sites]
+    called = [_called(model, site) for site in head.sites]
     wide, bits = f"uint{8 * head.table.itemsize}_t", SITE_BITS[head.table.itemsize]
     width = head.table.shape[1]
     note = "One call of the part that is computed as rows arrive; returns how many rows on the next one waits for."
@@ -169,15 +170,15 @@ def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) ->
         "    uint32_t line = number;",
         *_line_of(head, is_moved=any(moved for _, moved in called)),
         f"    {wide} call[{width}];",
-        f"    MT_FLASH_COPY(call, {plan.graph.name}_head + line * {width}, sizeof(call));",
+        f"    MT_FLASH_COPY(call, {model}_head + line * {width}, sizeof(call));",
         f"    switch (call[0] & {(1 << bits) - 1}u) {{",
     ]
     for number, (text, _) in enumerate(called):
-        title = plan.steps[head.sites[number].step].node.title
+        title = model.plan.steps[head.sites[number].step].node.title
         label = f"case {number}:" if number < len(called) - 1 else "default:"
         lines += [f"    {label} {comment(title)}", f"        {text}", "        break;"]
     lines += ["    }", f"    return (int32_t)(call[0] >> {bits});"]
-    head_call = f"static int32_t {plan.graph.name}_head_call(uint16_t number, {rows_declared(plan)})"
+    head_call = f"static int32_t {model}_head_call(uint16_t number, {rows_declared(model.plan)})"
     return [comment(note), function(head_call, *lines)]
 
 
@@ -196,9 +197,10 @@ def _line_of(head: Head, *, is_moved: bool) -> list[str]:
     return [*lines, f"        line -= n * {length};", "    }"]
 
 
-def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple[str, bool]:
+def _called(model: CModel, site: Site) -> tuple[str, bool]:
     """Return the C of a call, and whether it depends on how often the repeated lines came before."""
-    call, node = functions.calls[site.step], plan.steps[site.step].node
+    plan, arena, call = model.plan, model.arena, model.functions.calls[site.step]
+    node = plan.steps[site.step].node
     arguments, is_moved = [], False
     varying = zip(call.function.kernel.arguments, call.operands(node), site.columns, site.moves, strict=True)
     for argument, (kind, name), column, move in varying:
@@ -232,46 +234,37 @@ _STATUSES = (
 _BEGINS = "; the other inputs are copied then, unless they lie in the arena"
 
 
-def streamed(plan: Plan, interface: Interface) -> Tensor:
+def streamed(model: CModel) -> Tensor:
     """Return the tensor whose rows are streamed."""
-    assert plan.graph.stream is not None
-    return interface.inputs[plan.graph.caller_inputs.index(plan.graph.stream.value)]
+    assert model.graph.stream is not None
+    return model.interface.inputs[model.graph.caller_inputs.index(model.graph.stream.value)]
 
 
-def given(plan: Plan, interface: Interface) -> tuple[Tensor, ...]:
+def given(model: CModel) -> tuple[Tensor, ...]:
     """Return the inputs that are given as a whole: all, if none is streamed."""
-    stream = plan.graph.stream
+    stream = model.graph.stream
     return tuple(
         tensor
-        for value, tensor in zip(plan.graph.caller_inputs, interface.inputs, strict=True)
+        for value, tensor in zip(model.graph.caller_inputs, model.interface.inputs, strict=True)
         if stream is None or value != stream.value
     )
 
 
-def entry_points(
-    plan: Plan,
-    head: Head,
-    interface: Interface,
-    begin: Sequence[str],
-    work: Sequence[str],
-    end: Sequence[str],
-) -> list[str]:
+def entry_points(model: CModel, head: Head, begin: Sequence[str], work: Sequence[str], end: Sequence[str]) -> list[str]:
     """Return the C of begin, feed and finish.
 
     Args:
-        plan: of the model.
+        model: the model.
         head: what is computed as rows arrive.
-        interface: its inputs and outputs.
         begin: what copies the other inputs in.
         work: what computes the rest.
         end: what copies the outputs out.
     """
-    model = plan.graph.name
-    rows = f"{model}_{streamed(plan, interface).c_name}_ROW".upper()
-    begins, feeds, finishes = prototypes(plan, interface)
-    now = f"{model}_inference"
+    plan, now = model.plan, f"{model}_inference"
+    rows = f"{model}_{streamed(model).c_name}_ROW".upper()
+    begins, feeds, finishes = prototypes(model)
     assert len(plan.steps) <= _MOST and plan.graph.stream is not None and plan.graph.stream.rows <= _MOST
-    inputs = [] if begin or not given(plan, interface) else ["    (void)inputs;"]
+    inputs = [] if begin or not given(model) else ["    (void)inputs;"]
     outputs = [] if end else ["    (void)outputs;"]
     return [
         "/* The inference that is under way. */",
@@ -326,25 +319,24 @@ def entry_points(
     ]
 
 
-def prototypes(plan: Plan, interface: Interface) -> tuple[str, str, str]:
+def prototypes(model: CModel) -> tuple[str, str, str]:
     """Return the declarations of begin, feed and finish, without semicolons."""
-    model = plan.graph.name
-    others = f"const struct {model}_inputs *inputs" if given(plan, interface) else "void"
+    others = f"const struct {model}_inputs *inputs" if given(model) else "void"
     return (
         f"int32_t {model}_begin({others})",
-        f"int32_t {model}_feed({rows_declared(plan)}, int32_t count)",
+        f"int32_t {model}_feed({rows_declared(model.plan)}, int32_t count)",
         f"int32_t {model}_finish(const struct {model}_outputs *outputs)",
     )
 
 
-def declared(plan: Plan, interface: Interface) -> list[str]:
+def declared(model: CModel) -> list[str]:
     """Return the part of the header that declares the entry points, with what a caller has to know."""
-    model, tensor, stream = plan.graph.name, streamed(plan, interface), plan.graph.stream
+    tensor, stream = streamed(model), model.graph.stream
     assert stream is not None
-    kind, upper = plan.graph.types[stream.value], f"{model}_{tensor.c_name}".upper()
+    kind, upper = model.graph.types[stream.value], f"{model}_{tensor.c_name}".upper()
     row = kind.count // stream.rows
-    begin, feed, finish = prototypes(plan, interface)
-    others = given(plan, interface)
+    begin, feed, finish = prototypes(model)
+    others = given(model)
     pixels = _PLANES if stream.order and kind.shape[-1] > 1 else ""
     does = [
         f"{model}_begin starts an inference, and forgets one that is under way{_BEGINS if others else ''}.",

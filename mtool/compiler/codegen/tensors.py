@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from mtool.base.errors import ModelError
 from mtool.base.escaping import argument
 from mtool.base.formulas import Formula, fitted
-from mtool.compiler.codegen.arena import Interface
 from mtool.compiler.codegen.c_text import Part, declaration, variable
+from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir import DType, Graph, TensorType
-from mtool.compiler.plan import Plan
 from mtool.manifest import Tensor
 
 # Tensors in C: their bytes, and their types as packed functions know them, DLPack's code and bits and a name.
@@ -22,23 +21,23 @@ def dlpack_code(dtype: DType) -> str:
     return "kDLBfloat" if dtype.label == "bfloat16" else _CODES[dtype.kind]
 
 
-def tensor_bytes(model: str, tensor: Tensor) -> str:
+def tensor_bytes(model: object, tensor: Tensor) -> str:
     """Return the bytes of an input or output in C, by the macro of its elements' number; "0": it has none."""
     dtype, count = DType.of(tensor.dtype), f"{model}_{tensor.c_name}_COUNT".upper()
     return "0" if not tensor.bytes else count if dtype.size == 1 else f"{count} * sizeof({dtype.c})"
 
 
-def type_name(model: str, kind: TensorType) -> str:
+def type_name(model: object, kind: TensorType) -> str:
     """Return the C name of a tensor type of a model: kws_int8_1x12, kws_float32_scalar."""
     return f"{model}_{kind.dtype.label}_{'x'.join(map(str, kind.shape)) or 'scalar'}"
 
 
-def declarations(model: str, kinds: Iterable[TensorType]) -> list[Part]:
+def declarations(model: object, kinds: Iterable[TensorType]) -> list[Part]:
     """Return the declarations of a header, without a blank line between them."""
     return [declaration(f"extern const struct mt_tensor_type {type_name(model, kind)}") for kind in kinds]
 
 
-def definitions(model: str, kinds: Iterable[TensorType]) -> list[str]:
+def definitions(model: object, kinds: Iterable[TensorType]) -> list[str]:
     """Return the definitions; types of one shape share its numbers."""
     kinds = list(kinds)
     shapes = {}
@@ -95,22 +94,14 @@ def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
     )
 
 
-def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, structure: str) -> str:
-    """Return the bytes of an input or output as C; "0": it has no elements.
-
-    Args:
-        plan: the model's.
-        value: the input or output.
-        tensor: the same in the interface.
-        interface: the model's inputs and outputs.
-        structure: the pointer to the inputs, which have the sizes.
-    """
-    graph = plan.graph
+def bytes_in_c(model: CModel, value: str, tensor: Tensor) -> str:
+    """Return the bytes of an input or output as C, where `inputs` have the sizes; "0": it has no elements."""
+    graph = model.graph
     if dims_of(graph, value) is None:
-        return tensor_bytes(graph.name, tensor)
+        return tensor_bytes(model, tensor)
     text = _bytes(graph, value)
     for size in graph.sizes:
-        text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")
+        text = text.replace(f"\0{size.symbol}", f"*inputs->{field_of(model, size.value)}")
     return f"(size_t){text}" if text.startswith("(") else f"(size_t)({text})"
 
 
@@ -125,15 +116,15 @@ def _bytes(graph: Graph, value: str) -> str:
     return f"({' * '.join([*dims, str(kinds[0].dtype.size)])})"
 
 
-def field_of(plan: Plan, interface: Interface, value: str) -> str:
+def field_of(model: CModel, value: str) -> str:
     """Return the field of the inputs' structure that has a size."""
-    return interface.inputs[plan.graph.caller_inputs.index(value)].c_name
+    return model.interface.inputs[model.graph.caller_inputs.index(value)].c_name
 
 
-def range_test(plan: Plan, interface: Interface) -> list[str]:
+def range_test(model: CModel) -> list[str]:
     """Return the C that refuses sizes outside of their ranges."""
     lines = []
-    for size in plan.graph.sizes:
-        field = f"*inputs->{field_of(plan, interface, size.value)}"
+    for size in model.graph.sizes:
+        field = f"*inputs->{field_of(model, size.value)}"
         lines += [f"    if ({field} < {size.least} || {field} > {size.most})", "        return MT_BAD_SIZE;"]
     return lines
