@@ -229,7 +229,7 @@ def written(plan: Plan) -> Iterator[tuple[str, str, int]]:
     for node in (*computing, *moving):
         for position, value in enumerate(node.outputs):
             if value in plan.offsets:
-                root, inside = lies.get(value, (value, 0))
+                root, inside = lies[value]
                 yield root, f"{node.title}_{position}" if position else node.title, plan.offsets[value] - inside
 
 
@@ -237,7 +237,7 @@ def _in_place(plan: Plan, values: Mapping[str, Spot]) -> Iterator[tuple[str, Spo
     """Yield the values that operators write over an operand of theirs, and their spots, which say so."""
     lies = aliases(plan.graph)
     for step in plan.steps:
-        read = [values[root] for root in (lies.get(v, (v, 0))[0] for v in step.node.inputs) if root in values]
+        read = [values[root] for root in (lies.root(v) for v in step.node.inputs) if root in values]
         for value in step.node.outputs:
             own = values.get(value)
             over = [
@@ -277,10 +277,10 @@ def address_of(plan: Plan, value: str) -> Address:
         return Address("states", *plan.in_states[value])
     graph = plan.graph
     lies = aliases(graph)
-    root, offset = lies.get(value, (value, 0))
+    root, offset = lies[value]
     if root in graph.inputs:
         return Address("inputs", graph.inputs.index(root), offset)
     for index, output in enumerate(graph.outputs):
-        if lies.get(output, (output, 0))[0] == root:
+        if lies.root(output) == root:
             return Address("outputs", index, offset)
     raise AssertionError(f"{value} lies nowhere")

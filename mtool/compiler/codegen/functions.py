@@ -363,7 +363,7 @@ class _Pointers:
         if address.memory != "arena":
             base = self.outside[address.memory][address.index]()
             return further(base, address.offset, kind.dtype.size)
-        root, inside = self.lies.get(value, (value, 0))
+        root, inside = self.lies[value]
         name = self._declared(self.names[root], kind.dtype.c, address.offset - inside, self.storage.get(root))
         return further(name, inside, kind.dtype.size)
 

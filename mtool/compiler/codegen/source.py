@@ -156,11 +156,10 @@ def _arena_map(model: CModel) -> str:
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
     """Return the operators that write into each value or line buffer."""
-    lies = aliases(plan.graph)
-    found: dict[str, list[str]] = {}
+    root, found = aliases(plan.graph).root, dict[str, list[str]]()
     for step in plan.steps:
         for value in step.node.outputs:
-            titles = found.setdefault(lies.get(value, (value, 0))[0], [])
+            titles = found.setdefault(root(value), [])
             if step.node.title not in titles and not moves_rows(step.node):
                 titles.append(step.node.title)
     return found
@@ -243,11 +242,11 @@ def _parameters(plan: Plan, number: int, function: Function) -> list[str]:
 def _whole(plan: Plan, value: str) -> TensorType:
     """Return the type of the tensor of which a value has some rows."""
     graph, lies = plan.graph, aliases(plan.graph)
-    root = lies.get(value, (value, 0))[0]
+    root = lies.root(value)
     if root in graph.types:
         return graph.types[root]
     nodes = [step.node for step in plan.steps if not moves_rows(step.node)]
-    rows = sum(graph.types[v].shape[1] for node in nodes for v in node.outputs if lies.get(v, (v, 0))[0] == root)
+    rows = sum(graph.types[v].shape[1] for node in nodes for v in node.outputs if lies.root(v) == root)
     kind = graph.types[value]
     return replace(kind, shape=(kind.shape[0], rows, *kind.shape[2:]))
 

@@ -108,7 +108,7 @@ def _rows_taken(plan: Plan) -> dict[int, int]:
     assert stream is not None
     row_bytes = plan.graph.types[stream.value].bytes // stream.rows
     for number, step in enumerate(plan.steps):
-        for root, offset in (lies.get(value, (value, 0)) for value in step.node.inputs):
+        for root, offset in (lies[value] for value in step.node.inputs):
             if root == stream.value:
                 found[number] = offset // row_bytes
     return found

@@ -506,7 +506,9 @@ def _cast_text(expr: Expr, x: Text) -> Text:
         return x
     if x.uncast and expr.dtype is DType.INT32:
         return Text(x.uncast)
-    return Text(f"({expr.dtype.c}){x.uncast or x.at(UNARY)}", UNARY)
+    is_wrapped = x.level == UNARY and x.c.startswith("(int32_t)((uint32_t)")  # whose low bits are the same
+    own = x.c.removeprefix("(int32_t)") if is_wrapped and expr.dtype.is_integer and expr.dtype.size < 4 else ""
+    return Text(f"({expr.dtype.c}){x.uncast or own or x.at(UNARY)}", UNARY)
 
 
 def _integer_from(source: DType, dtype: DType, x: Text) -> Text:

@@ -36,21 +36,20 @@ from mtool.compiler.plan.step import Step
 class _Uses:
     """When values are read and written, by number of the step; values stand for all views of them."""
 
-    root: Mapping[str, str]
+    root: Callable[[str], str]
     reads: Mapping[str, Sequence[int]]
     written: Mapping[str, int]
 
     @classmethod
     def of(cls, graph: Graph, steps: Sequence[Step]) -> "_Uses":
-        root = {value: of for value, (of, _) in aliases(graph).items()}
+        lies = aliases(graph)
         reads: dict[str, list[int]] = {}
         written: dict[str, int] = {}
         for number, step in enumerate(steps):
             for value in step.node.inputs:
-                value = root.get(value, value)
-                reads.setdefault(value, []).append(number)
+                reads.setdefault(lies.root(value), []).append(number)
             written |= dict.fromkeys(step.node.outputs, number)
-        return cls(root, reads, written)
+        return cls(lies.root, reads, written)
 
     def last_read(self, value: str) -> int:
         """Return the last step that reads a value; -1: none does."""
@@ -64,7 +63,7 @@ def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, st
     uses = _Uses.of(graph, steps)
     found: dict[str, str] = {}
     for _, value, output in graph.state_values:
-        output = uses.root.get(output, output)
+        output = uses.root(output)
         buffer, moved = _stream_buffer(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
         if moved:
             found |= {moved: value, output: value}
@@ -79,10 +78,10 @@ def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, st
 def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output: str) -> str:
     """Return what a state's output appends to, if that is the state itself, moved in place, or ""."""
     node = steps[uses.written[output]].node
-    first = uses.root.get(node.inputs[0], node.inputs[0]) if isinstance(node.attrs, Concat) else ""
+    first = uses.root(node.inputs[0]) if isinstance(node.attrs, Concat) else ""
     if first not in uses.written or not _appends(node, graph) or [*uses.reads[first]] != [uses.written[output]]:
         return ""
-    roots = {uses.root.get(one, one) for one in graph.outputs}
+    roots = {uses.root(one) for one in graph.outputs}
     in_place = first not in roots and _may_overwrite(graph, steps, uses, first, value)
     return first if in_place and value in steps[uses.written[first]].node.inputs else ""
 
@@ -96,9 +95,9 @@ def _stream_buffer(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str)
     """Return what the last reader of a state makes of it by appending to it, or ""."""
     number = uses.last_read(value)
     node = steps[number].node if number >= 0 else None
-    if node is None or not isinstance(node.attrs, Concat) or uses.root.get(node.inputs[0], node.inputs[0]) != value:
+    if node is None or not isinstance(node.attrs, Concat) or uses.root(node.inputs[0]) != value:
         return ""
-    roots = {uses.root.get(output, output) for output in graph.outputs}
+    roots = {uses.root(output) for output in graph.outputs}
     alone = uses.reads[value].count(number) == 1 and node.outputs[0] not in roots
     return node.outputs[0] if _appends(node, graph) and alone else ""
 
@@ -110,7 +109,7 @@ def _may_overwrite(graph: Graph, steps: Sequence[Step], uses: _Uses, output: str
     if last != number:
         return last < number
     node = steps[number].node
-    read = [place for place, value in enumerate(node.inputs) if uses.root.get(value, value) == old]
+    read = [place for place, value in enumerate(node.inputs) if uses.root(value) == old]
     over = node.outputs.index(output)
     pairs = steps[number].schedule.overwrites(node, graph)
     return {place for place, written in pairs if written == over} >= {*read}
@@ -179,7 +178,7 @@ def copy_states(
     appending = {}
     for step in steps:
         if isinstance(step.node.attrs, Concat):
-            first = uses.root.get(step.node.inputs[0], step.node.inputs[0])
+            first = uses.root(step.node.inputs[0])
             if storage.get(step.node.outputs[0]) == storage.get(first, first):
                 appending[step.node.name] = replace(step.node, attrs=replace(step.node.attrs, appends=True))
     made = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
@@ -187,7 +186,7 @@ def copy_states(
     types, sources = dict(graph.types), dict(graph.sources)
     graph = replace(graph, nodes=tuple(nodes))
     for number, (_, value, output) in enumerate(graph.state_values, len(graph.caller_outputs)):
-        if uses.root.get(output, output) in storage:
+        if uses.root(output) in storage:
             continue
         kind = types[value]
         copy = f"{output}.kept"
@@ -268,15 +267,26 @@ def _span(first: int, last: int) -> int:
     return (1 << (last + 2)) - (1 << (first + 1))
 
 
-def aliases(graph: Graph) -> dict[str, tuple[str, int]]:
+class Aliases(dict[str, tuple[str, int]]):
+    """Where values lie: in which value or line buffer, and from which byte on; what is no alias lies in itself."""
+
+    def __missing__(self, value: str) -> tuple[str, int]:
+        return value, 0
+
+    def root(self, value: str) -> str:
+        """Return the value or line buffer in which a value lies."""
+        return self[value][0]
+
+
+def aliases(graph: Graph) -> Aliases:
     """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
 
-    def lies_in() -> dict[str, tuple[str, int]]:
-        found = dict(graph.line_buffers)
+    def lies_in() -> Aliases:
+        found = Aliases(graph.line_buffers)
         for node in graph.nodes:
             made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
             if isinstance(node.attrs, View) and made not in found:
-                root, offset = found.get(source, (source, 0))
+                root, offset = found[source]
                 found[made] = root, offset + node.attrs.first * graph.types[made].dtype.size
         return found
 
@@ -313,6 +323,7 @@ class _Storages:
     def __init__(self, graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool) -> None:
         self.graph, self.steps, self.grow = graph, steps, grow
         self.lies = aliases(graph)
+        self.root = self.lies.root
         self.home = values_in_state_storage(graph, steps)
         self.owner: dict[str, int] = {}  # of roots
         self.pieces: list[Storage] = []
@@ -344,9 +355,6 @@ class _Storages:
         end = (*graph.outputs, *(value for _, value, _ in graph.state_values), *(size.value for size in graph.sizes))
         self.last |= {self.root(value): len(steps) for value in end}
 
-    def root(self, value: str) -> str:
-        return self.lies.get(value, (value, 0))[0]
-
     def add(self, root: str) -> None:
         size = self.line_buffer_bytes.get(root) or self.graph.types[root].bytes
         self.owner[root] = len(self.pieces)
@@ -354,7 +362,7 @@ class _Storages:
         self.accesses.append([])
 
     def access(self, step: int, value: str, *, writes: bool) -> None:
-        root, offset = self.lies.get(value, (value, 0))
+        root, offset = self.lies[value]
         if root in self.owner:
             end = offset + self.graph.types[value].bytes
             self.accesses[self.owner[root]].append(_Access(step, offset, end, writes))
@@ -400,7 +408,7 @@ class _Storages:
         for place, which in step.schedule.overwrites(step.node, self.graph):
             if step.node.outputs[which] != output:
                 continue
-            value, offset = self.lies.get(step.node.inputs[place], (step.node.inputs[place], 0))
+            value, offset = self.lies[step.node.inputs[place]]
             if value not in self.owner or self.last.get(value) != number or offset or value in self.line_buffer_bytes:
                 continue
             if self.owner[value] in taken:  # by another output of the step
@@ -442,7 +450,7 @@ def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False)
             piece.parts = _live_parts(accesses)
     owners = {}
     for value in graph.types:
-        root, offset = made.lies.get(value, (value, 0))
+        root, offset = made.lies[value]
         if root in made.owner:
             owners[value] = made.owner[root], offset
     return Storages(made.pieces, owners, scratch_of)

@@ -205,12 +205,12 @@ def in_pools(plan: Plan, pools: Sequence[Pool]) -> Plan | tuple[Storage, ...]:
 
 def _accesses(plan: Plan, pieces: Sequence[Storage]) -> list[float]:
     """Return the bytes that an inference reads and writes in each storage, about."""
-    graph, lies = plan.graph, aliases(plan.graph)
+    graph, root = plan.graph, aliases(plan.graph).root
     owner = {value: number for number, piece in enumerate(pieces) for value in piece.values}
     found = [0.0] * len(pieces)
 
     def add(value: str, count: float) -> None:
-        number = owner.get(lies.get(value, (value, 0))[0])
+        number = owner.get(root(value))
         if number is not None:
             found[number] += count
 

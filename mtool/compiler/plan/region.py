@@ -166,7 +166,7 @@ class _Measure(RowOrder):
         if io == "arena":
             lies = aliases(graph)
             outside = {*graph.constants, *([graph.stream.value] if graph.stream else [])}
-            sources = [v for v in region.readers if v not in self.top and lies.get(v, (v, 0))[0] not in outside]
+            sources = [v for v in region.readers if v not in self.top and lies.root(v) not in outside]
             self.top |= {value: graph.types[value].shape[1] for value in sources}
         self.row_bytes = {value: graph.types[value].bytes // graph.types[value].shape[1] for value in self.top}
         if io == "external":  # where the result may lie too, as what comes from outside the region

@@ -74,7 +74,7 @@ def moved(plan: Plan, offsets: Mapping[int, int]) -> Plan:
     storages = sorted(((one, offsets[id(one)]) for one, _ in plan.storages), key=lambda pair: (pair[1], pair[0].first))
     return replace(
         plan,
-        offsets={value: new(lies.get(value, (value, 0))[0], offset) for value, offset in plan.offsets.items()},
+        offsets={value: new(lies.root(value), offset) for value, offset in plan.offsets.items()},
         scratch=tuple(
             None if offset is None else new(f"scratch of {step.node.title}", offset)
             for step, offset in zip(plan.steps, plan.scratch, strict=True)

@@ -4,7 +4,7 @@ The arenas of these are the scratch of the step that computes them: the tensors 
 its node runs; two branches have the same bytes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mtool.base.option_values import Io
@@ -54,8 +54,7 @@ class ControlSchedule(Schedule):
 
         Nothing else of the node may read that input.
         """
-        lies = aliases(graph)
-        roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
+        roots = [*map(aliases(graph).root, node.inputs)]
         attrs = node.attrs
         if isinstance(attrs, Rounds):
             pairs = [pair for pair in attrs.places if min(pair) >= 0]
@@ -90,21 +89,17 @@ def without_estimate(plan: Plan) -> tuple[str, ...]:
 
 def _is_read_first(plan: Plan, number: int) -> bool:
     """Whether a branch reads an input for the last time before it writes its first output, or overwrites it then."""
-    graph, lies = plan.graph, aliases(plan.graph)
+    graph, root = plan.graph, aliases(plan.graph).root
     source = graph.inputs[number]
-    output = lies.get(graph.outputs[0], (graph.outputs[0], 0))[0]
-    written = [n for n, step in enumerate(plan.steps) if output in _roots(step.node.outputs, lies)]
-    read = [n for n, step in enumerate(plan.steps) if source in _roots(step.node.inputs, lies)]
+    output = root(graph.outputs[0])
+    written = [n for n, step in enumerate(plan.steps) if output in map(root, step.node.outputs)]
+    read = [n for n, step in enumerate(plan.steps) if source in map(root, step.node.inputs)]
     if not written or not read or read[-1] < written[0]:
         return bool(written) and output != source
     step = plan.steps[written[0]]
-    places = {place for place, root in enumerate(_roots(step.node.inputs, lies)) if root == source}
+    places = {place for place, value in enumerate(step.node.inputs) if root(value) == source}
     allowed = {place for place, over in step.schedule.overwrites(step.node, graph) if step.node.outputs[over] == output}
     return read[-1] == written[0] and places <= allowed
-
-
-def _roots(values: Sequence[str], lies: Mapping[str, tuple[str, int]]) -> list[str]:
-    return [lies.get(value, (value, 0))[0] for value in values]
 
 
 def plans_in(plan: Plan) -> Iterator[Plan]:

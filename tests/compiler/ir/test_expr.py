@@ -97,3 +97,11 @@ def test_a_walk_may_leave_out_indices() -> None:
     table = load(0, DType.FLOAT32, (call("add", axis(0), const(1, DType.INT32)),))
     ops = [part.op for part in call("exp", table).walk(indices=False)]
     assert ops == ["exp", "load"]
+
+
+def test_the_low_bits_of_a_sum_that_wraps_are_cast_once() -> None:
+    total = Expr("add", DType.INT32, (Expr("acc", DType.INT32), const(25, DType.INT32)))
+    narrow = Expr("cast", DType.INT8, (total,))
+    assert render(narrow, lambda leaf: Text("acc" if leaf.op == "acc" else "25")).c == (
+        "(int8_t)((uint32_t)acc + (uint32_t)25)"
+    )
