@@ -331,11 +331,16 @@ class _Source:
     def _likeness(self, board: Board) -> Hashable:
         """Return what boards have in common that get the same plans, as far as their memories allow."""
         target = target_of(board)
+
+        def has_integers_alone(graph: Graph) -> bool:  # constants apart
+            kinds = (kind for value, kind in graph.types.items() if value not in graph.constants)
+            return not has_bodies(graph) and not any(kind.dtype.is_float for kind in kinds)
+
         if self.request.known != Known():  # a measurement holds for its own core
             return target
         has_integers = self.once(
             ("integers", passes.traits(target)),
-            lambda: self.graph is not None and _has_integers_alone(self.lowered(board, _Notes())),
+            lambda: self.graph is not None and has_integers_alone(self.lowered(board, _Notes())),
         )
         return target.integer_traits if has_integers else target.traits
 
@@ -416,12 +421,6 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -
         yield board, source.once(model.key, functools.partial(model.emit, place))
 
 
-def _has_integers_alone(graph: Graph) -> bool:
-    """Return whether no operator of a graph reads or makes floating-point numbers, constants apart."""
-    kinds = (kind for value, kind in graph.types.items() if value not in graph.constants)
-    return not has_bodies(graph) and not any(kind.dtype.is_float for kind in kinds)
-
-
 def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas = "shared") -> Compilation:
     """Compile ONNX or TFLite models for one firmware on a board, whose core and features choose the schedules.
 
@@ -477,7 +476,13 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
             hint="--arena own gives each an arena of its own",
         )
     if arenas == "shared":
-        _check_whole(models)
+        streamed = [one.plan.graph.name for one in models if one.request.is_streamed]
+        if streamed:  # its inference lasts from the first row to the last
+            raise UsageError(
+                f"{streamed[0]} computes with rows as they arrive, and the other models would run over them in its "
+                "arena",
+                hint="--arena own",
+            )
         plans = share_arena(plans, unit)
     elif arenas == "interleaved":
         _check_interleaved(models)
@@ -542,16 +547,6 @@ def _check_alike(
             raise UsageError(what, details=details, hint=hint)
 
 
-def _check_whole(models: Sequence[PlannedModel]) -> None:
-    """Refuse an inference that lasts from its first row to its last in an arena that others use meanwhile."""
-    streamed = [one.plan.graph.name for one in models if one.request.is_streamed]
-    if streamed and len(models) > 1:
-        raise UsageError(
-            f"{streamed[0]} computes with rows as they arrive, and the other models would run over them in its arena",
-            hint="--arena own",
-        )
-
-
 def _check_interleaved(models: Sequence[PlannedModel]) -> None:
     """Refuse models that do not run operator by operator, or that have memory protection."""
     for one in models:
@@ -583,9 +578,8 @@ def _check_names(models: Sequence[PlannedModel]) -> None:
                     f"two models {same}: {', '.join(dict.fromkeys((first, second)))}",
                     details=[f"{other.path} is {other.plan.graph.name}", f"{one.path} is {one.plan.graph.name}"],
                     hint="name all of them, in their order: "
-                    + " ".join(f"--name {_another(count, each)}" for count, each in enumerate(models)),
+                    + " ".join(
+                        f"--name {chr(ord('a') + count % 26)}_{each.plan.graph.name}"
+                        for count, each in enumerate(models)
+                    ),
                 )
-
-
-def _another(number: int, model: PlannedModel) -> str:
-    return f"{chr(ord('a') + number % 26)}_{model.plan.graph.name}"

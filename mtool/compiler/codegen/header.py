@@ -2,7 +2,7 @@
 
 from mtool.base.escaping import comment
 from mtool.compiler.codegen import c_text, pools, streamed
-from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena
+from mtool.compiler.codegen.arena import ARENA_ALIGNMENT
 from mtool.compiler.codegen.c_text import include
 from mtool.compiler.codegen.device import public_declarations
 from mtool.compiler.codegen.model import CModel
@@ -36,7 +36,8 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     elif arena.is_callers:
         lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
     else:
-        lines += [f"extern uint8_t {arena.symbol}[];{arena_note(arena)}"] * bool(plan.arena_bytes) + [""]
+        note = " /* shared with other models */" * arena.is_shared
+        lines += [f"extern uint8_t {arena.symbol}[];{note}"] * bool(plan.arena_bytes) + [""]
     if bytes_in_ram:
         note = "Weights in RAM, besides the arena, where they are read sooner; --optimize size leaves them in flash."
         lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
@@ -62,11 +63,6 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     lines += public_declarations(model.devices, takes_resource=conventions.takes_resource)
     lines += declared(model)
     return c_text.header(model.banner, str(model), before, lines)
-
-
-def arena_note(arena: Arena) -> str:
-    """Return the comment that tells of an arena which is not the model's alone."""
-    return f" {comment('shared with other models')}" if arena.is_shared else ""
 
 
 def _prototypes(model: CModel) -> list[str]:

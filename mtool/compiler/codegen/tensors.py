@@ -16,11 +16,6 @@ from mtool.manifest import Tensor
 _CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bool": "kDLBool"}
 
 
-def dlpack_code(dtype: DType) -> str:
-    """Return DLPack's name for the kind of an element type."""
-    return "kDLBfloat" if dtype.label == "bfloat16" else _CODES[dtype.kind]
-
-
 def tensor_bytes(model: object, tensor: Tensor) -> str:
     """Return the bytes of an input or output in C, by the macro of its elements' number; "0": it has none."""
     dtype, count = DType.of(tensor.dtype), f"{model}_{tensor.c_name}_COUNT".upper()
@@ -50,7 +45,8 @@ def definitions(model: object, kinds: Iterable[TensorType]) -> list[str]:
     ]
     lines.append("")
     for kind in kinds:
-        values = f"{shapes[kind.shape]}, {len(kind.shape)}, {dlpack_code(kind.dtype)}, {kind.dtype.size * 8}"
+        code = "kDLBfloat" if kind.dtype.label == "bfloat16" else _CODES[kind.dtype.kind]
+        values = f"{shapes[kind.shape]}, {len(kind.shape)}, {code}, {kind.dtype.size * 8}"
         lines.append(variable(f"const struct mt_tensor_type {type_name(model, kind)}", f" = {{{values}}}"))
     return [*lines, ""]
 

@@ -26,7 +26,7 @@ def make_plan(
     schedules: Choices | None = None,
     order: Order = "auto",
     grown: "Collection[str] | None" = None,
-    shared: "PartialCache | None" = None,
+    partial_cache: "PartialCache | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -38,7 +38,7 @@ def make_plan(
         schedules: a user's choices, by node; the cheapest for all others.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
         grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
-        shared: what has been found for other targets of this graph.
+        partial_cache: what has been found for other targets of this graph.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
@@ -49,12 +49,13 @@ def make_plan(
     from mtool.compiler.plan.streamed import plan_streamed
     from mtool.compiler.plan.whole import plan_whole, plans_in
 
-    options, known = PlanOptions(target, io, partial, schedules or {}, order, grown), shared or PartialCache()
+    options = PlanOptions(target, io, partial, schedules or {}, order, grown)
+    cache = partial_cache or PartialCache()
     if graph.stream is not None:
         return plan_streamed(graph, options)
 
     def by_rows(plan: "Plan") -> "Plan":
-        return with_partial_execution(plan, options, known)
+        return with_partial_execution(plan, options, cache)
 
     plan = by_rows(plan_whole(graph, options))
     least = LEAST_BYTES if partial == "auto" else 1

@@ -10,16 +10,20 @@ from mtool.compiler.kernels.schedule import Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
 
 
-class BoundSchedule(Schedule):
-    """A schedule for the node that it was made for; what it does not say itself is what `inner` says."""
+class _Around:
+    """What stands around a schedule, and says what that says where it says nothing itself."""
 
     inner: Schedule
 
     def __getattr__(self, name: str) -> Any:
-        """Return a knob of the schedule."""
+        """Return what the schedule says."""
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
+
+
+class BoundSchedule(_Around, Schedule):
+    """A schedule for the node that it was made for, with the knobs of `inner`."""
 
     def knobs(self) -> Mapping[str, Knob]:
         """Those of the schedule."""
@@ -37,7 +41,7 @@ KNOBS = {
 
 
 @dataclass(eq=False)
-class Built:
+class Built(_Around):
     """A schedule whose C is compiled at a level of its own, or whose constants lie in RAM; all else is `inner`'s.
 
     Attributes:
@@ -49,12 +53,6 @@ class Built:
     inner: Schedule
     opt: Level | str = ""
     weights: str = ""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the schedule says."""
-        if name.startswith("__") or name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the C of the schedule, with how it is built."""

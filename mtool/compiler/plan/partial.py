@@ -247,7 +247,7 @@ LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
-def with_partial_execution(plan: Plan, options: PlanOptions, shared: PartialCache) -> Plan:
+def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
@@ -255,15 +255,15 @@ def with_partial_execution(plan: Plan, options: PlanOptions, shared: PartialCach
         options: `partial` is "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a
             twentieth of instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
             A region whose rows the schedules that are asked for can't compute stays whole.
-        shared: what other searches have found.
+        cache: what other searches have found.
     """
     partial = options.partial
     if partial == "never" or plan.graph.states or (partial == "auto" and plan.arena_bytes < LEAST_BYTES):
         return plan
-    chooser = Chooser(plan, options, shared)
-    plan = replace(plan, graph=chooser.shared.one(plan.graph))
+    chooser = Chooser(plan, options, cache)
+    plan = replace(plan, graph=chooser.cache.one(plan.graph))
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
-    starts = [plan, *_small_ones_first(plan, chooser.shared)]
+    starts = [plan, *_small_ones_first(plan, chooser.cache)]
     plans = (with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(plans, key=lambda one: one.arena_bytes)
     return best if is_worth(plan, best, partial) else plan
@@ -275,7 +275,7 @@ def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
     return plan.arena_bytes - other.arena_bytes >= least
 
 
-def _small_ones_first(plan: Plan, shared: PartialCache) -> list[Plan]:
+def _small_ones_first(plan: Plan, cache: PartialCache) -> list[Plan]:
     """Return the plan in an order that leaves regions whole, if it is in another.
 
     A loop of very few elements (the gate of an epilogue) that comes between operators that are computed by rows would
@@ -296,7 +296,7 @@ def _small_ones_first(plan: Plan, shared: PartialCache) -> list[Plan]:
         return []
     numbers = {node.name: number for number, node in enumerate(nodes)}
     steps = tuple(sorted(plan.steps, key=lambda step: numbers[step.node.name]))
-    return [lay_out_steps(shared.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
+    return [lay_out_steps(cache.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
 
 
 def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | None = None) -> Plan:
@@ -330,29 +330,29 @@ class _Chosen:
 class Chooser:
     """Chooses schedules, for nodes that are alike once."""
 
-    def __init__(self, plan: Plan, options: PlanOptions, shared: PartialCache) -> None:
-        self.options, self.shared = options, shared
+    def __init__(self, plan: Plan, options: PlanOptions, cache: PartialCache) -> None:
+        self.options, self.cache = options, cache
         self.target: Target = plan.target
         self.io: Io = plan.io
         self.known: dict[int, tuple[Step, float, int]] = {}
         self.chosen: dict[int, Step] = {}  # by the identity of its node, which most graphs have in common
         for step in plan.steps:
             if isinstance(step.node.attrs, Control):  # whose graphs are planned already
-                self._add(shared.number(plan.graph.likeness(step.node)), step, plan.graph)
+                self._add(cache.number(plan.graph.likeness(step.node)), step, plan.graph)
 
     def _add(self, likeness: int, step: Step, graph: Graph) -> tuple[Step, float, int]:
         cost = step.schedule.cost(step.node, graph, self.target)
-        self.known[likeness] = step, cost, self.shared.memory(step, graph)
+        self.known[likeness] = step, cost, self.cache.memory(step, graph)
         return self.known[likeness]
 
     def memory(self, plan: Plan) -> tuple[int, ...]:
         """Return what memory each step of a plan needs."""
-        return tuple(self.shared.memory(step, plan.graph) for step in plan.steps)
+        return tuple(self.cache.memory(step, plan.graph) for step in plan.steps)
 
     def steps(self, graph: Graph) -> _Chosen:
         """Return the steps of a graph."""
         steps, total, memory, choices = [], 0.0, [], self.options.choices
-        for node, likeness in self.shared.likenesses(graph):
+        for node, likeness in self.cache.likenesses(graph):
             known = self.known.get(likeness)
             if known is None:
                 try:
@@ -378,13 +378,13 @@ class Chooser:
             made.append(storages(graph, chosen.steps, self.io))
             return live_bound(made[0][0])
 
-        bound = self.shared.once(graph, ("bound", self.io, chosen.memory), found)
+        bound = self.cache.once(graph, ("bound", self.io, chosen.memory), found)
         return bound, made[0] if made else None
 
     def laid_out(self, made: "_Made") -> Plan:
         """Return the plan of a candidate."""
         graph, steps = made.graph, made.chosen.steps
-        plan = self.shared.once(
+        plan = self.cache.once(
             graph,
             ("laid out", self.io, made.chosen.memory),
             lambda: lay_out_steps(graph, steps, self.target, self.io, made=made.storages),
@@ -418,9 +418,9 @@ def _smallest(
 def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
     """Return the candidates with one region more whose arenas are laid out."""
     found: list[_Made] = []
-    least, shared = plan.arena_bytes, chooser.shared
+    least, cache = plan.arena_bytes, chooser.cache
     about = "candidates", plan.io, plan.arena_bytes, chooser.memory(plan)
-    candidates = shared.once(plan.graph, about, lambda: sorted(candidates_at_peak(plan), key=lambda one: one.least))
+    candidates = cache.once(plan.graph, about, lambda: sorted(candidates_at_peak(plan), key=lambda one: one.least))
     for candidate in candidates:  # the rest is not built if one is found
         if candidate.least > least * (1 + CLOSE):
             break
@@ -435,7 +435,7 @@ def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
 def _made(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit: float) -> "_Made | None":
     """Return the graph of a candidate; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
     way = plan.graph, candidate.region, candidate.chunks, candidate.memory.rows, candidate.turned
-    graph = chooser.shared.once(plan.graph, ("rows", candidate.way), lambda: with_line_buffers(*way))
+    graph = chooser.cache.once(plan.graph, ("rows", candidate.way), lambda: with_line_buffers(*way))
     if graph is None:
         return None
     chosen = chooser.steps(graph)

@@ -299,20 +299,25 @@ def _first_fit(
 def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Pool], pools: Sequence[Pool]) -> Plan:
     """Return the plan with its storages where they fit; pools keep their order."""
     uses: list[PlacedPool] = []
-    begins: dict[int, int] = {}
-    begin = 0
     for pool in pools:
         which = next((number for number, one in enumerate(ranked) if one is pool), None)
         own = [(pieces[number], offset) for number, (of, offset) in fit.placed.items() if of == which]
         size = max((offset + max(aligned(piece.bytes), ALIGNMENT) for piece, offset in own), default=0)
-        alignment = max([pool.alignment, *(piece.alignment for piece, _ in own)])
-        begin = aligned(begin, alignment)
-        uses.append(PlacedPool(pool, begin, size, alignment))
-        if which is not None:
-            begins[which] = begin
-        begin += size + 1  # what is empty at the end of one does not lie in the next
+        uses.append(PlacedPool(pool, 0, size, max([pool.alignment, *(piece.alignment for piece, _ in own)])))
+    found = _one_behind_another(uses)
+    begins = {number: one.begin for number, pool in enumerate(ranked) for one in found if one.pool is pool}
     offsets = {id(pieces[number]): begins[of] + offset for number, (of, offset) in fit.placed.items()}
-    return replace(moved(plan, offsets), arena_bytes=sum(use.bytes for use in uses), pools=tuple(uses))
+    return replace(moved(plan, offsets), arena_bytes=sum(use.bytes for use in uses), pools=found)
+
+
+def _one_behind_another(pools: Iterable[PlacedPool]) -> tuple[PlacedPool, ...]:
+    """Return the pools with their begins; what is empty at the end of one does not lie in the next."""
+    found, begin = list[PlacedPool](), 0
+    for placed in pools:
+        begin = aligned(begin, placed.alignment)
+        found.append(replace(placed, begin=begin))
+        begin += placed.bytes + 1
+    return tuple(found)
 
 
 _T = TypeVar("_T")
@@ -517,25 +522,9 @@ def with_copies(plan: Plan, sizes: Mapping[str, Mapping[str, int]]) -> tuple[Pla
                 break
     if not found:
         return plan, {}
-    return _with_begins(plan, pools), found
-
-
-def _with_begins(plan: Plan, pools: list[PlacedPool]) -> Plan:
-    """Return a plan with larger pools, which begin further on, and so does all that lies in them."""
-    begins, begin = [], 0
-    for placed in pools:
-        begin = aligned(begin, placed.alignment)
-        begins.append(begin)
-        begin += placed.bytes + 1
-
-    def new(offset: int) -> int:
+    placed_pools = _one_behind_another(pools)
+    offsets = {}
+    for storage, offset in plan.storages:
         number, inside = plan.place(offset)
-        return begins[number] + inside
-
-    return replace(
-        plan,
-        offsets={value: new(offset) for value, offset in plan.offsets.items()},
-        scratch=tuple(None if offset is None else new(offset) for offset in plan.scratch),
-        storages=tuple((storage, new(offset)) for storage, offset in plan.storages),
-        pools=tuple(replace(placed, begin=begin) for placed, begin in zip(pools, begins, strict=True)),
-    )
+        offsets[id(storage)] = placed_pools[number].begin + inside
+    return replace(moved(plan, offsets), arena_bytes=plan.arena_bytes, pools=placed_pools), found

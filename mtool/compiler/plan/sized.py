@@ -26,7 +26,7 @@ from mtool.compiler.kernels.parametric_c import (
     types_and_functions,
     without_hints,
 )
-from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.schedule import Argument, Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choice, chosen
 from mtool.compiler.plan.function_knobs import BoundSchedule, Built, built
@@ -96,7 +96,8 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
             except DifferError as found:
                 reasons += [f"{schedule.name}: {found}"] if one is schedule else []
             else:
-                return Step(node, _of_plain(op, plain), built(made, of_build), made.scratch)
+                label, macs = (lambda node, graph: op.label(plain, graph)), (lambda node, graph: op.macs(plain, graph))
+                return Step(node, replace(op, label=label, macs=macs), built(made, of_build), made.scratch)
     raise _refusal(op.label(plain, graph), node, graph, reasons)
 
 
@@ -147,11 +148,6 @@ def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Se
     own = schedule.cost(plain, graph, target)
     able.sort(key=lambda pair: (abs(pair[1].cost(plain, graph, target) - own), pair[0]))
     return [one for _, one in able[:_MOST_TURNS]]
-
-
-def _of_plain(op: KernelOp, plain: Node) -> KernelOp:
-    """Return the operator, asked about the node as it is without the sizes."""
-    return replace(op, label=lambda node, graph: op.label(plain, graph), macs=lambda node, graph: op.macs(plain, graph))
 
 
 def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> SizedSchedule:

@@ -157,17 +157,11 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
     kind = graph.types[value]
     rows = kind.shape[1] if len(kind.shape) == 4 and kind.shape[0] == 1 else 0
     if rows > MOST_STEPS:
-        raise ModelError(
-            f"{graph.stream.value} has {rows:,} rows, at most {MOST_STEPS:,} can be given one after the other",
-            hint="leave --interface-api feed and --stream out",
-        )
+        raise _refusal(graph, f"has {rows:,} rows, at most {MOST_STEPS:,} can be given one after the other")
     if rows < 2 or value in graph.outputs:
         where = readers.get(value) or readers.get(graph.stream.value) or ()
-        raise ModelError(
-            f"{graph.stream.value} can't be given by rows: it is read as {kind}, {_why_not(kind.shape)}",
-            details=[f"by {node.name}{_origins(node)}" for node in where[:1]],
-            hint="leave --interface-api feed and --stream out",
-        )
+        read = [f"by {node.name}{_origins(node)}" for node in where[:1]]
+        raise _refusal(graph, f"can't be given by rows: it is read as {kind}, {_why_not(kind.shape)}", read)
     graph = replace(graph, stream=replace(graph.stream, rows=rows))
     of_it = readers.get(value, ())
     if len(of_it) == 1 and isinstance(of_it[0].attrs, Loop):
@@ -287,15 +281,16 @@ def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
 
 def _not_by_rows(plan: Plan, entry: str) -> ModelError:
     """Return the error that names the operator which needs the whole input."""
-    assert plan.graph.stream is not None
     nodes = plan.graph.nodes
     at = next(n for n, node in enumerate(nodes) if node.name == entry) + len(_by_rows(plan, entry))
     where = [f"{nodes[at].name}{_origins(nodes[at])} needs all rows at once"] if at < len(nodes) else []
-    return ModelError(
-        f"{plan.graph.stream.value} can't be given by rows: what reads it needs it whole",
-        details=where,
-        hint="leave --interface-api feed and --stream out",
-    )
+    return _refusal(plan.graph, "can't be given by rows: what reads it needs it whole", where)
+
+
+def _refusal(graph: Graph, why: str, details: Sequence[str] = ()) -> ModelError:
+    assert graph.stream is not None
+    hint = "leave --interface-api feed and --stream out"
+    return ModelError(f"{graph.stream.value} {why}", details=details, hint=hint)
 
 
 def _origins(node: Node) -> str:

@@ -129,12 +129,6 @@ def planned_body(node: Node, body: Graph, rounds: int = 1) -> Graph:
     return replace(body, states=states, rounds=rounds * max(_times(node), 1))
 
 
-def kept_outside(node: Node) -> tuple[int, ...]:
-    """Return the numbers of the carried values that may lie where the node's output lies."""
-    attrs = node.attrs
-    return tuple(n for n, one in enumerate(attrs.carried) if one.is_output) if isinstance(attrs, Rounds) else ()
-
-
 def control_step(node: Node, plans: Sequence[Plan]) -> Step:
     """Return the step of a node whose graphs are planned."""
     schedule = ControlSchedule(tuple(plans))
@@ -179,7 +173,9 @@ def _plan(graph: Graph, options: PlanOptions, keep: str, refine: Refine, outside
             plans = []
             for name, body in zip(node.attrs.names, node.attrs.bodies, strict=True):
                 inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
-                of_body = _plan(inner, replace(options, io="external"), keep, refine, kept_outside(node))
+                carried = node.attrs.carried if isinstance(node.attrs, Rounds) else ()
+                kept_outside = [number for number, one in enumerate(carried) if one.is_output]
+                of_body = _plan(inner, replace(options, io="external"), keep, refine, kept_outside)
                 plans.append(refine(of_body))
             return control_step(node, plans)
         if node.name in graph.sized_nodes:

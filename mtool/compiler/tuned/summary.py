@@ -3,6 +3,7 @@
 A front is the Pareto front of a model's whole plans: those that no other plan beats in time, arena and flash together.
 """
 
+import operator
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,11 @@ def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
     }
     usual_last = sorted(latest.values(), key=lambda plan: (plan.partial, plan.order) == ("auto", "auto"))
     by_cost = {_costs(plan): plan for plan in usual_last}
-    best = [costs for costs in by_cost if not any(_beats(other, costs) for other in by_cost)]
+
+    def is_beaten(costs: tuple[float, int, int]) -> bool:
+        return any(one != costs and all(map(operator.le, one, costs)) for one in by_cost)
+
+    best = [costs for costs in by_cost if not is_beaten(costs)]
     return tuple(by_cost[costs] for costs in sorted(best))
 
 
@@ -66,10 +71,6 @@ def without_points(paths: Iterable[Path]) -> tuple[tuple[Path, ...], str]:
 
 def _costs(plan: WholePlan) -> tuple[float, int, int]:
     return plan.median, plan.arena_bytes, plan.flash_bytes
-
-
-def _beats(one: tuple[float, int, int], other: tuple[float, int, int]) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
