@@ -565,6 +565,14 @@ class Functions:
         """All constants that the model reads, its own and those of other models."""
         return {**self.constants, **self.borrowed}
 
+    def constant_bytes(self) -> dict[str, dict[str, int]]:
+        """Return the bytes of the constants that each operator reads, by their symbols."""
+        found: dict[str, dict[str, int]] = {}
+        for step, call in zip(self.plan.steps, self.calls, strict=True):
+            own = found.setdefault(step.node.title, {})
+            own |= {symbol: self.read[symbol].nbytes for symbol in call.constants.values()}
+        return found
+
 
 def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
     """Emit every step's kernel; equal kernels become one function, equal constants one array.

@@ -11,7 +11,7 @@ from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aligned
-from mtool.compiler.plan.pool import ConstantReads, PlacedPool, Pool
+from mtool.compiler.plan.pool import PlacedPool, Pool
 from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT, WORD, Constant, in_sections
 
 # The C of an arena in several memories: an array for each pool, or the structure with the caller's pointers.
@@ -139,11 +139,16 @@ def with_constants_in_pools(functions: Functions, more: Mapping[str, Array]) -> 
         return functions
     sizes = {symbol: data.nbytes for symbol, data in {**functions.constants, **more}.items()}
     own = {symbol: sizes[symbol] for symbol in sizes if symbol not in functions.in_ram}
-    densities = _densities(plan, functions)
+    by_operator = functions.constant_bytes()
+    densities = _densities(functions, by_operator)
     constants = [Constant(symbol, size, size * densities.get(symbol, 0.0)) for symbol, size in own.items()]
     in_pools = in_sections(plan.graph.name, constants, plan.constant_pools, _alignment(functions, plan.constant_pools))
     waits = {symbol: pool.speed / WORD for symbol, pool in in_pools.items()}
-    offers = tuple(replace(one, cycles=one.bytes * _mean(plan, functions, one, waits)) for one in plan.offers)
+
+    def mean(sizes: Mapping[str, int]) -> float:  # cycles that a byte of an operator's constants waits
+        return sum(size * waits.get(symbol, 0.0) for symbol, size in sizes.items()) / max(sum(sizes.values()), 1)
+
+    offers = tuple(replace(one, cycles=one.bytes * mean(by_operator.get(one.operator, {}))) for one in plan.offers)
     return replace(functions, plan=replace(plan, offers=offers), in_pools=in_pools)
 
 
@@ -181,24 +186,12 @@ def _alignment(functions: Functions, pools: Sequence[Pool]) -> int:
     return max([*(pool.alignment for pool in pools), *map(alignment_of, functions.layouts.values())])
 
 
-def _densities(plan: Plan, functions: Functions) -> dict[str, float]:
+def _densities(functions: Functions, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
     """Return how often a byte of each constant is read in an inference, about: by all operators that read it."""
-    reads = {one.operator: one.bytes for one in plan.reads}
-    sizes: dict[str, dict[str, int]] = {}
-    for step, call in zip(plan.steps, functions.calls, strict=True):
-        own = sizes.setdefault(step.node.title, {})
-        own |= {symbol: functions.read[symbol].nbytes for symbol in call.constants.values()}
+    reads = {one.operator: one.bytes for one in functions.plan.reads}
     found: dict[str, float] = {}
     for operator, own in sizes.items():
         density = reads.get(operator, sum(own.values())) / max(sum(own.values()), 1)
         for symbol in own:
             found[symbol] = found.get(symbol, 0.0) + density
     return found
-
-
-def _mean(plan: Plan, functions: Functions, one: ConstantReads, waits: Mapping[str, float]) -> float:
-    """Return the cycles that a byte of an operator's constants waits, on average."""
-    calls = zip(plan.steps, functions.calls, strict=True)
-    symbols = {symbol for step, call in calls if step.node.title == one.operator for symbol in call.constants.values()}
-    sizes = {symbol: functions.read[symbol].nbytes for symbol in symbols}
-    return sum(size * waits.get(symbol, 0.0) for symbol, size in sizes.items()) / max(sum(sizes.values()), 1)
