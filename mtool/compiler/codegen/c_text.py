@@ -311,7 +311,7 @@ def _leaves(inside: Sequence[str]) -> bool:
     """Whether a loop's body leaves it, or goes on with it, from outside of an inner loop."""
     heads: list[str] = []
     for line in inside:
-        while heads and _indent(heads[-1]) >= _indent(line):
+        while heads and line.strip() and _indent(heads[-1]) >= _indent(line):
             heads.pop()
         if line.lstrip().startswith(("for (", "while (", "do ", "switch (")):
             heads.append(line)

@@ -129,6 +129,14 @@ def test_what_an_inner_loop_leaves_is_no_matter() -> None:
     )
 
 
+def test_an_empty_line_ends_no_inner_loop() -> None:
+    inner = (
+        "for (int32_t x = 0; x < 5; ++x) {\n            f(x);\n\n            if (input[x])\n                continue;"
+    )
+    body = f"    for (int32_t y = 0; y < 1; ++y) {{\n        {inner}\n            g(x + y);\n        }}\n    }}"
+    assert tidied(body).startswith("    for (int32_t x = 0; x < 5; ++x) {\n        f(x);\n\n")
+
+
 def test_a_constant_that_is_compared_or_declared_twice_keeps_its_name() -> None:
     for body in (
         "    const int32_t top = 0;\n    if (top >= 0)\n        output[top] = 0;",
