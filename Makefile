@@ -63,19 +63,18 @@ commands:       ## every command and its options: docs/commands.md
 	scripts/setup --dev
 	.venv/bin/python scripts/commands.py
 
-reference:      ## the pages that are written from the code: docs/errors.md, docs/python.md, docs/files.md
+reference:      ## the pages that are written from the code: docs/errors.md, docs/files.md
 	scripts/setup --dev
 	.venv/bin/python scripts/errors.py
-	.venv/bin/python scripts/python_api.py
 	.venv/bin/python scripts/formats.py
 
 outputs:        ## what `$ mtool …` prints in README.md and docs: run again and written there
 	scripts/setup --dev
 	.venv/bin/python scripts/outputs.py --update
 
-docs:           ## the documentation as a site that reads without a network: build/site/index.html
+docs:           ## the documentation as a site that reads without a network: build/site/docs/index.html
 	scripts/setup --dev
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	.venv/bin/python -m sphinx -q -W --keep-going -c docs . build/site
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev

@@ -1,0 +1,41 @@
+"""The site: Markdown pages, the Python API, the commands and the C API, all from their sources (`make docs`)."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+project = "mtool"
+copyright = "the mtool authors"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "breathe"]
+root_doc = "docs/index"
+# C with Jinja in it; mt_model is a struct and a variable.
+suppress_warnings = ["misc.highlighting_failure", "duplicate_declaration.c"]
+include_patterns = ["*.md", "docs/**", "examples/*/README.md", "crt/PROTOCOL.md"]
+exclude_patterns = ["build"]
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True, "inherited-members": False}
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+breathe_projects_source = {"mtool": (str(ROOT / "crt" / "include"), ["mtool.h"])}
+breathe_default_project = "mtool"
+breathe_domain_by_extension = {"h": "c"}
+# The header's comments are plain C; Doxygen reads those that it would mark.
+breathe_doxygen_config_options = {
+    "INPUT_FILTER": r"""sed -e 's|<\([a-z]*\)>|\\<\1\\>|g' -e 's|^/\* |/** |' -e 's|^\( .*[;,)]\)  */\* |\1 /**< |'""",
+    "EXTRACT_ALL": "YES",
+    "OPTIMIZE_OUTPUT_FOR_C": "YES",
+    "JAVADOC_AUTOBRIEF": "YES",
+}
+
+html_theme = "furo"
+html_title = "mtool"
+html_show_sphinx = False
+html_copy_source = False
