@@ -1,7 +1,11 @@
 """The site: Markdown pages, the Python API, the commands and the C API, all from their sources (`make docs`)."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
@@ -29,7 +33,7 @@ breathe_default_project = "mtool"
 breathe_domain_by_extension = {"h": "c"}
 # The header's comments are plain C; Doxygen reads those that it would mark.
 breathe_doxygen_config_options = {
-    "INPUT_FILTER": r"""sed -e 's|<\([a-z]*\)>|\\<\1\\>|g' -e 's|^/\* |/** |' -e 's|^\( .*[;,)]\)  */\* |\1 /**< |'""",
+    "INPUT_FILTER": r"""sed -e '/clang-format/d' -e 's|<\([a-z]*\)>|\\<\1\\>|g' -e 's|^/\* |/** |' -e 's|^\( .*[;,)]\)  */\* |\1 /**< |'""",
     "EXTRACT_ALL": "YES",
     "OPTIMIZE_OUTPUT_FOR_C": "YES",
     "JAVADOC_AUTOBRIEF": "YES",
@@ -39,3 +43,18 @@ html_theme = "furo"
 html_title = "mtool"
 html_show_sphinx = False
 html_copy_source = False
+
+
+def process_docstring(_app: Sphinx, what: str, _name: str, _of: object, _options: Any, lines: list[str]) -> None:
+    """Make the list of a class's fields a section, before napoleon reads it; leave the package's docstring out."""
+    if what == "module":
+        lines.clear()
+    begins = next((i for i, line in enumerate(lines) if re.match(r"[a-z_]+(, [a-z_]+)*: ", line)), None)
+    if what == "class" and begins is not None and "Attributes:" not in lines:
+        ends = next((i for i in range(begins, len(lines)) if not lines[i]), len(lines))
+        lines[begins:ends] = ["Attributes:", *(f"    {line}" for line in lines[begins:ends])]
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the hooks."""
+    app.connect("autodoc-process-docstring", process_docstring, priority=400)
