@@ -32,8 +32,9 @@ breathe_projects_source = {"mtool": (str(ROOT / "crt" / "include"), ["mtool.h"])
 breathe_default_project = "mtool"
 breathe_domain_by_extension = {"h": "c"}
 # The header's comments are plain C; Doxygen reads those that it would mark.
+_FILTER = ("/clang-format/d", r"s|<\([a-z]*\)>|\\<\1\\>|g", r"s|^/\* |/** |", r"s|^\( .*[;,)]\)  */\* |\1 /**< |")
 breathe_doxygen_config_options = {
-    "INPUT_FILTER": r"""sed -e '/clang-format/d' -e 's|<\([a-z]*\)>|\\<\1\\>|g' -e 's|^/\* |/** |' -e 's|^\( .*[;,)]\)  */\* |\1 /**< |'""",
+    "INPUT_FILTER": "sed" + "".join(f" -e '{command}'" for command in _FILTER),
     "EXTRACT_ALL": "YES",
     "OPTIMIZE_OUTPUT_FOR_C": "YES",
     "JAVADOC_AUTOBRIEF": "YES",
