@@ -240,17 +240,20 @@ def path_of(
     graph = network.proto.graph
     makers = {name: one for one in graph.node for name in one.output if name}
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    around: dict[str, onnx.NodeProto] = {}  # what makes constants, or floats of integers, belongs to the path
+    fixed = {*constants}  # and what is made of constants alone
+    for one in graph.node:
+        fixed.update(one.output if fixed.issuperset(captured(one)) else ())
+    around = set[str]()  # first outputs of the nodes before it: what makes constants, or floats of integers
     begin, waiting = dict.fromkeys(captured(node)), captured(node)
     while waiting:
         name = waiting.pop()
         maker = makers.get(name)
-        is_constant = maker is not None and _leaves(name, makers, constants) <= {*constants}
-        if maker is not None and (is_constant or maker.op_type == "DequantizeLinear"):
-            around[maker.output[0]] = maker
+        if maker is not None and (name in fixed or maker.op_type == "DequantizeLinear"):
+            around.add(maker.output[0])
             begin |= dict.fromkeys(filter(None, maker.input))
             waiting += [one for one in maker.input if one and one not in around]
-    made = {name for one in around.values() for name in one.output}
+    before = [one for one in graph.node if one.output and one.output[0] in around]
+    made = {name for one in before for name in one.output}
     given = known_values(model, network, [name for name in begin if name not in made | {*constants}], sample)
 
     def compute(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -258,31 +261,12 @@ def path_of(
 
     path = Trace(compute, list(network.proto.opset_import), given, dict(constants))
     names = {name: name for name in (*given, *constants)}
-    order = {id(one): number for number, one in enumerate(graph.node)}
-    before = sorted({id(one): one for one in around.values()}.values(), key=lambda one: order[id(one)])
     path.write([*before, node], names, "")
-    behind = [one for one in graph.node if wanted in one.output and wanted not in node.output]
-    path.write(behind, names, "")
+    path.write([one for one in graph.node if wanted in one.output and wanted not in node.output], names, "")
     if names.get(wanted, "") in ("", *given, *constants):
         raise NotWritten(wanted)
     path.nodes.append(helper.make_node("Identity", [names[wanted]], ["result"], "result"))
     return path.model(["result"])
-
-
-def _leaves(name: str, makers: Mapping[str, onnx.NodeProto], constants: Mapping[str, object]) -> set[str]:
-    """Return what a value is made of, in the end."""
-    found, waiting, seen = set[str](), [name], set[str]()
-    while waiting:
-        one = waiting.pop()
-        if one in seen:
-            continue
-        seen.add(one)
-        maker = makers.get(one)
-        if maker is None or one in constants:
-            found.add(one)
-        else:
-            waiting += captured(maker)
-    return found
 
 
 def known_values(

@@ -6,7 +6,7 @@ Its products of integers are exact whatever the processor (mtool.verification.or
 import functools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,8 +74,8 @@ _PRODUCTS: dict[str, tuple[_Pair, ...]] = {
 
 def has_products(model: onnx.ModelProto) -> bool:
     """Return whether a model has operators that multiply 8-bit integers as such."""
-    bodies = (model.graph.node, *(function.node for function in model.functions))
-    return any(node.op_type in _PRODUCTS for nodes in bodies for node in _all_nodes(nodes))
+    bodies = (model.graph, *(onnx.GraphProto(node=function.node) for function in model.functions))
+    return any(node.op_type in _PRODUCTS for body in bodies for graph in _graphs(body) for node in graph.node)
 
 
 @functools.cache
@@ -210,17 +210,12 @@ def _inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
-def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for inner in _inner_graphs(node):
-            yield from _all_nodes(inner.node)
-
-
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and those within it."""
     yield graph
-    for node in _all_nodes(graph.node):
-        yield from _inner_graphs(node)
+    for node in graph.node:
+        for inner in _inner_graphs(node):
+            yield from _graphs(inner)
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
