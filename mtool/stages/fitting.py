@@ -227,16 +227,12 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
     times = [time for one in models if (time := estimate_latency(one, board, hz)) is not None]
     whole = None
     if times and len(times) == len(models):
-        whole = (
-            times[0]
-            if len(times) == 1
-            else LatencyEstimate(
-                sum(time.milliseconds for time in times),
-                max(time.error for time in times),
-                times[0].flash_is_known,
-                hz=times[0].hz,
-                device_milliseconds=sum(time.device_milliseconds for time in times),
-            )
+        whole = replace(
+            times[0],
+            milliseconds=sum(time.milliseconds for time in times),
+            error=max(time.error for time in times),
+            energy=times[0].energy if len(times) == 1 else None,
+            device_milliseconds=sum(time.device_milliseconds for time in times),
         )
     pairs = zip(models, manifests, strict=True)
     longest = tuple(longest_operator(one, board, hz, described.pauses) for one, described in pairs)

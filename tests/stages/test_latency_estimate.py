@@ -67,6 +67,17 @@ def test_energy_is_told_at_the_clock_that_it_is_known_for(capsys: pytest.Capture
     assert known["milliseconds_flash_is_sure"] and not assumed["milliseconds_flash_is_sure"]
 
 
+def test_that_a_flash_is_assumed_is_told_of_several_models_too() -> None:
+    options = [Options(name="first"), Options(name="second")]
+    for name, is_sure in (("nucleo_l4r5zi", True), ("metro_m4", False)):
+        one, both = (
+            commands.check_models([DIGITS] * len(some), [boards.get(name)], some).fits[0].time
+            for some in (options[:1], options)
+        )
+        assert one is not None and both is not None and both.milliseconds == pytest.approx(2 * one.milliseconds)
+        assert one.flash_is_sure == both.flash_is_sure == is_sure
+
+
 BACKEND = """
 from mtool.compiler.backends import Backend, Product
 
