@@ -15,10 +15,11 @@ from onnx.backend.test.runner import Runner
 from mtool.base.errors import MtoolError
 from mtool.boards import Board
 from mtool.compiler.compilation import target_of
+from mtool.compiler.frontend import ModelOptions
 from mtool.compiler.kernels.target import Target
 from mtool.plugins.onnx_backend import firmware
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel, build
-from mtool.plugins.onnx_backend.specialization import Given, Specialisation, specialise
+from mtool.plugins.onnx_backend.specialization import Specialisation, specialise
 from tests import sanitized
 from tests.onnx_suite.cases import Case
 
@@ -37,7 +38,7 @@ class Outcome:
 
 def compiled(case: Case, name: str, target: Target = HOST) -> Specialisation:
     """Compile a case as `onnx_backend` does for a run with its first inputs."""
-    return specialise(case.model, case.data[0][0], Given(), name, target)
+    return specialise(case.model, case.data[0][0], ModelOptions(), name, target)
 
 
 @contextlib.contextmanager

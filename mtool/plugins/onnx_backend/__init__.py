@@ -25,10 +25,10 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from mtool import boards
 from mtool.base.errors import NeedsValues, UsageError
 from mtool.compiler.compilation import target_of
+from mtool.compiler.frontend import ModelOptions
 from mtool.plugins.onnx_backend import batch, firmware
 from mtool.plugins.onnx_backend.batch import HOST, Array, Built
 from mtool.plugins.onnx_backend.specialization import (
-    Given,
     Specialisation,
     check_constants,
     specialise,
@@ -71,7 +71,7 @@ class Program:
 class Prepared(BackendRep):  # type: ignore[misc]
     """One model for a device: built, or waiting for the inputs that say how."""
 
-    def __init__(self, model: onnx.ModelProto, given: Given, board: boards.Board | None) -> None:
+    def __init__(self, model: onnx.ModelProto, given: ModelOptions, board: boards.Board | None) -> None:
         self._model, self._given, self._board = onnx.ModelProto(), given, board
         self._model.CopyFrom(model)  # whose owner may change it before it runs
         self.programs: list[Program] = []
@@ -145,7 +145,7 @@ class ToolBackend(Backend):  # type: ignore[misc]
                 hint="see which boards have one: mtool boards",
             )
         board = None if device.partition(":")[0] == _HOST else boards.get(device)
-        return Prepared(model, Given(constants or {}, dims or {}, maxima or {}), board)
+        return Prepared(model, ModelOptions(dims or {}, constants or {}, maxima=maxima or {}), board)
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = _HOST, **kwargs: Any) -> tuple[Array, ...]:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from mtool.base.errors import BuildError, DeviceError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.proc import Answering, Closing
 from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan
 from mtool.device.session.tensors import array_of
@@ -53,38 +54,31 @@ class CModel:
     fed: tuple[int, ...]
 
 
-def to_c(
-    model: onnx.ModelProto,
-    name: str,
-    constants: Mapping[str, Array] | None = None,
-    dims: Mapping[str, int] | None = None,
-    target: Target = HOST,
-    maxima: Mapping[str, int] | None = None,
-    *,
-    natural_maxima: bool = False,
-) -> CModel:
+def to_c(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS, target: Target = HOST) -> CModel:
     """Compile a model in memory to C.
 
     Args:
         model: the model.
         name: what its C symbols begin with.
-        constants: values of inputs that become constants, by name.
-        dims: values of symbolic dimensions, by name.
+        options: values of inputs that become constants and of symbolic dimensions, and the largest sizes of what has a
+            size that depends on data.
         target: what to compile for.
-        maxima: the largest sizes of what has a size that depends on data, by name.
-        natural_maxima: whether such a size is otherwise the most that there can be.
 
     Raises:
-        NeedsValues: values of inputs have to be known; give them as `constants`.
+        NeedsValues: values of inputs have to be known; give them as constants.
         ModelError: the model can't be compiled.
     """
-    options = frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}, natural_maxima=natural_maxima)
     graph = frontend.from_proto(model, name, options)
     plan = make_plan(passes.run(graph, target), target)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
-    initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})
-    every = [value.name for value in model.graph.input if value.name not in {t.name for t in model.graph.initializer}]
-    return CModel(files, manifest, tuple(n for n, value in enumerate(every) if value not in initialised))
+    fed = (number for number, value in enumerate(input_names(model)) if value not in options.constants)
+    return CModel(files, manifest, tuple(fed))
+
+
+def input_names(model: onnx.ModelProto) -> list[str]:
+    """Return the names of a model's inputs that are no initialisers."""
+    initialised = {tensor.name for tensor in model.graph.initializer}
+    return [value.name for value in model.graph.input if value.name not in initialised]
 
 
 class Built(Closing):

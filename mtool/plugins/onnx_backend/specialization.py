@@ -5,32 +5,19 @@ symbolic dimensions. What has a size that depends on data has room for as many e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 
 from mtool.base.errors import NeedsValues, UsageError
+from mtool.compiler.frontend import ModelOptions
 from mtool.compiler.frontend.dimensions import open_negative_dimensions, symbolic_dimensions
 from mtool.compiler.kernels.target import Target
-from mtool.plugins.onnx_backend.batch import HOST, Array, CModel, to_c
+from mtool.plugins.onnx_backend.batch import HOST, Array, CModel, input_names, to_c
 from mtool.stages import samples as sampling
 
 _SHOWN = 8  # elements of an array in a message; a longer one is shortened
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What is known of a model before it runs.
-
-    constants: values of inputs, by name.
-    dims: values of symbolic dimensions, by name.
-    maxima: the largest sizes of what has a size that depends on data, by name.
-    """
-
-    constants: Mapping[str, Array] = field(default_factory=dict)
-    dims: Mapping[str, int] = field(default_factory=dict)
-    maxima: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +45,7 @@ class Specialisation:
         return sampling.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, found, strict=True)})
 
 
-def waits_for_run(model: onnx.ModelProto, given: Given) -> bool:
+def waits_for_run(model: onnx.ModelProto, given: ModelOptions) -> bool:
     """Return whether a model has dimensions that are not known before it runs."""
     return any(dimension.name not in given.dims for dimension in symbolic_dimensions(_opened(model)))
 
@@ -66,7 +53,7 @@ def waits_for_run(model: onnx.ModelProto, given: Given) -> bool:
 def specialise(
     model: onnx.ModelProto,
     arrays: Sequence[Array] | None,
-    given: Given,
+    given: ModelOptions,
     name: str = "model",
     target: Target = HOST,
 ) -> Specialisation:
@@ -91,12 +78,13 @@ def specialise(
         raise UsageError("these are not the inputs of the model", details=found)
     fixed: dict[str, Array] = {}
     while True:  # what is asked for next may depend on what is known now
-        constants, dims = {**given.constants, **fixed}, dict(given.dims)
+        constants, dims = {**given.constants, **fixed}, given.dims
         if arrays is not None:
             open_inputs = {value: data for value, data in zip(names, arrays, strict=True) if value not in constants}
-            dims |= _sizes(model, open_inputs, given.dims)
+            dims = {**dims, **_sizes(model, open_inputs, dims)}
         try:
-            made = to_c(model, name, constants, dims, target, given.maxima, natural_maxima=True)
+            options = replace(given, constants=constants, dims=dims, natural_maxima=True)
+            made = to_c(model, name, options, target)
             return Specialisation(made, names, fixed)
         except NeedsValues as needed:
             missing = [value for value in needed.inputs if value not in constants]
@@ -105,7 +93,7 @@ def specialise(
             fixed |= {value: np.array(arrays[names.index(value)]) for value in missing}
 
 
-def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: Given) -> None:
+def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: ModelOptions) -> None:
     """Refuse inputs of a run that were given other values as constants before: those are in the C.
 
     Raises:
@@ -122,12 +110,6 @@ def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: Give
                 details=[f"expected {shown}, as in constants=", f"found    {other}"],
                 hint="leave it out of constants= if it differs between runs",
             )
-
-
-def input_names(model: onnx.ModelProto) -> list[str]:
-    """Return the names of a model's inputs that are no initialisers."""
-    initialised = {tensor.name for tensor in model.graph.initializer}
-    return [value.name for value in model.graph.input if value.name not in initialised]
 
 
 def _opened(model: onnx.ModelProto) -> onnx.ModelProto:

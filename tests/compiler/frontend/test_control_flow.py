@@ -8,6 +8,7 @@ import pytest
 
 from mtool import boards
 from mtool.compiler.compilation import target_of
+from mtool.compiler.frontend import ModelOptions
 from mtool.compiler.kernels.target import Target
 from mtool.plugins.onnx_backend import batch, firmware
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel
@@ -22,7 +23,7 @@ NAMES = [*CASES]
 
 def models(target: Target = HOST) -> list[CModel]:
     return [
-        batch.to_c(case.proto, f"m{number}", target=target, maxima=case.maxima)
+        batch.to_c(case.proto, f"m{number}", ModelOptions(maxima=case.maxima), target)
         for number, case in enumerate(CASES.values())
     ]
 

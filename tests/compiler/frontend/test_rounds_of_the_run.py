@@ -6,6 +6,7 @@ import onnx.parser
 import pytest
 
 from mtool.base.errors import ModelError, NeedsValues
+from mtool.compiler.frontend import ModelOptions
 from mtool.plugins import onnx_backend
 from mtool.plugins.onnx_backend import batch
 
@@ -80,9 +81,9 @@ def test_branches_whose_sizes_depend_on_data_have_one_largest_size() -> None:
                         else_branch = e () => (int64[2,q] b) { b = NonZero (z) }> }"""
     )
     with pytest.raises(ModelError) as caught:
-        batch.to_c(proto, "m", maxima={"y/a": 6, "y.1/b": 8})
+        batch.to_c(proto, "m", ModelOptions(maxima={"y/a": 6, "y.1/b": 8}))
     assert "its branches give int64[2,6] and int64[2,8]; state the same --max in both" in caught.value.details[0]
-    assert batch.to_c(proto, "m", maxima={"y/a": 8, "y.1/b": 8})
+    assert batch.to_c(proto, "m", ModelOptions(maxima={"y/a": 8, "y.1/b": 8}))
 
 
 def test_rows_of_no_round_have_nothing_whose_number_depends_on_data() -> None:
