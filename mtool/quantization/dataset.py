@@ -82,7 +82,10 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             f"there are {formatting.count(len(read_samples), 'sample')} and {formatting.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
-    _check_finite(read_samples, path)
+    arrays_read = ((index, name, array) for index, sample in enumerate(read_samples) for name, array in sample.items())
+    for index, name, array in arrays_read:
+        if array.dtype.kind == "f" and not np.isfinite(array).all():  # no range can be found of it
+            raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
     few = formatting.count(len(changes), "image")
     doubts = [f"{few} in {path} changed much on the way into the model: {one}" for one in changes[:1]]
     return Data(tuple(read_samples), None if found is None else found.reshape(-1), tuple(doubts))
@@ -110,14 +113,6 @@ def _no_samples(folder: Path) -> UsageError:
         details=[f"it has no file that ends with .npy, {', '.join(IMAGES)}"],
         hint="give a folder of such files, or a .npz file",
     )
-
-
-def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
-    """Refuse what no range can be found of."""
-    for index, sample in enumerate(read_samples):
-        for name, array in sample.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
 
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> list[Sample]:

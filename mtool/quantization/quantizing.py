@@ -299,10 +299,6 @@ class Footprint:
     fits: bool | None
     note: str
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
-
 
 def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
     """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""

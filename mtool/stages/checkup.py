@@ -329,15 +329,10 @@ def of_zephyr(board: Board | None) -> list[Item]:
     is_old = tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST
     update = "git -C $ZEPHYR_BASE checkout v4.1.0 && west update" if is_old else ""
     needed.append(required("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update))
-    needed.append(_workspace(tree))
-    return [*needed, *_modules(board, tree), _compiler(board)] if board is not None else needed
-
-
-def _workspace(tree: Path) -> Item:
-    """Return the workspace around the working folder or the tree: west takes its command `build` from there."""
-    found = zephyr.workspace(tree)
+    workspace = zephyr.workspace(tree)  # around the working folder or the tree: west takes its command `build` there
     init = f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update"
-    return required("west workspace", str(found or ""), "west build", "" if found else init)
+    needed.append(required("west workspace", str(workspace or ""), "west build", "" if workspace else init))
+    return [*needed, *_modules(board, tree), _compiler(board)] if board is not None else needed
 
 
 def _west() -> list[Item]:

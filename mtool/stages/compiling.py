@@ -200,15 +200,11 @@ class CompiledModel:
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
-        if cores and self.options.single_file:
+        if cores and (self.options.single_file or self.options.backends):
+            single = "has the C of many cores, which is no single file"
+            why = single if self.options.single_file else "is for many cores, and a backend compiles for one"
             raise UsageError(
-                f"--emit {form} without --board has the C of many cores, which is no single file",
-                hint="name the board whose core it is for: --board BOARD",
-            )
-        if cores and self.options.backends:
-            raise UsageError(
-                f"--emit {form} without --board is for many cores, and a backend compiles for one",
-                hint="name the board whose core it is for: --board BOARD",
+                f"--emit {form} without --board {why}", hint="name the board whose core it is for: --board BOARD"
             )
         variants: dict[Core, CompiledModel] = {}
         refused: dict[Core, str] = {}
