@@ -46,11 +46,10 @@ def test_it_does_not_outlive_a_process_that_is_killed(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nprintf done\nexec sleep 60\n")
     program.chmod(0o755)
     script = f"""
-from pathlib import Path
-from mtool.plugins.onnx_backend import batch
-running = batch._Running(Path({str(program)!r}))
-print(running.ask(b"", 4), flush=True)
-running.ask(b"", 4)
+from mtool.base.proc import Answering
+running = Answering([{str(program)!r}])
+print(running.answers.read(4), flush=True)
+running.answers.read(4)
 """
     caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     assert caller.stdout is not None and caller.stdout.readline() == b"b'done'\n"

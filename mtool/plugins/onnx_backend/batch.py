@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,8 +84,8 @@ def input_names(model: onnx.ModelProto) -> list[str]:
 class Built(Closing):
     """Models that are built together; `refused` has those that the C compiler refuses, with its message."""
 
-    def __init__(self, models: Sequence[CModel], refused: dict[int, str]) -> None:
-        self.models, self.refused = models, refused
+    def __init__(self, models: Sequence[CModel], refused: Mapping[int, str] | None = None) -> None:
+        self.models, self.refused = models, refused or {}
 
     def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
         """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
@@ -112,7 +112,7 @@ class Built(Closing):
 class Batch(Built):
     """A program of this computer that has the models."""
 
-    def __init__(self, program: Path, models: Sequence[CModel], refused: dict[int, str]) -> None:
+    def __init__(self, program: Path, models: Sequence[CModel], refused: Mapping[int, str] | None = None) -> None:
         super().__init__(models, refused)
         self.program = program
         self._running: Answering | None = None
