@@ -1,4 +1,4 @@
-"""The table of TFLite's operators: how each is translated, in which arithmetics."""
+"""The table of TFLite's operators: how each is translated, in which arithmetic."""
 
 import math
 from collections.abc import Callable, Sequence
