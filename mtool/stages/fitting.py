@@ -173,6 +173,8 @@ def check(
         )
     source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
+    if not asked:
+        raise UsageError("boards is empty", hint="name a board, or leave boards out for all of them")
     for board in asked:
         check_options(board, chosen)
     manifests, fits = [], []

@@ -179,6 +179,11 @@ def test_what_follows_a_command_names_the_python_argument(tmp_path: Path, monkey
     assert "mtool boards --new nowhere; " in failed.value.hint and failed.value.hint.endswith('board="zephyr:NAME"')
 
 
+def test_no_boards_is_an_error() -> None:
+    error = attempt(mtool.check, "missing.onnx", boards=())
+    assert error is not None and error.what == "boards is empty"
+
+
 def test_a_missing_project_folder_is_told_by_its_argument(tmp_path: Path) -> None:
     error = attempt(mtool.check, "missing.onnx", ["host"], folder=tmp_path / "none")
     assert error is not None and error.hint.endswith("leave folder out")
