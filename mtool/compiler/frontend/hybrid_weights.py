@@ -5,6 +5,7 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.epilogue import real_numbers
 from mtool.compiler.operators.quantize import Quantisation
 from mtool.compiler.operators.window import CONV
 
@@ -48,9 +49,4 @@ def _dequantised(node: Node, graph: Graph) -> Array | None:
     attrs = Quantisation.of(node)
     if scale.dtype != np.float32 or scale.ndim > 1 or attrs.block_size:
         return None
-    view = [1] * data.ndim
-    if scale.size > 1:
-        view[attrs.axis] = -1
-    steps = data.astype(np.int32) - np.broadcast_to(point, scale.shape).astype(np.int32).reshape(view)
-    made: Array = steps.astype(np.float32) * scale.reshape(view)
-    return made
+    return real_numbers(data, scale, np.broadcast_to(point, scale.shape), attrs.axis % max(data.ndim, 1))

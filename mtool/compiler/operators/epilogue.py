@@ -177,16 +177,18 @@ def constant_value(ctx: Lowering, value: str) -> Array | None:
     found = ctx.dequantised.get(value)
     if found is None or found.value not in ctx.constants:
         return None
-    shape = ctx.constants[found.value].shape
-    data = ctx.constants[found.value].reshape(shape or 1)
-    view = [1] * data.ndim
-    if found.axis is not None:
-        view[found.axis] = -1
-    scale, point = (np.broadcast_to(each.reshape(view), data.shape) for each in (found.scale, found.zero_point))
-    made = np.empty(data.shape, np.float32)
-    for rows in row_blocks(data):
-        made[rows] = (data[rows].astype(np.int32) - point[rows]) * scale[rows]
-    return made.reshape(shape)
+    return real_numbers(ctx.constants[found.value], found.scale, found.zero_point, found.axis)
+
+
+def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None) -> Array:
+    """Return what integers stand for, as float32; several scales and zero points lie along an axis."""
+    flat = data.reshape(data.shape or 1)
+    view = [-1 if dim == axis and scale.size > 1 else 1 for dim in range(flat.ndim)]
+    scales, points = (np.broadcast_to(each.reshape(view), flat.shape) for each in (scale, zero_point))
+    made = np.empty(flat.shape, np.float32)
+    for rows in row_blocks(flat):
+        made[rows] = (flat[rows].astype(np.int64) - points[rows]) * scales[rows]
+    return made.reshape(data.shape)
 
 
 def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array, Array] | None:

@@ -150,8 +150,7 @@ def _check_detection_shapes(t: Translation, classes: int) -> None:
 
 def detection_postprocess(t: Translation) -> None:
     """TFLite_Detection_PostProcess: its outputs have the shapes that its options say, whatever the file says."""
-    if len(t.op.inputs) != 3 or len(t.op.outputs) != 4:
-        raise Unsupported(f"it has {len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs; expected 3 and 4")
+    t.check_counts(3, 4)
     options = numbers_of(t.op)
     classes = options.whole("num_classes", least=1, most=2**15)
     most = options.whole("max_detections", least=1, most=MOST_DETECTIONS)
@@ -264,14 +263,6 @@ def _numbers(t: Translation, count: int) -> list[int]:
     return [padding, *sizes]
 
 
-def _floats(t: Translation, inputs: int, outputs: int) -> None:
-    if len(t.op.inputs) != inputs or len(t.op.outputs) != outputs:
-        raise Unsupported(f"it has {len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs")
-    for tensor in (*(t.tensor(n) for n in range(inputs)), *(t.result(n) for n in range(outputs))):
-        if tensor.dtype != np.float32:
-            raise Unsupported(f"{tensor.name!r} is {tensor.dtype}; expected float32")
-
-
 def _before(
     padding: int, size: Sequence[int], made: Sequence[int], window: Sequence[int], stride: Sequence[int]
 ) -> list[int]:
@@ -282,7 +273,7 @@ def _before(
 
 def max_pooling(t: Translation) -> None:
     """MaxPoolingWithArgmax2D: the largest, and its position in the window, from the left, then down."""
-    _floats(t, 1, 2)
+    t.check_types(["float32"] * 1, ["float32"] * 2)
     padding, across, down, wide, high = _numbers(t, 5)
     activation = int(np.frombuffer(t.op.custom[20:24], "<i4").sum())
     size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
@@ -299,7 +290,7 @@ def max_pooling(t: Translation) -> None:
 
 def max_unpooling(t: Translation) -> None:
     """MaxUnpooling2D: each number at its position in the window, zeros around it."""
-    _floats(t, 2, 1)
+    t.check_types(["float32"] * 2, ["float32"] * 1)
     _, across, down, wide, high = _numbers(t, 5)
     size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
     if t.shape(1) != t.shape(0):
@@ -312,7 +303,7 @@ def max_unpooling(t: Translation) -> None:
 
 def transpose_conv_bias(t: Translation) -> None:
     """Convolution2DTransposeBias: weights [out, height, width, in]."""
-    _floats(t, 3, 1)
+    t.check_types(["float32"] * 3, ["float32"] * 1)
     padding, across, down = _numbers(t, 3)
     size, shape = t.shape(0, 4), t.shape(1, 4)
     if size[3] != shape[3]:

@@ -18,8 +18,9 @@ from mtool.compiler.frontend.tflite.elementwise import power_of_2
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.rescaling import centred_of, mean_of, rescale_to, unscaled, whole
 from mtool.compiler.frontend.tflite.schema import VARIABLE, Tensor
-from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.frontend.tflite.translation import State, Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.epilogue import real_numbers
 from mtool.compiler.operators.problems import Unsupported
 
 Gates = Mapping[str, int]
@@ -71,24 +72,20 @@ Step = Callable[[str, Sequence[str]], Sequence[str]]
 """A step: what is read and the states; it returns the next states, of which the first is the result, too."""
 
 
-class State:
-    """A variable of the operator at work; `name` is its value, which `put` replaces."""
+def state_of(t: Translation, index: int, shape: tuple[int, ...], dtype: str) -> State:
+    """Return the variable that is an input of the operator at work.
 
-    def __init__(self, t: Translation, index: int, shape: tuple[int, ...], kinds: Sequence[str]) -> None:
-        if not t.has(index) or t.tensors[t.op.inputs[index]].problem != VARIABLE:
-            raise Unsupported(f"its input {index} is not a variable, which keeps its state")
-        self.key = t.op.inputs[index]
-        found = t.tensors[self.key]
-        if found.dtype.name not in kinds or found.shape[1:] != shape[1:]:
-            wanted = f"{' or '.join(kinds)}{list(shape)}"
-            raise Unsupported(f"its state {found.name!r} is {found.dtype}{list(found.shape)} instead of {wanted}")
-        self.tensor = replace(found, problem="", shape=shape)
-        self.name = t.variables.read(self.key, self.tensor, lambda: t.names[self.key])
-        self._t = t
-
-    def put(self, value: str) -> None:
-        """Give the variable its next value."""
-        self._t.variables.write(self.key, self.tensor, value)
+    Raises:
+        Unsupported: it is none, or of another type or shape.
+    """
+    number = t.op.inputs[index] if t.has(index) else -1
+    found = t.tensors[number]
+    if number < 0 or found.problem != VARIABLE:
+        raise Unsupported(f"its input {index} is not a variable, which keeps its state")
+    if found.dtype.name != dtype or found.shape[1:] != shape[1:]:
+        wanted = f"{dtype}{list(shape)}"
+        raise Unsupported(f"its state {found.name!r} is {found.dtype}{list(found.shape)} instead of {wanted}")
+    return State(t, number, replace(found, problem="", shape=shape), lambda: t.names[number])
 
 
 def sizes(t: Translation) -> tuple[int, int, int]:
@@ -207,40 +204,64 @@ def _real(t: Translation, index: int, role: str) -> Array:
     if data.dtype.kind != "f":
         if not tensor.is_quantised or tensor.scale.size != 1:
             raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales")
-        data = (data.astype(np.int64) - tensor.zero_point) * tensor.scale
+        return real_numbers(data, tensor.scale, tensor.zero_point, None)
     return data.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """An LSTM of real numbers whose tensors are these inputs."""
+    """An LSTM whose tensors are these inputs: what a step does in the arithmetic of real numbers."""
 
     t: Translation
     at: Operands
 
     def step(self, row: str, states: Sequence[str]) -> list[str]:
         """Append a step."""
+        t, (state, cell) = self.t, states
+        gates = self.at.gates(t, self.sums(row, state))
+        forget = self.sigmoid(self._gate("forget", gates, cell))
+        candidate = self.tanh(self._gate("cell", gates, ""))
+        let_in = self.sigmoid(self._gate("input", gates, cell)) if "input" in gates else self.without(forget)
+        after = self.next_cell(forget, cell, let_in, candidate)
+        opened = self.sigmoid(self._gate("output", gates, after))
+        return [self.result(opened, after), after]
+
+    def sums(self, row: str, state: str) -> str:
+        """Return the arguments of all gates."""
         t, at = self.t, self.at
-        state, cell = states
         inputs = [row, _stacked(t, _present(t, at.weights), "weights")]
         if not at.is_normalised(t):
             inputs.append(self._vector("bias", *_present(t, at.biases)))
         sums = t("Gemm", *inputs, transB=1)
-        own = t("Gemm", state, _stacked(t, _present(t, at.recurrent), "recurrent weights"), transB=1)
-        gates = at.gates(t, t("Add", sums, own))
-        forget = t("Sigmoid", self._gate("forget", gates, cell))
-        candidate = real_activation(t, self._gate("cell", gates, ""))
-        let_in = t("Sigmoid", self._gate("input", gates, cell)) if "input" in gates else t("Sub", 1.0, forget)
-        kept = t("Mul", forget, cell)
-        after = self._clipped(t("Add", kept, t("Mul", let_in, candidate)), "CellClip")
-        opened = t("Sigmoid", self._gate("output", gates, after))
+        return t("Add", sums, t("Gemm", state, _stacked(t, _present(t, at.recurrent), "recurrent weights"), transB=1))
+
+    def sigmoid(self, value: str) -> str:
+        """Return the activation of a gate."""
+        return self.t("Sigmoid", value)
+
+    def tanh(self, value: str) -> str:
+        """Return the activation of the candidate."""
+        return real_activation(self.t, value)
+
+    def without(self, forget: str) -> str:
+        """Return the input gate of an LSTM that has none of its own."""
+        return self.t("Sub", 1.0, forget)
+
+    def next_cell(self, forget: str, cell: str, let_in: str, candidate: str) -> str:
+        """Return the next cell."""
+        kept = self.t("Mul", forget, cell)
+        return self._clipped(self.t("Add", kept, self.t("Mul", let_in, candidate)), "CellClip")
+
+    def result(self, opened: str, after: str) -> str:
+        """Return the next state."""
+        t, at = self.t, self.at
         made = t("Mul", opened, real_activation(t, after))
-        if t.has(at.projection):
-            inputs = [made, _stacked(t, [at.projection], "projection")]
-            if t.has(at.projection + 1):
-                inputs.append(t.constant("bias", t.known(at.projection + 1, "projection bias"), np.float32))
-            made = self._clipped(t("Gemm", *inputs, transB=1), "ProjClip")
-        return [made, after]
+        if not t.has(at.projection):
+            return made
+        inputs = [made, _stacked(t, [at.projection], "projection")]
+        if t.has(at.projection + 1):
+            inputs.append(t.constant("bias", t.known(at.projection + 1, "projection bias"), np.float32))
+        return self._clipped(t("Gemm", *inputs, transB=1), "ProjClip")
 
     def _vector(self, role: str, *operands: int) -> str:
         return self.t.constant(role, np.concatenate([_real(self.t, index, role).reshape(-1) for index in operands]))
@@ -285,14 +306,18 @@ def _checked(t: Translation, at: Operands) -> tuple[int, int]:
     return cells, width
 
 
-def _direction(t: Translation, at: Operands, *, backward: bool = False) -> str:
-    """Append one direction; return its results."""
+def _direction(t: Translation, at: Operands, *, backward: bool = False) -> tuple[str, int]:
+    """Append one direction; return its results and their width."""
     cells, width = _checked(t, at)
     _, images, _ = sizes(t)
-    if t.tensor(0).is_quantised:
-        return direction(t, at, cells, width)
-    states = [State(t, at.state, (images, width), ("float32",)), State(t, at.cell, (images, cells), ("float32",))]
-    return over_time(t, t.real(0), states, _Cell(t, at).step, backward=backward)
+    integer = t.tensor(0).is_quantised
+    state = state_of(t, at.state, (images, width), "int8" if integer else "float32")
+    cell = state_of(t, at.cell, (images, cells), "int16" if integer else "float32")
+    made = _integer_cell(t, at, state.tensor, cell.tensor) if integer else _Cell(t, at)
+    if isinstance(made, _IntegerCell) and t.at_once and t.has(at.weights["input"]) and not t.has(at.projection):
+        return _as_one(made, (state, cell)), width
+    value = t.stored(0) if integer else t.real(0)
+    return over_time(t, value, [state, cell], made.step, backward=backward), width
 
 
 def lstm(t: Translation) -> None:
@@ -301,8 +326,7 @@ def lstm(t: Translation) -> None:
         raise Unsupported("it is of the basic kind of kernel, which TFLite Micro does not have either")
     if t.op.option("DiagonalRecurrentTensors"):
         raise Unsupported("its recurrent weights are vectors by an option that LiteRT does not read")
-    width = t.shape(ONE.recurrent["output"])[-1]
-    finish(t, _direction(t, ONE), (*t.shape(0)[:-1], width))
+    _put(t, _direction(t, ONE))
 
 
 def bidirectional_lstm(t: Translation) -> None:
@@ -311,16 +335,17 @@ def bidirectional_lstm(t: Translation) -> None:
         raise Unsupported("LiteRT has it of real numbers only")
     if any(t.has(index) for index in range(39, len(t.op.inputs))):
         raise Unsupported("it has a second input")
-    made = [_direction(t, FORWARD), _direction(t, BACKWARD, backward=True)]
-    _put_both(t, made, [t.shape(at.recurrent["output"])[-1] for at in (FORWARD, BACKWARD)])
+    _put(t, _direction(t, FORWARD), _direction(t, BACKWARD, backward=True))
 
 
-def _put_both(t: Translation, made: Sequence[str], widths: Sequence[int]) -> None:
-    if t.op.option("MergeOutputs"):
-        finish(t, t("Concat", *list(made), axis=len(t.shape(0)) - 1), (*t.shape(0)[:-1], sum(widths)))
-        return
-    for index, (value, width) in enumerate(zip(made, widths, strict=True)):
-        finish(t, value, (*t.shape(0)[:-1], width), index)
+def _put(t: Translation, *made: tuple[str, int]) -> None:
+    """Make the results of one direction or both, each with its width, the outputs."""
+    outer = t.shape(0)[:-1]
+    if len(made) > 1 and t.op.option("MergeOutputs"):
+        values, widths = zip(*made, strict=True)
+        made = ((t("Concat", *values, axis=len(outer)), sum(widths)),)
+    for index, (value, width) in enumerate(made):
+        finish(t, value, (*outer, width), index)
 
 
 def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) -> tuple[str, int]:
@@ -338,22 +363,20 @@ def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) ->
 
     if t.tensor(0).is_quantised:
         raise Unsupported("LiteRT has it of real numbers only")
-    state = State(t, kept, (images, width), ("float32",))
+    state = state_of(t, kept, (images, width), "float32")
     return over_time(t, t.real(0), [state], step, backward=backward), width
 
 
 def rnn(t: Translation) -> None:
     """Append RNN, UNIDIRECTIONAL_SEQUENCE_RNN."""
-    made, width = _simple(t, 1, 4)
-    finish(t, made, (*t.shape(0)[:-1], width))
+    _put(t, _simple(t, 1, 4))
 
 
 def bidirectional_rnn(t: Translation) -> None:
     """Append BIDIRECTIONAL_SEQUENCE_RNN."""
     if any(t.has(index) for index in range(9, len(t.op.inputs))):
         raise Unsupported("it has a second input")
-    made = [_simple(t, 1, 4), _simple(t, 5, 8, backward=True)]
-    _put_both(t, [value for value, _ in made], [width for _, width in made])
+    _put(t, _simple(t, 1, 4), _simple(t, 5, 8, backward=True))
 
 
 DType = np.dtype[Any]
@@ -364,33 +387,40 @@ MOST_WHOLE = 6  # that LiteRT's hyperbolic tangent has
 
 
 @dataclass(frozen=True, slots=True)
-class _IntegerCell:
+class _IntegerCell(_Cell):
     """An LSTM of integers: `point` are the bits of its cell before the point, `inner` the grid before a projection."""
 
-    t: Translation
-    at: Operands
     state: Tensor
     inner: Tensor
     point: int
     clip: int
 
-    def step(self, row: str, states: Sequence[str]) -> list[str]:
-        """Append a step."""
+    def sums(self, row: str, state: str) -> str:
+        """Return the arguments of all gates."""
         t, at = self.t, self.at
-        state, cell = states
         sums = self._sums(row, t.tensor(0), at.weights, INT16, at.biases)
         own = self._sums(state, self.state, at.recurrent, INT32, {})
-        total = t("Clip", t("Add", t.cast(sums, INT32), own), -(2**15), 2**15 - 1)
-        gates = at.gates(t, t.cast(total, INT16))
-        forget = self._fixed("FixedLogistic", gates["forget"])
-        let_in = self._fixed("FixedLogistic", gates["input"]) if "input" in gates else t("Sub", 2**15 - 1, forget)
+        return t.cast(t("Clip", t("Add", t.cast(sums, INT32), own), -(2**15), 2**15 - 1), INT16)
+
+    def sigmoid(self, value: str) -> str:
+        """Return the activation of a gate."""
+        return self._fixed("FixedLogistic", value)
+
+    def tanh(self, value: str) -> str:
+        """Return the activation of the candidate."""
+        return self._fixed("FixedTanh", value)
+
+    def without(self, forget: str) -> str:
+        """Return the input gate of an LSTM that has none of its own."""
+        return self.t("Sub", 2**15 - 1, forget)
+
+    def next_cell(self, forget: str, cell: str, let_in: str, candidate: str) -> str:
+        """Return the next cell."""
+        t = self.t
         kept = mean_of(t, t("Mul", forget, t.cast(cell, INT32)), 2**15)
-        new = t("Mul", let_in, self._fixed("FixedTanh", gates["cell"]))
-        summed = t("Add", kept, mean_of(t, new, 2 ** (15 + self.point)))
+        summed = t("Add", kept, mean_of(t, t("Mul", let_in, candidate), 2 ** (15 + self.point)))
         low, high = (-self.clip, self.clip) if self.clip else (-(2**15), 2**15 - 1)
-        after = t.cast(t("Clip", summed, low, high), INT16)
-        opened = self._fixed("FixedLogistic", gates["output"])
-        return [self._result(t("Mul", opened, self._fixed("FixedTanh", after, self.point))), after]
+        return t.cast(t("Clip", summed, low, high), INT16)
 
     def _sums(self, value: str, kind: Tensor, gates: Gates, to: DType, biases: Gates) -> str:
         """Append the products of several gates' weights, as steps of the gates' sums."""
@@ -400,8 +430,10 @@ class _IntegerCell:
         sums = _products(t, unscaled(t, value, kind), operands, _present(t, biases))
         return rescale_to(t, sums, np.repeat(np.asarray(scales, np.float64), rows), to, axis=1)
 
-    def _result(self, product: str) -> str:
+    def result(self, opened: str, after: str) -> str:
+        """Return the next state."""
         t, projection, inner = self.t, self.at.projection, self.inner
+        product = t("Mul", opened, self._fixed("FixedTanh", after, self.point))
         scale = float(np.float32(2.0**-15 / float(inner.scale[0]) * 2.0**-15))
         if not t.has(projection):
             return rescale_to(t, product, scale, INT8, inner.zero)
@@ -447,51 +479,44 @@ def _steps(limit: float, tensor: Tensor, dtype: DType) -> int:
     return int(np.clip(np.float32(limit) / tensor.scale[0], bounds.min, bounds.max))
 
 
-def direction(t: Translation, at: Operands, cells: int, width: int) -> str:
-    """Append an LSTM of integers; return its results.
+def _integer_cell(t: Translation, at: Operands, state: Tensor, cell: Tensor) -> _IntegerCell:
+    """Return an LSTM of integers.
 
     Raises:
         Unsupported: it has what LiteRT's kernel has, and mtool has not, or its grids are others.
     """
-    _, images, _ = sizes(t)
     if at.is_normalised(t) or _present(t, at.peepholes):
         raise Unsupported("it has peepholes or normalised gates, which mtool has of real numbers only")
-    x, out = t.tensor(0), t.result()
-    state = State(t, at.state, (images, width), ("int8",))
-    cell = State(t, at.cell, (images, cells), ("int16",))
+    x, out, inner = t.tensor(0), t.result(), state
     if x.dtype != INT8 or out.dtype != INT8:
         raise Unsupported(f"its input is {x.dtype}, its output {out.dtype}, where LiteRT has int8")
-    inner = state.tensor
     if len(t.op.intermediates) == 5 and t.op.intermediates[4] >= 0:
         inner = t.tensors[t.op.intermediates[4]]
-    for tensor in (x, out, state.tensor, cell.tensor, inner):
+    for tensor in (x, out, state, cell, inner):
         if tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} has {tensor.scale.size} scales")
-    exponent = power_of_2(cell.tensor.scale[0])
-    if exponent is None or not 0 <= (point := 15 + exponent) <= MOST_WHOLE or cell.tensor.zero:
-        raise Unsupported(f"the scale of its cell, {cell.tensor.scale[0]:.3g}, is not a power of 2 from 2^-15 to 2^-9")
+    exponent = power_of_2(cell.scale[0])
+    if exponent is None or not 0 <= (point := 15 + exponent) <= MOST_WHOLE or cell.zero:
+        raise Unsupported(f"the scale of its cell, {cell.scale[0]:.3g}, is not a power of 2 from 2^-15 to 2^-9")
     if not -128 <= -inner.zero <= 127:
         raise Unsupported(f"the zero point of its inner numbers is {inner.zero}")
-    clip = _steps(t.op.option("CellClip", 0.0), cell.tensor, INT16)
-    if t.at_once and t.has(at.weights["input"]) and not t.has(at.projection):
-        return _as_one(t, at, (state, cell), inner, point, clip)
-    made = _IntegerCell(t, at, state.tensor, inner, point, clip)
-    return over_time(t, t.stored(0), [state, cell], made.step)
+    return _IntegerCell(t, at, state, inner, point, _steps(t.op.option("CellClip", 0.0), cell, INT16))
 
 
-def _as_one(t: Translation, at: Operands, states: tuple[State, State], inner: Tensor, point: int, clip: int) -> str:
+def _as_one(made: _IntegerCell, states: tuple[State, State]) -> str:
     """Append it as one node; return its results."""
+    t, at, inner = made.t, made.at, made.inner
     steps, inputs = sizes(t)[0], [t.stored(0), *(state.name for state in states)]
     for gate in at.weights:
         places = (operands[gate] for operands in (at.weights, at.recurrent, at.biases))
         inputs += [t.stored(place) if t.has(place) else "" for place in places]
-    made = t.several(
+    results = t.several(
         "IntegerLstm", 2 if steps == 1 else 3, *inputs, steps=steps, time_major=int(bool(t.op.option("TimeMajor"))),
-        point=point, clip=clip, inner_scale=float(inner.scale[0]), inner_zero=inner.zero,
+        point=made.point, clip=made.clip, inner_scale=float(inner.scale[0]), inner_zero=inner.zero,
     )  # fmt: skip
-    for state, new in zip(states, made[-2:], strict=True):
+    for state, new in zip(states, results[-2:], strict=True):
         state.put(new)
-    return made[0] if steps > 1 else _one_step(t, made[0], states[0].tensor.shape[-1])
+    return results[0] if steps > 1 else _one_step(t, results[0], states[0].tensor.shape[-1])
 
 
 def svdf(t: Translation) -> None:
@@ -502,8 +527,7 @@ def svdf(t: Translation) -> None:
     if rank < 1 or filters % rank or width != count or t.shape(2)[0] != filters or not memory:
         raise Unsupported(f"its weights {list(t.shape(1))} and {list(t.shape(2))} do not fit together")
     integer = t.tensor(0).is_quantised
-    kinds = (t.tensor(2).dtype.name,) if integer else ("float32",)
-    state = State(t, 4, (images, memory * filters), kinds)
+    state = state_of(t, 4, (images, memory * filters), t.tensor(2).dtype.name if integer else "float32")
     if t.at_once and integer:
         inputs = [t.stored(0), state.name, t.stored(1), t.stored(2), t.stored(3) if t.has(3) else ""]
         made, kept = t.several("IntegerSvdf", 2, *inputs, rank=rank)

@@ -11,33 +11,13 @@ import numpy as np
 
 from mtool.compiler.frontend.tflite.custom import numbers_of
 from mtool.compiler.frontend.tflite.schema import COMPLEX, Tensor
-from mtool.compiler.frontend.tflite.translation import Translate, Translation
+from mtool.compiler.frontend.tflite.translation import State, Translate, Translation
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.signal import RADICES, radices_of
 
 FFT_TYPES = ("int16", "int32", "float32")
 LEAST_GAINS = 125  # four numbers for each of 32 bits, less the first three
-
-
-def _check(t: Translation, inputs: Sequence[str], outputs: Sequence[str], rank: int | None = None) -> None:
-    """Check the types of the inputs and outputs; those of `rank` dimensions, or any.
-
-    Raises:
-        Unsupported: there are others.
-    """
-    if len(t.op.inputs) != len(inputs) or len(t.op.outputs) != len(outputs):
-        counts = f"{len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs"
-        raise Unsupported(f"it has {counts}; expected {len(inputs)} and {len(outputs)}")
-    for what, tensors, wanted in (
-        ("input", [t.tensor(index) for index in range(len(inputs))], inputs),
-        ("output", [t.result(index) for index in range(len(outputs))], outputs),
-    ):
-        for index, (tensor, dtype) in enumerate(zip(tensors, wanted, strict=True)):
-            if tensor.dtype.name != dtype:
-                raise Unsupported(f"its {what} {index} is {tensor.dtype}; expected {dtype}")
-    if rank is not None and len(t.shape(0)) != rank:
-        raise Unsupported(f"its input has {len(t.shape(0))} dimensions instead of {rank}")
 
 
 def _option(t: Translation, name: str, least: int, most: int) -> int:
@@ -56,25 +36,18 @@ def _make(t: Translation, inputs: Sequence[str], outputs: int, **attrs: int) -> 
     return t.several(t.op.kind.removeprefix("CUSTOM "), outputs, *inputs, **attrs)
 
 
-def _state(t: Translation, name: str, kind: Tensor, first: Array | None = None) -> str:
+def _state(t: Translation, name: str, dtype: str, shape: Sequence[int], first: Array | None = None) -> State:
     """Return what is kept of the calls before; at first it is `first`, or 0."""
-    key = "operator", t.op.name, name
+    nothing = np.zeros(0, np.float32), np.zeros(0, np.int64)
+    key, kind = ("operator", t.op.name, name), Tensor(name, np.dtype(dtype), tuple(shape), *nothing, 0, None, "")
     if first is not None:
         t.variables.begin(key, first)
-    return t.variables.read(key, kind, lambda: t.unique(f"{t.names[t.op.outputs[0]]}/{name}"))
-
-
-def _keep(t: Translation, name: str, kind: Tensor, value: str) -> None:
-    t.variables.write(("operator", t.op.name, name), kind, value)
-
-
-def _kind(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-    return Tensor(name, np.dtype(dtype), tuple(shape), np.zeros(0, np.float32), np.zeros(0, np.int64), 0, None, "")
+    return State(t, key, kind, lambda: t.unique(f"{t.names[t.op.outputs[0]]}/{name}"))
 
 
 def window(t: Translation) -> None:
     """Append SignalWindow."""
-    _check(t, ("int16", "int16"), ("int16",))
+    t.check_types(("int16", "int16"), ("int16",))
     (length,) = t.shape(1, 1)
     if not length or t.tensor(0).shape[-1:] != (length,):
         raise Unsupported(f"its window has {length} elements, its input {list(t.shape(0))}")
@@ -83,7 +56,8 @@ def window(t: Translation) -> None:
 
 def auto_scale(t: Translation) -> None:
     """Append SignalFftAutoScale."""
-    _check(t, ("int16",), ("int16", "int32"), 1)
+    t.check_types(("int16",), ("int16", "int32"))
+    t.shape(0, 1)
     _same(t)
 
 
@@ -94,7 +68,7 @@ def transform(inverse: bool) -> Callable[[Translation], None]:
         dtype = t.tensor(0).dtype.name
         if dtype not in FFT_TYPES:
             raise Unsupported(f"its input is {dtype}; expected int16, int32 or float32")
-        _check(t, (dtype,), (dtype,))
+        t.check_types((dtype,), (dtype,))
         size = t.shape(0)[-1] if t.shape(0) else 0
         length = _option(t, "fft_length", 4, 2**20)
         if length % 2 or set(radices_of(length // 2)) - set(RADICES):
@@ -110,8 +84,8 @@ def transform(inverse: bool) -> Callable[[Translation], None]:
 
 def energy(t: Translation) -> None:
     """Append SignalEnergy."""
-    _check(t, ("int16",), ("uint32",), 1)
-    (size,) = t.shape(0)
+    t.check_types(("int16",), ("uint32",))
+    (size,) = t.shape(0, 1)
     if size % 2:
         raise Unsupported(f"its input has {size} elements, which are no complex numbers")
     end = _option(t, "end_index", 0, size // 2)
@@ -120,7 +94,8 @@ def energy(t: Translation) -> None:
 
 def filter_bank(t: Translation) -> None:
     """Append SignalFilterBank."""
-    _check(t, ("uint32", *["int16"] * 5), ("uint64",), 1)
+    t.check_types(("uint32", *["int16"] * 5), ("uint64",))
+    t.shape(0, 1)
     channels = _option(t, "num_channels", 1, 2**15)
     weights, unweights = t.known(1, "the weights"), t.known(2, "the unweights")
     starts, offsets, widths = (
@@ -141,7 +116,8 @@ def filter_bank(t: Translation) -> None:
 
 def square_root(t: Translation) -> None:
     """Append SignalFilterBankSquareRoot."""
-    _check(t, ("uint64", "int32"), ("uint32",), 1)
+    t.check_types(("uint64", "int32"), ("uint32",))
+    t.shape(0, 1)
     if t.tensor(1).shape not in ((), (1,)):
         raise Unsupported(f"its scale bits are {list(t.tensor(1).shape)}; expected one number")
     _same(t)
@@ -149,23 +125,25 @@ def square_root(t: Translation) -> None:
 
 def spectral_subtraction(t: Translation) -> None:
     """Append SignalFilterBankSpectralSubtraction."""
-    _check(t, ("uint32",), ("uint32", "uint32"), 1)
+    t.check_types(("uint32",), ("uint32", "uint32"))
+    t.shape(0, 1)
     options = numbers_of(t.op)
     _option(t, "num_channels", t.shape(0)[0], t.shape(0)[0])
     factors = ("smoothing", "one_minus_smoothing", "alternate_smoothing", "alternate_one_minus_smoothing")
     attrs = {name: options.whole(name) % 2**32 for name in (*factors, "min_signal_remaining")}
     attrs |= {"smoothing_bits": _option(t, "smoothing_bits", 0, 31), "clamping": options.whole("clamping", 0) != 0}
     attrs["bits"] = _option(t, "spectral_subtraction_bits", 0, 63)
-    kind = _kind("noise", "uint32", t.shape(0))
-    made, noise = _make(t, [t.stored(0), _state(t, "noise", kind)], 2, **attrs)
+    kept = _state(t, "noise", "uint32", t.shape(0))
+    made, noise = _make(t, [t.stored(0), kept.name], 2, **attrs)
     t.put(made)
     t.put(noise, 1)
-    _keep(t, "noise", kind, t.names[t.op.outputs[1]])
+    kept.put(t.names[t.op.outputs[1]])
 
 
 def pcan(t: Translation) -> None:
     """Append SignalPCAN."""
-    _check(t, ("uint32", "uint32", "int16"), ("uint32",), 1)
+    t.check_types(("uint32", "uint32", "int16"), ("uint32",))
+    t.shape(0, 1)
     if t.shape(0) != t.shape(1) or t.shape(2, 1)[0] < LEAST_GAINS:
         raise Unsupported(f"its inputs are {list(t.shape(0))}, {list(t.shape(1))}, {list(t.shape(2))}")
     _same(t, shift=_option(t, "snr_shift", 0, 63))
@@ -173,7 +151,8 @@ def pcan(t: Translation) -> None:
 
 def log(t: Translation) -> None:
     """Append SignalFilterBankLog."""
-    _check(t, ("uint32",), ("int16",), 1)
+    t.check_types(("uint32",), ("int16",))
+    t.shape(0, 1)
     scale = numbers_of(t.op).whole("output_scale") % 2**32
     _same(t, scale=scale, shift=_option(t, "input_correction_bits", 0, 31))
 
@@ -200,15 +179,15 @@ def _behind(t: Translation, name: str, count: int) -> str:
     outer, size = _rows(t)
     if not count:
         return t.stored(0)
-    kind = _kind(name, t.tensor(0).dtype.name, (*outer, count))
-    whole = t("Concat", _state(t, name, kind), t.stored(0), axis=-1)
-    _keep(t, name, kind, _cut(t, whole, size, size + count))
+    kept = _state(t, name, t.tensor(0).dtype.name, (*outer, count))
+    whole = t("Concat", kept.name, t.stored(0), axis=-1)
+    kept.put(_cut(t, whole, size, size + count))
     return whole
 
 
 def delay(t: Translation) -> None:
     """SignalDelay: delay.cc. The input of `delay_length` samples ago."""
-    _check(t, ("int16",), ("int16",))
+    t.check_types(("int16",), ("int16",))
     size = _rows(t)[1]
     length = _option(t, "delay_length", 0, 2**24)
     t.put(_cut(t, _behind(t, "delayed", length), 0, size))
@@ -219,7 +198,7 @@ def framer(t: Translation) -> None:
 
     What comes before the first sample is 0, where framer.cc leaves a frame that is not valid as it finds it.
     """
-    _check(t, ("int16",), ("int16", "bool"))
+    t.check_types(("int16",), ("int16", "bool"))
     outer, size = _rows(t)
     step = _option(t, "frame_step", 1, size)
     prefill = bool(numbers_of(t.op).whole("prefill", 0))
@@ -235,11 +214,10 @@ def framer(t: Translation) -> None:
     if prefill or steps == 1:
         t.put(t.constant("valid", True, bool), 1)
         return
-    kind = _kind("steps", "int32", ())
-    first = t("Add", _state(t, "steps", kind), 1)
+    kept = _state(t, "steps", "int32", ())
+    first = t("Add", kept.name, 1)
     t.put(t("GreaterOrEqual", first, steps), 1)
-    taken = t("Add", first, frames - 1)
-    _keep(t, "steps", kind, t("Min", taken, steps - 1))
+    kept.put(t("Min", t("Add", first, frames - 1), steps - 1))
 
 
 def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
@@ -256,26 +234,26 @@ def stacker(t: Translation) -> None:
     In place of frames before the first stands the first. `wait` counts the calls up to the next valid one; before the
     first call it is one more than it can be later.
     """
-    _check(t, ("int16",), ("int16", "bool"), 1)
+    t.check_types(("int16",), ("int16", "bool"))
+    t.shape(0, 1)
     channels = _option(t, "num_channels", *t.shape(0), *t.shape(0))
     left, right = (_option(t, f"stacker_{side}_context", 0, 2**15) for side in ("left", "right"))
     frames = left + right + 1
     step = _option(t, "stacker_step", 1, frames)
     t.afford(2 * frames * channels)
-    whole, wait = _kind("frames", "int16", ((frames - 1) * channels,)), _kind("wait", "int32", ())
-    waiting = _state(t, "wait", wait, np.asarray(frames + 1, np.int32))
-    is_first = t("Greater", waiting, frames)
+    wait = _state(t, "wait", "int32", (), np.asarray(frames + 1, np.int32))
+    is_first = t("Greater", wait.name, frames)
     if frames > 1:
-        copies = t("Tile", t.stored(0), [frames - 1])
-        before = t("Where", is_first, copies, _state(t, "frames", whole))
+        kept = _state(t, "frames", "int16", ((frames - 1) * channels,))
+        before = t("Where", is_first, t("Tile", t.stored(0), [frames - 1]), kept.name)
         stacked = t("Concat", before, t.stored(0), axis=0)
-        _keep(t, "frames", whole, _cut(t, stacked, channels, frames * channels))
+        kept.put(_cut(t, stacked, channels, frames * channels))
     else:
         stacked = t("Identity", t.stored(0))
     _give(t, stacked, (frames * channels,))
-    still = t("Where", is_first, right, t("Sub", waiting, 1))
+    still = t("Where", is_first, right, t("Sub", wait.name, 1))
     valid = t("Equal", still, 0)
-    _keep(t, "wait", wait, t("Where", valid, step, still))
+    wait.put(t("Where", valid, step, still))
     t.put(t("Identity", valid), 1)
 
 
@@ -284,7 +262,7 @@ def overlap_add(t: Translation) -> None:
     dtype = t.tensor(0).dtype.name
     if dtype not in ("int16", "float32"):
         raise Unsupported(f"its input is {dtype}; expected int16 or float32")
-    _check(t, (dtype,), (dtype,))
+    t.check_types((dtype,), (dtype,))
     outer, size = _rows(t)
     if not outer or not outer[-1]:
         raise Unsupported(f"its input is {list(t.shape(0))}; expected frames")
@@ -292,10 +270,10 @@ def overlap_add(t: Translation) -> None:
     if step == size:
         _give(t, t.stored(0), t.shape(0))
         return
-    kind = _kind("rest", dtype, (*outer[:-1], size - step))
-    made, rest = _make(t, [t.stored(0), _state(t, "rest", kind)], 2, step=step)
+    kept = _state(t, "rest", dtype, (*outer[:-1], size - step))
+    made, rest = _make(t, [t.stored(0), kept.name], 2, step=step)
     _give(t, made, (*outer[:-1], outer[-1] * step))
-    _keep(t, "rest", kind, rest)
+    kept.put(rest)
 
 
 LEAST, MOST = 4, 2**16

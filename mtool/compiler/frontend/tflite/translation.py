@@ -19,6 +19,7 @@ from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget
+from mtool.compiler.operators.epilogue import real_numbers
 from mtool.compiler.operators.onnx_node import Names
 from mtool.compiler.operators.problems import OWN, Unsupported, ValueNeeded
 
@@ -146,19 +147,6 @@ def _none(number: int, _operands: Sequence[Tensor]) -> Network:
     raise Unsupported(f"it names subgraph {number}, where there are none")
 
 
-def _on_its_grid(tensor: Tensor) -> Tensor:
-    """Return a tensor whose zero points are numbers of its type, if it is quantised to 16 bits or fewer.
-
-    Raises:
-        Unsupported: one is not.
-    """
-    if tensor.is_quantised and tensor.dtype.name in GRIDS:
-        limits = np.iinfo(tensor.dtype)
-        if (tensor.zero_point < limits.min).any() or (tensor.zero_point > limits.max).any():
-            raise Unsupported(f"a zero point of {int(tensor.zero_point.reshape(-1)[0])} is outside of {tensor.dtype}")
-    return tensor
-
-
 class Translation(Names):
     """The nodes and constants of one model; `op` is the operator at work.
 
@@ -210,10 +198,7 @@ class Translation(Names):
         """
         if not self.has(index):
             raise Unsupported(f"its input {index} is not given")
-        found = self.tensors[self.op.inputs[index]]
-        if found.problem:
-            raise Unsupported(f"its input {found.name!r} has {found.problem}")
-        return _on_its_grid(found)
+        return self._usable(self.op.inputs[index], "input")
 
     def result(self, index: int = 0) -> Tensor:
         """Return output `index`.
@@ -223,10 +208,44 @@ class Translation(Names):
         """
         if index >= len(self.op.outputs):
             raise Unsupported(f"it has no output {index}")
-        found = self.tensors[self.op.outputs[index]]
+        return self._usable(self.op.outputs[index], "output")
+
+    def _usable(self, number: int, role: str) -> Tensor:
+        """Return a tensor that mtool has; zero points of one that is quantised to 16 bits or fewer are of its type."""
+        found = self.tensors[number]
         if found.problem:
-            raise Unsupported(f"its output {found.name!r} has {found.problem}")
-        return _on_its_grid(found)
+            raise Unsupported(f"its {role} {found.name!r} has {found.problem}")
+        if found.is_quantised and found.dtype.name in GRIDS:
+            limits = np.iinfo(found.dtype)
+            if (found.zero_point < limits.min).any() or (found.zero_point > limits.max).any():
+                point = int(found.zero_point.reshape(-1)[0])
+                raise Unsupported(f"a zero point of {point} is outside of {found.dtype}")
+        return found
+
+    def check_types(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Check the types of all inputs and outputs.
+
+        Raises:
+            Unsupported: there are others.
+        """
+        self.check_counts(len(inputs), len(outputs))
+        for role, tensors, wanted in (
+            ("input", [self.tensor(index) for index in range(len(inputs))], inputs),
+            ("output", [self.result(index) for index in range(len(outputs))], outputs),
+        ):
+            for index, (tensor, dtype) in enumerate(zip(tensors, wanted, strict=True)):
+                if tensor.dtype.name != dtype:
+                    raise Unsupported(f"its {role} {index} is {tensor.dtype}; expected {dtype}")
+
+    def check_counts(self, inputs: int, outputs: int) -> None:
+        """Check the numbers of inputs and outputs.
+
+        Raises:
+            Unsupported: they are others.
+        """
+        if len(self.op.inputs) != inputs or len(self.op.outputs) != outputs:
+            counts = f"{len(self.op.inputs)} inputs and {len(self.op.outputs)} outputs"
+            raise Unsupported(f"it has {counts}; expected {inputs} and {outputs}")
 
     def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
         """Return the shape of input `index`.
@@ -260,9 +279,7 @@ class Translation(Names):
         source = self.tensors[self.dequantised[number]]
         assert source.data is not None
         self.afford(4 * source.data.size)
-        sizes = [-1 if index == source.axis and source.scale.size > 1 else 1 for index in range(source.data.ndim)]
-        points = source.data.astype(np.int64) - source.zero_point.reshape(sizes)
-        return np.asarray(points * source.scale.reshape(sizes), np.float32)
+        return real_numbers(source.data, source.scale, source.zero_point, source.axis)
 
     def weights(self, index: int) -> Tensor:
         """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
@@ -500,6 +517,21 @@ class Translation(Names):
         first = {state.input: state.first for state in kept if state.first is not None}
         crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
         return Network(proto, tensors, tuple(states), first, crossing if self.is_body else ())
+
+
+class State:
+    """A value that is kept from call to call; `name` is what it is now, which `put` replaces.
+
+    `stem` makes the name of the input that it is at first.
+    """
+
+    def __init__(self, t: Translation, key: Key, tensor: Tensor, stem: Callable[[], str]) -> None:
+        self.key, self.tensor, self._variables = key, tensor, t.variables
+        self.name = t.variables.read(key, tensor, stem)
+
+    def put(self, value: str) -> None:
+        """Give it its next value."""
+        self._variables.write(self.key, self.tensor, value)
 
 
 Translate = Callable[[Translation], None]
