@@ -343,10 +343,10 @@ class _Loop:
             limits.append(1)
         limits = [limit for limit in limits if limit < _NEVER]
         depends = any(value and value not in constants for value in (asked.trips, asked.condition, self.going))
-        self.stated = [name for name in asked.names if name in state.maxima]
+        self.stated = [name for name in asked.names if name in state.options.maxima]
         if self.stated and depends:
             state.used_maxima.add(self.stated[0])
-            limits.append(state.maxima[self.stated[0]])
+            limits.append(state.options.maxima[self.stated[0]])
         self.limit = min(limits, default=None)
         if self.limit == 0:
             return
@@ -611,7 +611,7 @@ def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
         body, values, outputs[: len(values)], (), [Rows(output) for output in outputs[len(values) :]], ends=True,
         trips=trips, condition=condition, names=[name for name in (*node.outputs, node.proto.name) if name],
     )  # fmt: skip
-    is_better = limit is not None and not state.keeps_rounds and is_short(body, limit)
+    is_better = limit is not None and not state.options.keeps_rounds and is_short(body, limit)
     if may_be_written_out and is_better and write_out(state, node, asked, limit):
         return
     try:
@@ -691,7 +691,7 @@ def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
     rounds = shapes[0][axes[0]]
     if any(shape[axis] != rounds for shape, axis in zip(shapes, axes, strict=True)):
         raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along {axes}")
-    if not state.keeps_rounds and is_short(scan.body, rounds):
+    if not state.options.keeps_rounds and is_short(scan.body, rounds):
         write_out(state, node, scan, rounds)
         return
     try:

@@ -188,10 +188,10 @@ def _set_maximum_sizes(state: Importer, node: OnnxNode, operator: Operator) -> b
         return False
     declared = state.declared.get(node.outputs[0])
     dims = declared.tensor_type.shape.dim if declared is not None else ()
-    names = [name for name in (node.outputs[0], *(dim.dim_param for dim in dims)) if name in state.maxima]
-    stated = state.maxima[names[0]] if names else None
+    names = [name for name in (node.outputs[0], *(dim.dim_param for dim in dims)) if name in state.options.maxima]
+    stated = state.options.maxima[names[0]] if names else None
     is_declared = bool(dims) and all(dim.HasField("dim_value") for dim in dims)
-    if stated == 0 or (stated is None and (is_declared or not state.natural_maxima)):
+    if stated == 0 or (stated is None and (is_declared or not state.options.natural_maxima)):
         return False
     outputs = operator.bound(node, stated)
     kind, axis = outputs[0]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import onnx
 
 from mtool.base.errors import MtoolError
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.operators import lowering_of
@@ -38,17 +39,12 @@ class Importer(ImportState):
         self,
         model: onnx.ModelProto,
         import_node: ImportNode,
-        maxima: Mapping[str, int] | None = None,
+        options: ModelOptions = DEFAULTS,
         budget: Budget | None = None,
-        *,
-        natural_maxima: bool = False,
-        keeps_rounds: bool = False,
     ) -> None:
         super().__init__(budget or Budget())
         self._import_node = import_node
-        self.maxima = dict(maxima or {})
-        self.natural_maxima = natural_maxima
-        self.keeps_rounds = keeps_rounds
+        self.options = options
         self.used_maxima: set[str] = set()
         self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
         self.scope = Scope(self.opsets)

@@ -81,9 +81,7 @@ def graph_of(
         states = States(options.states, initial, zeros)
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
-    how = {"natural": options.natural_maxima, "keeps_rounds": options.keeps_rounds}
-    name = model_name(options.name or stem)
-    graph = import_graph(model, name, options.maxima, budget, separated, sized=options.dims, **how)
+    graph = import_graph(model, model_name(options.name or stem), options, budget, separated)
     graph = replace(graph, halves=halves and options.hybrid != "float32")
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 
@@ -97,7 +95,7 @@ def _trial(model: onnx.ModelProto, title: str, options: ModelOptions, separated:
         copy.CopyFrom(model)
         try:
             bind_dimensions(copy, dims, title)
-            import_graph(copy, "trial", options.maxima, budget, separated, natural=options.natural_maxima)
+            import_graph(copy, "trial", options, budget, separated)
         except MtoolError:
             return False
         return True

@@ -1,6 +1,5 @@
 """Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +12,7 @@ from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.dispatch import import_node
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.inference import check_size, element_name
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.frontend.scope import bodies_of
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.ir import DType, Graph, TensorType
@@ -25,35 +25,27 @@ from mtool.compiler.operators.verification import verify
 def import_graph(
     model: onnx.ModelProto,
     name: str,
-    maxima: Mapping[str, int] | None = None,
+    options: ModelOptions = DEFAULTS,
     budget: Budget | None = None,
     separated: Separated | None = None,
-    *,
-    natural: bool = False,
-    keeps_rounds: bool = False,
-    sized: Collection[str] = (),
 ) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
     Args:
         model: the model.
         name: the graph's name.
-        maxima: the largest sizes of what has a size that depends on data (mtool/compiler/operators/bounds.py), by the
-            name of the value or of the dimension.
+        options: of them the largest sizes, and how rounds are imported.
         budget: what the import may take.
         separated: the large initialisers, if they were taken out of the model.
-        natural: whether what has no maximum may have as many elements as the shapes of its inputs allow.
-        keeps_rounds: whether rounds of a Loop or Scan are a loop in C, however few they are.
-        sized: the dimensions of inputs that were given a size, for a message.
 
     Raises:
-        UsageError: `maxima` names nothing whose size depends on data.
+        UsageError: the largest sizes name nothing whose size depends on data.
         ModelError: operators that can't be compiled, every one is listed; the model has no outputs; or it exceeds the
             budget.
     """
     if not model.graph.output:
         raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
-    state = Importer(model, import_node, maxima, budget, natural_maxima=natural, keeps_rounds=keeps_rounds)
+    state = Importer(model, import_node, options, budget)
     _add_initialisers(state, model, separated or {})
     inputs = []
     for value in model.graph.input:
@@ -69,9 +61,9 @@ def import_graph(
     missing = [value.name for value in model.graph.output if value.name not in state.types]
     if missing:
         raise ModelError(f"{name} never makes its output {missing[0]!r}")
-    unknown = sorted(set(state.maxima) - state.used_maxima)
+    unknown = sorted(set(options.maxima) - state.used_maxima)
     if unknown:
-        both = [one for one in unknown if one in sized]
+        both = [one for one in unknown if one in options.dims]
         if both:
             raise UsageError(
                 f"{', '.join(both)} of {name} has a size by --dim and a largest one by --max",
@@ -83,12 +75,8 @@ def import_graph(
             "NonMaxSuppression, Compress, Unique, TopK or Loop",
         )
     outputs = tuple(value.name for value in model.graph.output)
-    own = [
-        value
-        for proto in model.graph.node
-        for value in proto.output
-        if value in state.types and value not in state.bounds
-    ]
+    made = [value for proto in model.graph.node for value in proto.output]
+    own = [value for value in made if value in state.types and value not in state.bounds]
     sources = {value: Source(value) for value in (*inputs, *own)}
     names, counts = outputs, {}
     for value in outputs:
@@ -96,18 +84,11 @@ def import_graph(
             bound = state.bounds[value]
             counts[value] = (f"{value}_count", bound.axis)
             names, outputs = (*names, f"{value}_count"), (*outputs, bound.count)
-    graph = Graph(
-        name,
-        tuple(inputs),
-        outputs,
-        tuple(state.nodes),
-        state.types,
-        state.constants,
-        names,
-        sources=sources,
-        counts=counts,
-    )
-    graph = _without_empty_inputs(graph)
+    whole = Graph(
+        name, tuple(inputs), outputs, tuple(state.nodes), state.types, state.constants, names,
+        sources=sources, counts=counts,
+    )  # fmt: skip
+    graph = _without_empty_inputs(whole)
     verify(graph)
     return graph
 

@@ -350,7 +350,7 @@ def test_a_sparse_tensor_with_places_outside() -> None:
             helper.make_tensor("", TensorProto.INT64, [1], places),
             [4],
         )
-        state = Importer(graph_of([node("Relu", ["x"], ["y"])], X), import_node, None, Budget())
+        state = Importer(graph_of([node("Relu", ["x"], ["y"])], X), import_node, budget=Budget())
         state.run(node("Constant", [], ["c"], "it", sparse_value=sparse), {"": 21})
         ((_, name, reason),) = state.problems
         assert name == "it" and "sparse" in reason

@@ -1,6 +1,6 @@
 """Control flow, IF and WHILE, as ONNX's If and Loop; resource variables, which VAR_HANDLE finds by their names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,16 +88,19 @@ def _rename(graph: onnx.GraphProto, prefix: str) -> None:
             waiting += [attr.g for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH]
 
 
-def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInfoProto]) -> list[onnx.NodeProto]:
-    """Return the nodes that give values the names of a graph's inputs."""
-    pairs = zip(values, names, strict=False)  # what is left are variables
-    return [helper.make_node("Identity", [value], [other.name], name=t.op.name) for value, other in pairs]
-
-
-def _reading(t: Translation, body: _Body, values: Mapping[Key, str]) -> list[onnx.NodeProto]:
-    """Return the nodes that give values the names of a subgraph's variables."""
-    pairs = [(values[key], kept.input) for key, kept in body.variables.items() if key in values]
+def _copies(t: Translation, pairs: Iterable[tuple[str, str]]) -> list[onnx.NodeProto]:
+    """Return the nodes that give values other names."""
     return [helper.make_node("Identity", [value], [name], name=t.op.name) for value, name in pairs]
+
+
+def _fed(values: Sequence[str], graph: onnx.GraphProto) -> Iterable[tuple[str, str]]:
+    """Return values and the names of a graph's inputs; what is left of these are variables."""
+    return zip(values, (one.name for one in graph.input), strict=False)
+
+
+def _read(body: _Body, values: Mapping[Key, str]) -> Iterable[tuple[str, str]]:
+    """Return values and the names of a subgraph's variables."""
+    return [(values[key], kept.input) for key, kept in body.variables.items() if key in values]
 
 
 def branch(t: Translation) -> None:
@@ -114,17 +117,17 @@ def branch(t: Translation) -> None:
     variables = _shared_variables(t, *sides)
     graphs = []
     for (name, _), side in zip(options, sides, strict=True):
-        nodes = [*_copies(t, values, side.graph.input), *side.graph.node]
+        before = {key: value for key, (_, value) in variables.items()}
+        nodes = [*_copies(t, [*_read(side, before), *_fed(values, side.graph)]), *side.graph.node]
         outputs = [*side.graph.output][: len(wanted)]
-        before = _reading(t, side, {key: value for key, (_, value) in variables.items()})
         for key, (kept, value) in variables.items():
             own = side.variables.get(key)
             if kept.is_written:
                 last = own.last if own is not None else f"{t.op.name}/{name}/{value}"
                 if own is None:
-                    nodes.append(helper.make_node("Identity", [value], [last], name=t.op.name))
+                    nodes += _copies(t, [(value, last)])
                 outputs.append(_info(last, kept.tensor))
-        graphs.append(helper.make_graph([*before, *nodes], name, [], outputs, [*side.graph.initializer]))
+        graphs.append(helper.make_graph(nodes, name, [], outputs, [*side.graph.initializer]))
     node = helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=graphs[0], else_branch=graphs[1])
     _put_control(t, node, variables)
 
@@ -149,8 +152,9 @@ def loop(t: Translation) -> None:
             raise Unsupported(f"its value {index} is {[*tensor.shape]} before a round, and {[*made]} after it")
         t.tensors[output] = replace(t.tensors[output], shape=tensor.shape)
     variables = _shared_variables(t, first, body)
-    t.nodes += _reading(t, first, {key: value for key, (_, value) in variables.items()})
-    t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]
+    values = [t.stored(index) for index in range(len(operands))]
+    before = {key: value for key, (_, value) in variables.items()}
+    t.nodes += [*_copies(t, [*_read(first, before), *_fed(values, first.graph)]), *first.graph.node]
     t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.graph.initializer}
     number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
     leading = [
@@ -160,14 +164,9 @@ def loop(t: Translation) -> None:
     results = [*body.graph.output][: len(operands)]
     inputs = [*body.graph.input][: len(operands)]
     last = {key: body.variables[key].last if kept.is_written else value for key, (kept, value) in variables.items()}
-    nodes = [
-        *_reading(t, body, {key: value for key, (kept, value) in variables.items() if not kept.is_written}),
-        *body.graph.node,
-        *_reading(t, again, last),
-        *_copies(t, [value.name for value in results], again.graph.input),
-        *again.graph.node,
-    ]
-    values = [t.stored(index) for index in range(len(operands))]
+    unwritten = {key: value for key, (kept, value) in variables.items() if not kept.is_written}
+    nodes = [*_copies(t, _read(body, unwritten)), *body.graph.node]
+    nodes += [*_copies(t, [*_read(again, last), *_fed([one.name for one in results], again.graph)]), *again.graph.node]
     for kept, value in variables.values():
         if kept.is_written:
             inputs.append(_info(kept.input, kept.tensor))
@@ -190,8 +189,7 @@ def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, t
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
     t.nodes.append(node)  # which is not copied, and still grows
-    for index, output in enumerate(outputs):
-        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[index]]], name=t.op.name))
+    t.nodes += _copies(t, zip(outputs, [t.names[number] for number in t.op.outputs], strict=True))
     for key, (kept, value) in variables.items():
         if kept.is_written:
             last = t.unique(f"{value}/next")

@@ -102,15 +102,11 @@ def _read(data: bytes) -> dict[str, int | float | bool]:
     if len(entries) > MOST_NUMBERS:
         raise ValueError(f"they have {len(entries):,} entries")
     found: dict[str, int | float | bool] = {}
-    keys, values = entries.Keys, entries.Values
     for index in range(len(entries)):
-        value = values[index]
-        if value.IsBool:
-            found[keys[index].AsKey] = value.AsBool
-        elif value.IsInt:
-            found[keys[index].AsKey] = value.AsInt
-        elif value.IsFloat:
-            found[keys[index].AsKey] = value.AsFloat
+        key, value = entries.Keys[index], entries.Values[index]
+        kind = next((kind for kind in ("Bool", "Int", "Float") if getattr(value, f"Is{kind}")), None)
+        if kind is not None:
+            found[key.AsKey] = getattr(value, f"As{kind}")
     return found
 
 
@@ -219,9 +215,8 @@ def _check_pose_shapes(t: Translation) -> None:
 
 def posenet_decoder(t: Translation) -> None:
     """PosenetDecoderOp: its outputs have the shapes that its options say, whatever the file says."""
-    counts = (len(t.op.inputs), len(t.op.outputs))
-    if counts not in ((3, 4), (4, 5)):
-        raise Unsupported(f"it has {counts[0]} inputs and {counts[1]} outputs; expected 3 and 4, or 4 and 5")
+    counts = (4, 5) if len(t.op.inputs) > 3 else (3, 4)  # with masks, or without
+    t.check_counts(*counts)
     _check_pose_shapes(t)
     options = numbers_of(t.op)
     most, stride = (int(_between(options, name, 1, MOST_POSES)) for name in ("max_detections", "stride"))
@@ -232,16 +227,10 @@ def posenet_decoder(t: Translation) -> None:
     radius = np.float32(_between(options, "nms_radius", 0, 1e6)) / np.float32(stride)
     unit = float(np.float32(1 / stride))
     made = t.several(
-        "PosenetDecoder",
-        counts[1],
-        *[t.stored(index) for index in range(counts[0])],
-        max_detections=most,
-        stride=stride,
-        threshold=float(threshold),
-        least=-math.log(odds),
-        squared_radius=float(radius * radius),
+        "PosenetDecoder", counts[1], *[t.stored(index) for index in range(counts[0])], max_detections=most,
+        stride=stride, threshold=float(threshold), least=-math.log(odds), squared_radius=float(radius * radius),
         grids=[number for index in range(counts[0]) for number in _pose_grid(t.tensor(index), unit if index else 1.0)],
-    )
+    )  # fmt: skip
     _put_shaped(t, made, [(1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK)])
 
 
@@ -368,17 +357,11 @@ def ethos_u(t: Translation) -> None:
         for stem, one in (("commands", commands), ("constants", constants))
     ]
     made = t.several(
-        "EthosU",
-        len(written),
-        *names,
-        *(t.stored(number) for number in range(_FIXED, count)),
-        scratch=_bytes(scratch),
-        fast=0 if t.op.inputs[2] == t.op.inputs[3] else _bytes(fast),
-        read=_places(scratch, read),
-        written=_places(scratch, written),
-        types=[kind_number(DType.of(one.dtype)) for one in written],
-        ranks=[len(one.shape) for one in written],
+        "EthosU", len(written), *names, *(t.stored(number) for number in range(_FIXED, count)),
+        scratch=_bytes(scratch), fast=0 if t.op.inputs[2] == t.op.inputs[3] else _bytes(fast),
+        read=_places(scratch, read), written=_places(scratch, written),
+        types=[kind_number(DType.of(one.dtype)) for one in written], ranks=[len(one.shape) for one in written],
         **{"sizes": sizes} if (sizes := [size for one in written for size in one.shape]) else {},
-    )
+    )  # fmt: skip
     for number, value in enumerate(made):
         t.put(value, number)

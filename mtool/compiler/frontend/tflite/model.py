@@ -182,8 +182,8 @@ def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
     """Return the quantisation that the file gives to the graph's values."""
     return {
         name: Quant(
-            tuple(float(scale) for scale in tensor.scale),
-            tuple(int(point) for point in tensor.zero_point),
+            tuple(tensor.scale.tolist()),
+            tuple(tensor.zero_point.tolist()),
             tensor.axis if tensor.scale.size > 1 else None,
         )
         for name, tensor in network.tensors.items()

@@ -12,6 +12,7 @@ from mtool.compiler.operators.budget import Budget
 COPY = "COPY"
 """The kind of an operator that is not in the file: its output is its input, as it is stored."""
 _KIND = "STABLEHLO_COMPOSITE"
+_TENSORS = ("inputs", "outputs", "intermediates")
 
 
 def inlined(model: Model, title: str, budget: Budget) -> Model:
@@ -48,13 +49,10 @@ def inlined(model: Model, title: str, budget: Budget) -> Model:
                 names[inner] = len(tensors)
                 tensors.append(tensor)
         parts = [
-            Operator(
-                part.kind,
-                f"{operator.name}/{part.name}",
-                tuple(names[inner] for inner in part.inputs),
-                tuple(names[inner] for inner in part.outputs),
-                part.options,
-                tuple(names[inner] for inner in part.intermediates),
+            replace(
+                part,
+                name=f"{operator.name}/{part.name}",
+                **{key: tuple(names[inner] for inner in getattr(part, key)) for key in _TENSORS},
             )
             for part in body.operators
         ]

@@ -117,14 +117,9 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
     """
     rank, levels, blocked = len(shape), sparsity.DimMetadataLength(), _integers(sparsity.BlockMapAsNumpy())
     order = _integers(sparsity.TraversalOrderAsNumpy())
-    wrong = sorted(order[:rank]) != list(range(rank)) or sorted(order[rank:]) != list(range(rank, rank + len(blocked)))
-    if (
-        wrong
-        or rank > MOST_DIMENSIONS
-        or levels != len(order)
-        or any(not 0 <= axis < rank for axis in blocked)
-        or len({*blocked}) < len(blocked)
-    ):
+    fits = sorted(order[:rank]) == [*range(rank)] and sorted(order[rank:]) == [*range(rank, rank + len(blocked))]
+    fits = fits and {*blocked} <= {*range(rank)} and len({*blocked}) == len(blocked)
+    if not fits or rank > MOST_DIMENSIONS or levels != len(order):
         raise Damaged(f"{where} has a sparse encoding of order {order[:9]} and blocks {blocked[:9]} for {list(shape)}")
     count = math.prod(shape)
     budget.afford("constants", count * values.itemsize, where)
@@ -223,12 +218,10 @@ def read(path: Path, budget: Budget | None = None) -> Model:
     """
     budget = budget or Budget()
     data = read_bytes(path, budget)
+    hint = "export it again, or compare its size with the original's"
     if data[4:8] != FLATBUFFER:
-        raise ModelError(
-            f"{path.name} is not a TFLite model",
-            details=["expected the identifier TFL3 at byte 4", f"found {data[4:8]!r} in {len(data):,} bytes"],
-            hint="export it again, or compare its size with the original's",
-        )
+        details = ["expected the identifier TFL3 at byte 4", f"found {data[4:8]!r} in {len(data):,} bytes"]
+        raise ModelError(f"{path.name} is not a TFLite model", details=details, hint=hint)
     try:
         return _Reader(data, budget).model()
     except Damaged as found:
@@ -236,11 +229,7 @@ def read(path: Path, budget: Budget | None = None) -> Model:
     except _BROKEN as found:
         log.debug("%s: %s", path.name, found)
         what = "an offset or a length in it leads astray, beyond its end or to what is no table"
-    raise ModelError(
-        f"{path.name} is damaged, or cut short",
-        details=[what, f"{len(data):,} bytes"],
-        hint="export it again, or compare its size with the original's",
-    )
+    raise ModelError(f"{path.name} is damaged, or cut short", details=[what, f"{len(data):,} bytes"], hint=hint)
 
 
 class _Reader:
@@ -402,12 +391,15 @@ class _Reader:
         if code >= len(kinds):
             raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
-        operands = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
-        operands += self._fitting(operator.IntermediatesLength())
-        self.budget.spend("work", TABLE + _ITEM * operands, what.removeprefix("of "))
-        inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
-        outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
-        between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)
+        lengths = operator.InputsLength(), operator.OutputsLength(), operator.IntermediatesLength()
+        self.budget.spend("work", TABLE + _ITEM * sum(map(self._fitting, lengths)), what.removeprefix("of "))
+        inputs, outputs, between = (
+            self._numbers(f"{role} {what}", found, len(tensors), optional=role != "an output")
+            for role, found in (
+                ("an input", operator.InputsAsNumpy()), ("an output", operator.OutputsAsNumpy()),
+                ("an intermediate", operator.IntermediatesAsNumpy()),
+            )
+        )  # fmt: skip
         options: dict[str, Any] = {}
         for names, options_kind, table in (
             (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
