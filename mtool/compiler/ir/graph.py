@@ -356,6 +356,10 @@ class Rewriter:
         self.types[name] = TensorType(dtype, tuple(shape))
         return name
 
+    def like(self, stem: str, kind: TensorType) -> str:
+        """Add a value of a type and return its name."""
+        return self.value(stem, kind.dtype, kind.shape)
+
     def constant(self, stem: str, data: Array) -> str:
         """Add a constant and return its name."""
         name = self.value(stem, DType.of(data.dtype), data.shape)

@@ -23,7 +23,7 @@ def copy_constant_inputs(graph: Graph) -> Graph:
 
 def _copy_of(rewriter: Rewriter, value: str, *, is_read: bool) -> str:
     kind = rewriter.types[value]
-    copy = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
+    copy = rewriter.like(f"{value}.copy", kind)
     element = load(0, kind.dtype, identity(len(kind.shape))) if is_read else const(0, kind.dtype)
     rewriter.node("loop", [value] if is_read else [], [copy], Loop(expr=element, label="copy"))
     return copy

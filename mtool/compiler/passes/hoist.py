@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, Rewriter, View, axis, const, load, rewritten
-from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
+from mtool.compiler.ir.control import Control, Rounds, has_bodies
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop import Loop
@@ -118,22 +118,18 @@ class _Hoist:
             times: how often it is computed.
             is_certain: whether it is computed at all, in every run.
         """
-        attrs, inputs = node.attrs, node.inputs
+        attrs = Control.of(node)
         if isinstance(attrs, Rounds):
-            first, rows = attrs.first_row, len(attrs.backwards)
-            captured = dict(zip(attrs.body.inputs[rows:], inputs[first + rows :], strict=False))
+            rows, read = len(attrs.backwards), node.inputs[attrs.first_row + len(attrs.backwards) :]
             times, is_certain = times * attrs.expected, is_certain and attrs.is_counted
-            changed = [self._lighter(attrs.body, _through(captured, outside), times, is_certain)]
         else:
-            bodies = Branches.of(node).bodies
-            changed = [
-                self._lighter(
-                    body, _through(dict(zip(body.inputs, inputs[1:], strict=True)), outside), times * TAKEN, False
-                )
-                for body in bodies
-            ]
+            rows, read, times, is_certain = 0, node.inputs[1:], times * TAKEN, False
+        changed = []
+        for body in attrs.bodies:
+            captured = zip(body.inputs[rows:], read, strict=False)
+            known = {inner: outside[value] for inner, value in captured if value in outside}
+            changed.append(self._lighter(body, known, times, is_certain))
         new = tuple(dict.fromkeys(value for _, known in changed for value in known.values()))
-        assert isinstance(attrs, Control)
         return replace(node, attrs=attrs.with_bodies([self._reading(attrs, *one, new) for one in changed])), new
 
     def _reading(self, attrs: Control, body: Graph, known: Mapping[str, str], new: Collection[str]) -> Graph:
@@ -141,8 +137,7 @@ class _Hoist:
         rewriter, inner = Rewriter(body), {value: name for name, value in known.items()}
         for value in new:
             if value not in inner:
-                kind = self.into.types[value]
-                inner[value] = rewriter.value(value, kind.dtype, kind.shape)
+                inner[value] = rewriter.like(value, self.into.types[value])
         behind = len(body.inputs) - (1 + len(attrs.carried) if isinstance(attrs, Rounds) else 0)
         inputs = (*body.inputs[:behind], *(inner[value] for value in new), *body.inputs[behind:])
         types = {**body.types, **{inner[value]: self.into.types[value] for value in new}}
@@ -162,8 +157,7 @@ class _Hoist:
                 names = {value: name for name, value in known.items()}
                 for value in values:
                     if value not in names:
-                        kind = self.into.types[value]
-                        names[value] = rewriter.value(value, kind.dtype, kind.shape)
+                        names[value] = rewriter.like(value, self.into.types[value])
                         known[names[value]] = outside[names[value]] = value
                         same.add(names[value])
                 node = replace(node, inputs=(*node.inputs, *(names[value] for value in values)))
@@ -248,16 +242,10 @@ class _Hoist:
             if value not in outside:
                 outside[value] = self.into.constant(value, body.constants[value])
         for value in filter(None, node.outputs):
-            kind = body.types[value]
-            outside[value] = self.into.value(value, kind.dtype, kind.shape)
+            outside[value] = self.into.like(value, body.types[value])
         inputs = tuple(value and outside[value] for value in node.inputs)
         outputs = tuple(value and outside[value] for value in node.outputs)
         self.into.keep(replace(node, name=self.into.unique(node.name), inputs=inputs, outputs=outputs))
-
-
-def _through(captured: Mapping[str, str], outside: Mapping[str, str]) -> dict[str, str]:
-    """Return those inputs of a body that do not change, by the names that they have further out."""
-    return {inner: outside[value] for inner, value in captured.items() if value in outside}
 
 
 def _is_read(value: str, body: Graph, readers: Mapping[str, list[Node]], moved: Collection[str]) -> bool:
