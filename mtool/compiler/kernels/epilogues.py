@@ -335,7 +335,7 @@ class Int8Epilogue(TileEpilogue):
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form."""
         found = split(node, graph, SCALED, cls.kind)
-        scaled = _scaling(found[0], node, graph) if found else None
+        scaled = scaling_of(found[0], node, graph) if found else None
         return cls(node, graph, found[1], found[0].value, *scaled) if found and scaled else None
 
     @property
@@ -414,7 +414,7 @@ class Int16Epilogue(Int8Epilogue):
         return self.scaling.scale
 
 
-def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
+def scaling_of(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
     """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
     weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
     numbers = [per_channel(number, node, graph) for number in part.args[1:]]

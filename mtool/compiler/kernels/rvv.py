@@ -8,8 +8,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import FixedRequantise
-from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_channel, split
-from mtool.compiler.kernels.scaling import FixedScaling
+from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_channel, scaling_of, split
 
 # How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h.
 
@@ -43,21 +42,16 @@ class VectorEpilogue(TileEpilogue):
         if found is None or weights.dtype != np.int8 or bias.dtype != np.int32:
             return None
         part, rest = found
-        numbers = [per_channel(number, node, graph) for number in part.args[1:]]
-        if any(number is None for number in numbers):
-            return None
         how = part.value
         if isinstance(how, FixedRequantise):
-            assert numbers[0] is not None
+            multiplier = per_channel(part.args[1], node, graph)
             kind, offset = ("_even", how.zero_point) if how.even else ("_near" if how.near else "", how.offset)
             limits = (offset, how.shift, how.low, how.high)
-            return cls(node, graph, rest, kind, limits, bias, numbers[0][:, None])
-        multiplier, shift = numbers
-        assert multiplier is not None and shift is not None
-        scaling = FixedScaling.of(multiplier, shift, twice=how.twice)
-        bias, scaling = scaling.without_dead_channels(weights, bias)
-        if not scaling.fits(weights, bias):
+            return None if multiplier is None else cls(node, graph, rest, kind, limits, bias, multiplier[:, None])
+        scaled = scaling_of(part, node, graph)
+        if scaled is None:
             return None
+        scaling, bias = scaled
         limits = (how.zero_point, 0, how.low, how.high)
         return cls(node, graph, rest, scaling.kind, limits, bias, scaling.words.view(np.int32))
 

@@ -31,7 +31,7 @@ def fuse(graph: Graph) -> Graph:
     can before, and each fusion takes an operand away or brings it nearer to the inputs, so that the end is reached.
     """
     editor = Editor(graph)
-    for fused in (_dequantisation, _into_loop, _into_kernel):
+    for fused in (partial(_into_loop, shrinking=True), _into_loop, _into_kernel):
         _everywhere(editor, fused)
     return editor.finish()
 
@@ -56,22 +56,15 @@ def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
             yield maker, loads[maker.outputs[0]]
 
 
-def _dequantisation(editor: Editor, node: Node) -> Node | None:
-    """Fuse a value no larger than its operands into its reader, before the value's producer is fused with it."""
-    for maker, loads in _makers(editor, node):
-        if (
-            isinstance(maker.attrs, Loop)
-            and _shrinks(maker, editor)
-            and _may_inline(maker, node, loads, editor, single=False)
-        ):
-            return _inline(editor, maker, node)
-    return None
+def _into_loop(editor: Editor, node: Node, *, shrinking: bool = False) -> Node | None:
+    """Fuse a loop into its reader; if `shrinking`, only one whose value is larger than its operands.
 
-
-def _into_loop(editor: Editor, node: Node) -> Node | None:
+    Such a value (a dequantisation) goes into its readers before its producer is fused with it.
+    """
     for maker, loads in _makers(editor, node):
-        single = editor.only_reader(maker.outputs[0]) is node
-        if isinstance(maker.attrs, Loop) and _may_inline(maker, node, loads, editor, single):
+        single = not shrinking and editor.only_reader(maker.outputs[0]) is node
+        is_loop = isinstance(maker.attrs, Loop) and (not shrinking or _shrinks(maker, editor))
+        if is_loop and _may_inline(maker, node, loads, editor, single):
             return _inline(editor, maker, node)
     return None
 
