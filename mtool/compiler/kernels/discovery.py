@@ -1,4 +1,4 @@
-"""Discovery of an operator's schedules: `SCHEDULES` of each module and package in its folder."""
+"""Discovery of an operator's schedules: `SCHEDULES` of each module and package in its folder, and in theirs."""
 
 import importlib
 import pkgutil
@@ -30,7 +30,7 @@ def schedules_of(package: str, path: Iterable[str]) -> tuple[Schedule, ...]:
         package: the operator's, `__name__`.
         path: the package's folder, `__path__`.
     """
-    modules = [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(path)]
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(path, f"{package}.")]
     found: list[Schedule] = [schedule for module in modules for schedule in getattr(module, "SCHEDULES", ())]
     order = [*INSTRUCTION_SETS]
     return tuple(sorted(found, key=lambda schedule: order.index(instruction_set(schedule))))

@@ -14,7 +14,6 @@ from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_c
 
 
 _KINDS = ("requantise_fixed", "rescale")
-DOUBLED = 2**30  # a high word below it can be doubled
 
 
 @dataclass(frozen=True, slots=True)

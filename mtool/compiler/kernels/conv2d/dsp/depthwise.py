@@ -313,3 +313,6 @@ def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
     rows[:, :, :3] = taps
     heads = bias.astype(np.int32).view(np.uint32)[:, None]
     return np.concatenate([heads, scaling.words, rows.reshape(-1, 12).view(np.uint32)], axis=1)
+
+
+SCHEDULES = (Depthwise3x3(), Depthwise(), DepthwiseInt16(), DepthwiseSums())

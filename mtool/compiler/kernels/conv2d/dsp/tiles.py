@@ -357,3 +357,6 @@ class PointwiseInt16(Int16Tiles):
 
     name = "dsp16_pointwise"
     pointwise = True
+
+
+SCHEDULES = (PointwiseInt8(), Im2colInt8(), PointwiseInt16(), Im2colInt16())

@@ -458,3 +458,6 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
         held = [one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)]
         own = {"outputs": outputs, "most_taps": max(held), "reach": REACH}
         return own | {"segments": lambda outputs: segments(conv, outputs)}
+
+
+SCHEDULES = (Depthwise3x3(), Squares(), Depthwise(), DepthwiseInt16(), DepthwiseF32())

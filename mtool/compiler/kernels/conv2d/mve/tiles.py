@@ -396,3 +396,6 @@ class Im2colF32(FloatTiles):
         filters = epilogue.weights.reshape(conv.out_channels, -1)
         weights = packed(filters, epilogue.bias_of_model, tile.channels, stored)
         return Products(weights, LAYOUT + words_of(stored), "mt_mve_tile_f32.h", function, last=epilogue.least)
+
+
+SCHEDULES = (PointwiseInt8(), Pixels(), Columns(), Im2colInt8(), PointwiseInt16(), Im2colInt16(), Im2colF32())
