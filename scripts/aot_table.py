@@ -196,14 +196,14 @@ def sections(elf: Path) -> tuple[int, int, int]:
 def markdown(tables: dict[str, dict[str, Row]], board: str, units: Units) -> str:
     """Return the page."""
     lines = [
-        "# What a calling convention costs",
+        "# Overhead of calling conventions",
         "",
-        "The table of TVM's AOT RFC, for mtool: the standalone image of one model by how it is called and how it calls",
-        f"its operators ([executors.md](executors.md) has the options). Measured on `{board}`; `make aot-table` writes",
-        "this page. *text* is all of the image that is only read, weights included; *bss* leaves out the arena, which",
-        "is the same in all rows, and the place set aside for the stack. *total* is all three, *saving* what it is",
-        "less than in the first row. *stack* is the deepest stack of an inference, by painting, with what the caller",
-        "lays out for the call.",
+        "Code size, RAM and stack for each way to call a model and its operators. Read this page if every byte counts.",
+        f"It repeats the table of TVM's AOT RFC, for the standalone image of one model on `{board}`; `make aot-table`",
+        "writes it, and [executors.md](executors.md) describes the options. *text* is the code and all constants, including",
+        "the weights. *bss* excludes the arena, which is the same in all rows, and the memory reserved for the stack.",
+        "*total* is the sum of the three, *saving* the difference from the first row. *stack* is the deepest stack of",
+        "an inference, including the caller's data for the call, measured by painting.",
     ]
     for title, rows in tables.items():
         first = next(iter(rows.values()))
@@ -213,18 +213,18 @@ def markdown(tables: dict[str, dict[str, Row]], board: str, units: Units) -> str
             figures = _figures(row.text, row.data, row.bss, first.total, row.stack)
             option = ROWS[name][0] if ROWS[name][0].startswith("(") else f"`{ROWS[name][0]}`"
             lines.append(f"| {name} | {option} | {figures} |")
-    lines += ["", "## TVM's own, micro_speech on a Cortex-M, from the RFC", ""]
+    lines += ["", "## TVM's figures for micro_speech on a Cortex-M, from the RFC", ""]
     lines += ["| row | text | data | bss | total | saving | stack |", "|---|--:|--:|--:|--:|--:|--:|"]
     most = sum(RFC["packed"][:3])
     for name, (text, data, bss, stack) in RFC.items():
         lines.append(f"| {name} | {_figures(text, data, bss, most, stack)} |")
     lines += ["", "## A single translation unit", ""]
     lines += [
-        "`--single-file` makes the model's functions and constants static in one source, of which the compiler leaves",
-        "out what is not called: the function that runs an operator by its number. The linker does that too, where",
-        "objects are compiled with `-ffunction-sections` and linked with `--gc-sections`, as mtool's own builds are;",
-        "then nothing is saved but a few addresses, since operators stay functions of their own. Bytes of instructions",
-        "of the model's objects, and of the whole image's text but for the constants:",
+        "`--single-file` writes one source in which the model's functions and constants are static, so the compiler",
+        "removes unused ones: the function that runs an operator by its number. With `-ffunction-sections` and",
+        "`--gc-sections`, which mtool's own builds use, the linker removes it too. Then `--single-file` saves only a",
+        "few bytes, since operators stay separate functions. The table shows the instruction bytes of the model's",
+        "objects, and the text of the whole image without the constants:",
         "",
         "| model | level | objects: several | one | saving | image: several | one | saving |",
         "|---|---|--:|--:|--:|--:|--:|--:|",

@@ -112,14 +112,19 @@ def measure(path: Path, board: Board, rounding: str = "") -> dict[str, Any]:
 
 HEAD = """# Benchmarks
 
-One inference in QEMU, counted, not timed: the same on every machine; `make bench` writes this page.
-Instructions are not cycles: no wait states, no dual issue; on a Cortex-M7, which has that, schedules are
-chosen for fewer cycles. MACs are those of the ONNX model as given. *Per live MAC* leaves out those of channels whose
-outputs are constant, which mtool takes out of the model (`passes/dead_channels.py`), half of VWW's; empty where there
-are none. *Code* is the whole standalone image
-without the model's constants, *arena* holds the inputs and outputs too, sizes are in bytes. What others need is what
-their arena (or static buffers), their data and the deepest stack of an inference take, where it was measured.
-The .tflite models are computed as TFLite's reference kernels round (`--rounding tflite`), bit for bit.
+The cost of one inference of the MLPerf Tiny models and the example on each emulated board, beside other tools.
+`make bench` writes this page. The figures are the same on every computer, because QEMU counts instructions.
+Instructions are not cycles: QEMU models neither wait states nor dual issue. For a Cortex-M7, which has both, mtool
+chooses schedules by estimated cycles. Sizes are in bytes.
+
+- *per MAC*: instructions per multiply-accumulate of the original ONNX model.
+- *per live MAC*: the same, without channels whose outputs are constant, which mtool removes
+  (`passes/dead_channels.py`). They are half of VWW's MACs. Empty if there are none.
+- *code*: the whole standalone image without the model's constants.
+- *arena*: includes the inputs and outputs.
+- *others need*: the other tool's arena (or static buffers), data and deepest stack, where measured.
+
+The .tflite models use `--rounding tflite`, which equals TFLite's reference kernels bit for bit.
 """
 COLUMN_NAMES = [
     "model",

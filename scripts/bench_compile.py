@@ -28,11 +28,12 @@ MADE = (
     "100 MB of int8 weights",
     "100 MB of int8 weights in one convolution",
 )
-HEAD = """# What a compile takes
+HEAD = """# Compile time
 
-`make bench-compile` writes this page: CPU seconds (user and system) of one process, Python's start included, and its
-peak memory. They depend on the machine; compare the rows. The compiles are `mtool compile --board {board}`; the models
-below MLPerf Tiny's are made by `scripts/bench_models.py`.
+The time and memory that mtool itself takes. `make bench-compile` writes this page. It measures CPU seconds (user and
+system) of one process, including Python's start, and its peak memory. The figures depend on the computer; compare the
+rows. The compiled models use `mtool compile --board {board}`; `scripts/bench_models.py` generates those below VWW and
+IC.
 
 | what | CPU seconds | peak memory | model |
 |---|---:|---:|---:|

@@ -39,40 +39,46 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 HEAD = """# This computer as a board
 
-`--board host` (the default) builds a model as a program of this computer. Its convolutions are computed in vectors of
-floats, eight at a time where the processor has AVX, four (SSE, NEON) where not: the program looks as it starts, so that
-it runs on any processor of its kind, and needs no flag of the machine that builds it. What is integer stays exact: sums
-of 8-bit products that stay below 2^24, which nearly all do, are the same in float32, and the bytes are those of every
-other board. Floats are summed in one order whatever the width. The C is
-[`simd_columns` and `simd_taps`](schedules.md), in GCC's and Clang's extension of C for vectors; other compilers get
-loops. Layers that would gain less than 50,000 instructions stay loops that are easier to read.
+`--board host`, the default, builds a model as a program for this computer. Use it to check results and accuracy without
+a board.
 
-Who wants to read or debug plain C here, or compile it elsewhere, asks for `--portable` (`Options(portable=True)`);
-`mtool compile` and its packages always give that.
+    mtool verify model.onnx
+    mtool run model.onnx --board host --portable
 
-`make bench-host` wrote this page on: {machine}.
-The figures are the least of many repetitions.
+Convolutions use vectors of floats: eight with AVX, otherwise four (SSE, NEON). The program detects AVX when it starts,
+so one build runs on every processor of the architecture. Outputs of integer models are the same bytes as on every other
+board: float32 holds integers below 2^24 exactly, which suffices for nearly all 8-bit layers, and the others use
+integer loops. Floats are summed in the same order for every vector width. The schedules,
+[`simd_columns` and `simd_taps`](schedules.md), need GCC's vector extension, which Clang also supports; other compilers
+compile loops. Layers that would save less than 50,000 instructions also stay plain loops, which are easier to read.
 
-## One inference, beside onnxruntime
+To read, debug or port plain C, use `--portable` (`Options(portable=True)`). `mtool compile` and its packages always
+generate this form.
 
-Microseconds of one inference: onnxruntime {ort} with one thread (CPU time, all its optimisations, its Python call
-included), and the program's own timer. *four floats* is what a processor without AVX does, *--portable* loops of C.
+`make bench-host` wrote the following figures on: {machine}.
+Each is the minimum of many repetitions.
+
+## Time of an inference
+
+Microseconds per inference. onnxruntime {ort} uses one thread and all optimizations; its figure is the CPU time,
+including the call from Python. mtool's figures are from the program's own timer; *four floats* is without AVX,
+*--portable* uses plain C loops.
 
 | model | onnxruntime | mtool | times onnxruntime | four floats | --portable |
 |---|--:|--:|--:|--:|--:|
 """
 CALLS_HEAD = """
-## A call
+## Time of a call
 
-`device.run` of a model of one addition, from Python to the program and back: **{least:.0f} µs**. Inputs,
-call and outputs go over the pipe in one write.
+`device.run` on a model of one addition takes **{least:.0f} µs**, from Python to the program and back. Inputs,
+call and outputs go through the pipe in one write.
 
 ## Many samples
 
-One process or emulator serves all samples of a command, or of a session: nothing is started again. Where the rest of
-them takes more than two seconds, as many are started as there are processors, and share them; unless the model has
-states, which go from each sample to the next. `mtool verify` looks into the operators of those samples alone whose
-outputs differ from the reference's. CPU time of all processes, of `kws_int8_qdq`:
+A command or session uses one process or emulator for all samples. If the remaining samples would take more than two
+seconds, mtool starts one process per processor and distributes them, except for models with states, which pass from
+sample to sample. `mtool verify` compares individual operators only for samples whose outputs differ from the
+reference. CPU time of all processes, for `kws_int8_qdq`:
 
 | what | ms a sample | {samples:,} samples, CPU seconds |
 |---|--:|--:|

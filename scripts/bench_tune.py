@@ -32,14 +32,16 @@ BOARDS: dict[str, Objective] = {
 TRIALS = 160
 HEAD = """# What tuning gives
 
-Written by `make bench-tune`; don't edit it. The models of MLPerf Tiny in int8 (QDQ), and three of our own
-(`scripts/tune_models.py`: residual blocks in int8, a GRU behind an LSTM and separable layers in float32) on emulated
-boards: cycles of a Cortex-M4 and M7 as [cycles.md](cycles.md) estimates them, else instructions as QEMU counts them.
-"Default" is what the cost model chooses, "tuned" what was fastest in the whole model; both give the same outputs, and a
-plan that is slower than the default ends the script with an error. Where a model has more candidates than are tried,
-those come first that may gain most by the estimate. A row with one firmware is older than other builds (`-O3`,
-`-Os`), which a row with two has among its candidates. CPU seconds are
-mtool's, the compiler's and the emulator's, of the search and of the whole plans.
+How much [tuning](tune.md) saves, for the int8 (QDQ) models of MLPerf Tiny and three models of
+`scripts/tune_models.py`: residual blocks in int8, and an LSTM followed by a GRU and separable layers in float32.
+`make bench-tune` writes this page; don't edit it.
+
+The boards are emulated. The figures are cycles on a Cortex-M4 and M7, [estimated](cycles.md), and instructions counted
+by QEMU elsewhere. *default* is the cost model's choice; *tuned* is the fastest plan measured for the whole model. Both
+compute the same outputs, and the script fails if the tuned plan is slower. If a model has more candidates than
+trials, those with the largest estimated gain come first. A row with two firmwares also tried other optimization levels
+(`-O3`, `-Os`); a row with one was measured before mtool supported them. *CPU s* is the time of mtool, compiler and
+emulator for the search and the whole-model plans.
 
 | model | board | counts | tasks | candidates tried | failed | firmwares | default | tuned | saved | arena | CPU s |
 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
