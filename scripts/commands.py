@@ -18,12 +18,13 @@ from mtool.cli import app
 RESULT = Path(__file__).parents[1] / "docs" / "commands.md"
 HEAD = """# Commands
 
-Written from the commands themselves (`make commands`); don't edit it. `mtool COMMAND --help` tells the same in a
-terminal, and `mtool --install-completion` lets a shell complete commands, options, boards and flash runners.
+Every command with every argument and option. `make commands` writes this page from the code; don't edit it.
+`mtool COMMAND --help` prints the same in a terminal. `mtool --install-completion` installs shell completion for
+commands, options, boards and flash runners.
 
-Every command takes `--json` (the result as JSON), `-v` and `-q` (say more, or nothing but results and errors), before
-its name or behind it; and behind it `--boards FILE` (boards of your own: [add a board](add-a-board.md)). An exit code
-says what kind an error is:
+Every command takes these options before or after its name: `--json` (the result as JSON), `-v` (more output) and `-q`
+(only results and errors). After its name it also takes `--boards FILE` ([your own boards](add-a-board.md)). The exit
+code shows the [kind of error](errors.md):
 
 | code | meaning |
 |---:|---|

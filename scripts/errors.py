@@ -20,27 +20,29 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "errors.md"
 HEAD = """# Errors and exit codes
 
-Written from the classes of `mtool/base/errors.py` and from what the commands say (`make reference`); don't edit it.
+What an error message contains, and what each exit code and exception class means. `make reference` writes this page
+from `mtool/base/errors.py` and from the commands' output; don't edit it.
 
-An error goes to stderr: what is wrong in one line, then where, what was expected and what was found, then one thing to
-try, and the exit code. With `--json` the same is on stdout as an object, `error`, with the keys `what`, `details`,
-`hint` and `exit_code`. In Python it is an exception of a class below, with attributes of those names.
+mtool prints an error to stderr: one line that says what is wrong, then the place and the expected and actual values,
+a suggestion, and the exit code. With `--json`, stdout has the same as an object `error` with the keys `what`,
+`details`, `hint` and `exit_code`. In Python, an error is an exception of one of the classes below, with attributes of
+the same names.
 
-A line that begins with `error: internal error` is a bug in mtool: `-vv` shows the traceback to report.
+A message that starts with `error: internal error` is a bug in mtool; `-vv` prints the traceback to report.
 
 """
 NEXT = {  # where to read on
     2: "`mtool COMMAND --help`; [commands](commands.md), [project folders](projects.md)",
     3: "[operators](operators.md), [TFLite models](tflite.md), [limits](limits.md)",
     4: "[a model that does not fit](tutorials/does-not-fit.md), [does it fit](fit.md)",
-    5: "`mtool doctor --board BOARD`; the build's log, whose place the error says",
+    5: "`mtool doctor --board BOARD`; the build log, whose path the error shows",
     6: "`mtool boards --attached`; [which board](flash.md#which-board)",
     7: "[when flashing fails](flash.md#when-it-fails)",
     8: "[ports](transports.md), [flash a board](flash.md)",
     9: "[debug a wrong result](tutorials/wrong-result.md), [verify](verify.md)",
     10: "`mtool debug`: [gdb at an operator](transports.md#gdb-at-an-operator-mtool-debug)",
 }
-MISTAKES = (  # that are the same on every computer
+MISTAKES = (  # the same on every computer
     "mtool check digits.onnx",
     "mtool run digits_int8.onnx --bord host",
     "mtool check digits_int8.onnx --board nucleo_h743",
@@ -51,11 +53,11 @@ MISTAKES = (  # that are the same on every computer
 
 
 def subclasses() -> Iterator[tuple[str, str, str]]:
-    """Return each class of error beside those of mtool.errors: its name, its base, its module."""
+    """Return each class of error that is not in mtool.base.errors: its name, its base, its module."""
     for path in sorted((ROOT / "mtool").rglob("*.py")):
         module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
         for name, base in re.findall(r"^class (\w+)\((\w+)\):", path.read_text(), re.MULTILINE):
-            if isinstance(getattr(errors, base, None), type) and module != "mtool.errors":
+            if isinstance(getattr(errors, base, None), type) and module != errors.__name__:
                 yield name, base, module
 
 
@@ -89,24 +91,24 @@ def page() -> str:
         "| code | class | meaning | read on |",
         "|---:|---|---|---|",
     ]
-    lines.append("| 0 | | the command did what it was asked for | |")
+    lines.append("| 0 | | success | |")
     for one in classes:
         meaning = " ".join((one.__doc__ or "").partition("\n\n")[0].split()).removesuffix(".")
         if one is MtoolError:
             meaning = "A bug in mtool, or an error that fits nowhere else"
         lines.append(f"| {one.exit_code} | `mtool.errors.{one.__name__}` | {meaning} | {NEXT.get(one.exit_code, '')} |")
     lines += ["| 129 | | SIGHUP: the terminal was closed | |", "| 130 | | Ctrl-C | |", "| 143 | | SIGTERM | |", ""]
-    others = [f"`{module}.{name}` is a {base}" for name, base, module in subclasses()]
-    lines += ["Of further classes, " + "; ".join(others) + ".", ""]
+    others = [f"`{module}.{name}` is a `{base}`" for name, base, module in subclasses()]
+    lines += ["Other classes: " + "; ".join(others) + ".", ""]
     lines += [
-        "`run`, `bench` and `report` end with 0 whatever the outputs are; `verify`, `flash` and `demo` compare (9).",
+        "`verify`, `flash` and `demo` compare the outputs with the reference (9). `run`, `bench` and `report` do not.",
         "",
     ]
-    lines += ["## What mistakes are answered with", "", "In a folder with `digits_int8.onnx`:", ""]
+    lines += ["## Examples", "", "In a folder that contains `digits_int8.onnx`:", ""]
     for command in MISTAKES:
         lines += ["```console", f"$ {command}", answered(command), "```", ""]
-    lines += ["## What the operating system refuses", "", "Told with the path, the system's words, and:", ""]
-    lines += ["| | what to try |", "|---|---|"]
+    lines += ["## Errors of the operating system", "", "The message has the path, the system's message and a hint:", ""]
+    lines += ["| error | hint |", "|---|---|"]
     lines += [f"| {os.strerror(number)} | {text} |" for number, text in errors.REMEDIES.items()]
     return HEAD + "\n".join(lines) + "\n"
 

@@ -27,40 +27,40 @@ RESULT = Path(__file__).parents[1] / "docs" / "files.md"
 # ruff: noqa: E501 (rows of a table)
 HEAD = """# Files
 
-Written from the schemas (`make reference`); don't edit it. Unknown keys are refused in all of them, with the key that
-was meant.
+The files that mtool reads and writes, with every key. `make reference` writes this page from the schemas; don't edit it.
+All files refuse unknown keys, and the error suggests the correct one.
 
-| file | who writes it | what it is |
+| file | written by | contents |
 |---|---|---|
-| `model.onnx`, `model.tflite` | you | a model; with it the files that its external data names |
-| `X.npz`, `X.npy` | you | inputs: an array for each input, by its name or `x0`, `x1`…, with a leading axis of samples ([quantise.md](quantise.md#the-data)); with `y0`, `y1`… a golden file ([verify.md](verify.md)) |
-| `mtool.toml` | you | [what holds for a folder](#mtooltoml) and those below it |
+| `model.onnx`, `model.tflite` | you | a model, with the files that its external data refer to |
+| `X.npz`, `X.npy` | you | inputs: one array per input, named after it or `x0`, `x1`…, with a leading axis of samples ([quantise.md](quantise.md#the-data)); with `y0`, `y1`…: a golden file ([verify.md](verify.md)) |
+| `mtool.toml` | you | [settings](#mtooltoml) of a folder and its subfolders |
 | `boards.yaml`, `my_boards.yaml` | you | [boards](#boardsyaml): [add a board](add-a-board.md) |
-| `template.yaml` | you | [a template](#templateyaml) of your own: [add a template](add-a-template.md) |
-| `mtool.json` | mtool | [what the device half knows](#mtooljson) of a model and its project |
-| `.mtool/files.json` | mtool | the files that mtool wrote into a folder, each with its SHA-256 ([projects.md](projects.md)) |
+| `template.yaml` | you | [your own template](#templateyaml): [add a template](add-a-template.md) |
+| `mtool.json` | mtool | [the description](#mtooljson) of a compiled model and its project |
+| `.mtool/files.json` | mtool | the files that mtool wrote to a folder, with their SHA-256 ([projects.md](projects.md)) |
 | `tuning.jsonl` | mtool | [a tuning log](#tuningjsonl): [tune.md](tune.md) |
-| `report.html` | mtool | a page that needs nothing else: `mtool report` |
-| a backend's device | you | a TOML file: [backends.md](backends.md) |
+| `report.html` | mtool | a self-contained page: `mtool report` |
+| a backend's device file | you | TOML: [backends.md](backends.md) |
 | a backend's regions | mtool | JSON: [backends-json.md](backends-json.md) |
-| the wire | mtool | `crt/PROTOCOL.md` of the repository |
+| RPC messages | mtool | `crt/PROTOCOL.md` in the repository |
 
-**JSON of the commands.** With `--json` stdout has one object: `schema_version`, `command`, and what the command found,
-or `error` ([errors.md](errors.md)).
+**JSON output of commands.** With `--json`, stdout has one object: `schema_version`, `command`, and the command's
+results or `error` ([errors.md](errors.md)).
 """
 FILES = (
     (
         "mtool.toml",
-        """Read from the working folder, or the nearest above it that has one. It may name programs that mtool runs: one that
-another user could have written is refused.""",
+        """mtool reads it from the working folder or the nearest parent folder that has one. Because it can name programs to run,
+mtool refuses a file that another user owns or can write to.""",
         Configuration,
     ),
-    ("boards.yaml", "A mapping: a board's name, and its entry.", boards.Board),
+    ("boards.yaml", "Maps board names to entries.", boards.Board),
     ("template.yaml", "", template.Template),
     ("mtool.json", "", manifest.Firmware),
     (
         "tuning.jsonl",
-        "One JSON object a line. Lines are only appended; logs of several computers can be put one behind the other.",
+        "One JSON object per line. mtool only appends lines. Logs of several computers can be concatenated.",
         record.Measurement,
     ),
 )

@@ -14,32 +14,33 @@ from mtool.compiler.kernels.schedule import Schedule
 RESULT = Path(__file__).parents[1] / "docs" / "schedules.md"
 HEAD = """# Schedules
 
-Written from the schedules themselves (`make schedules`); don't edit it.
-
-A schedule is one way to compute an operator. Of those that support a node on the board's core, the one with the
-smallest estimated cost is taken; then its knobs are set as the core is fastest, where instructions say otherwise:
-`tile=2x2` of SIMD32 on a Cortex-M7. All of them give the same integers, and floats within their tolerance: that, and
-every setting of every knob, is tested against portable C.
-
-A knob is a parameter of a schedule that may be turned for a node. Its default stands first; `auto` leaves the choice to
-the schedule's own estimate. Another schedule, or a setting, is asked for by the node's name, which stands in the
-generated C and in `mtool.json`. `opt` is a knob of every schedule: `O2`, `O3` or `Os`, the compiler's optimisation
-level of the operator, which then lies in a file of its own (`<model>_O3.c`); so is `weights`: with `ram` its constants
-lie there. `auto` is what holds for the rest of the model. [tune.md](tune.md) has what they give:
+What each schedule computes, and how to choose another one. `make schedules` writes this page from the code; don't
+edit it.
 
     mtool bench --board mps2_an386 model.onnx --schedule pw_2=dsp_pointwise:unroll=16
     mtool.compile("model.onnx", board="mps2_an386", options=mtool.Options(
         schedules={"pw_2": mtool.Choice("dsp_pointwise", {"unroll": 16})}))
 
-## Fewer products
+A schedule is one way to compute an operator. By default, mtool chooses the schedule with the smallest estimated cost
+among those that support the node on the board's core. Then it sets knobs for cores where instruction counts do not
+predict speed: `tile=2x2` for SIMD32 on a Cortex-M7. All schedules compute the same integers, and floats within their
+tolerance; tests compare every setting of every knob with portable C.
 
-A 3x3 convolution with stride 1 needs four of nine products by Winograd's F(2x2, 3x3): inputs and weights are
-transformed, multiplied, and transformed back. `dsp_winograd` and `int_winograd` do it in whole numbers, and give the
-same bits as the other schedules: the weights' transform is doubled on both sides, so that nothing is divided before
-the end, and sums are exactly four times as large. Inputs get 10 bits, weights 12, both are int16 in memory; sums wrap
-around in between, and are right if four times the result is within 32 bits. Mtool proves that for each layer from its
-weights and biases; where it doesn't hold, another schedule is taken. `ic_int8_qdq`, whole, from `--optimize size` to
-the default:
+A knob is a parameter of a schedule. Its default is listed first; `auto` uses the schedule's own estimate. To select
+another schedule or setting, use the node's name from the generated C or from `mtool.json`. Two knobs exist for every
+schedule. `opt` is the operator's optimization level, `O2`, `O3` or `Os`; the operator then has a separate file
+(`<model>_O3.c`). `weights=ram` places the operator's constants in RAM. `auto` uses the setting of the rest of the
+model. [tune.md](tune.md) shows the gains.
+
+## Winograd: fewer multiplications
+
+Winograd's F(2x2, 3x3) needs four of nine multiplications for a 3x3 convolution with stride 1. It transforms inputs
+and weights, multiplies, and transforms back. `dsp_winograd` and `int_winograd` use integers and compute the same bits
+as the other schedules: the weight transform is doubled on both sides, so sums are exactly four times as large and
+nothing is divided before the end. Transformed inputs take 10 bits and weights 12; both are stored as int16.
+Intermediate sums may wrap, and the result is correct if four times its value fits in 32 bits. mtool proves this for
+each layer from its weights and biases, and otherwise uses another schedule. The whole model `ic_int8_qdq`, with
+`--optimize size` and by default:
 
 | core | instructions | cycles (`bench --cycles`) | flash for constants | arena |
 |---|--:|--:|--:|--:|
@@ -48,42 +49,42 @@ the default:
 | Cortex-M3 | 26,052,600 to 16,090,000 | | 81,464 to 212,600 | 17,260 to 19,328 |
 | RV32IMC | 40,459,532 to 25,853,802 | | 81,448 to 212,600 | 16,960 to 19,328 |
 
-The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` says what flash is spent on:
+The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` controls when mtool uses larger
+constants:
 
-| `--optimize` | larger constants are taken where |
+| `--optimize` | larger constants are used |
 |---|---|
-| `balanced`, the default | they take a smaller part of the board's flash than they save of the instructions |
-| `speed` | there is room, beside the model's other constants and 64 KB for code |
-| `size` | nowhere |
+| `balanced`, the default | if they take a smaller share of the board's flash than they save of the instructions |
+| `speed` | if they fit, beside the model's other constants and 64 KB for code |
+| `size` | never |
 
-*Larger constants* are the weights that Winograd transforms, and no others: a schedule that packs weights for its
-loads (8-bit weights as pairs of 16 bits, say) does so with `size` too. Then the constants in flash are larger than
-those in the file, as `check` shows: 34,816 B of 22,264 B for eight operators of `mobilenet_v1_0.25_128_quant.tflite`
-on `mps2_an386`.
+Only Winograd's transformed weights count as *larger constants*. Other schedules pack weights for their loads even
+with `size`, for example 8-bit weights as pairs of 16 bits. Constants in flash are then larger than in the file, which
+`check` shows: 34,816 B of 22,264 B for eight operators of `mobilenet_v1_0.25_128_quant.tflite` on `mps2_an386`.
 
-Operators that save most by the byte come first; where the arena does not fit with them, none has any. The last layer of
-`ic_int8_qdq` saves 8% of all instructions for 95 KB: that is taken on a board with 2 MB of flash, and not on one with
-512 KB. `--schedule conv_8=dsp_winograd` takes it anyway, and so does what tuning has found. Operators of run-time
-sizes have none. On Helium its own schedules are mostly cheaper; what they can't compute, such as uint8 weights that
-don't fit int8 without their zero point, may get `dsp_winograd` or `int_winograd`.
+Operators with the largest saving per byte come first. If the arena does not fit with Winograd, no operator uses it.
+The last layer of `ic_int8_qdq` saves 8% of all instructions for 95 KB: mtool uses it on a board with 2 MB of flash,
+but not with 512 KB. `--schedule conv_8=dsp_winograd` forces it, and so does a tuning result. Operators with run-time
+sizes do not use it. Helium's own schedules are usually cheaper; operators that they do not support, such as uint8
+weights that do not fit int8 without their zero point, may use `dsp_winograd` or `int_winograd`.
 
-## What turning them gives
+## Effect of the knobs
 
-A setting is there because it wins somewhere. These are of `mtool bench --cycles` in QEMU; on a board with slow flash a
-tile of fewer pixels costs more than it does here, since it reads the weights more often.
+Every setting is faster or smaller somewhere. The figures are from `mtool bench --cycles` in QEMU. On a board with
+slow flash, tiles with fewer pixels cost more than shown, because they read the weights more often.
 
-| setting | where | default | turned |
+| setting | model or layer, and figure | default | with the setting |
 |---|---|--:|--:|
-| `tile=2x2`, SIMD32 | 1x1, 64 to 64 channels, 4 pixels, Cortex-M4: instructions (`auto` there) | 24,480 | 18,720 |
-| `tile=2x2`, SIMD32 | `ic_int8_qdq`, code for a Cortex-M4: its cycles | 17,342,818 | 19,094,910 |
-| `tile=3x2`, SIMD32 | `ic_int8_qdq`, code for a Cortex-M7: its cycles (2x2 there) | 11,306,517 | 12,979,397 |
-| `tile=2x2`, SIMD32 | `ic_int8_qdq`: bytes of the arena | 33,680 | 33,376 |
-| `tile=2x4`, Helium | 1x1, 64 to 64 channels, 1 pixel: instructions (`auto` there) | 3,156 | 1,562 |
+| `tile=2x2`, SIMD32 | 1x1, 64 to 64 channels, 4 pixels, Cortex-M4: instructions (`auto` selects it) | 24,480 | 18,720 |
+| `tile=2x2`, SIMD32 | `ic_int8_qdq`, code for a Cortex-M4: cycles | 17,342,818 | 19,094,910 |
+| `tile=3x2`, SIMD32 | `ic_int8_qdq`, code for a Cortex-M7: cycles (the default is 2x2) | 11,306,517 | 12,979,397 |
+| `tile=2x2`, SIMD32 | `ic_int8_qdq`: arena bytes | 33,680 | 33,376 |
+| `tile=2x4`, Helium | 1x1, 64 to 64 channels, 1 pixel: instructions (`auto` selects it) | 3,156 | 1,562 |
 | `tile=4x2`, Helium | `kws_int8_qdq`: instructions | 795,187 | 817,605 |
-| `tile=2x8`, float32 | 1x1, 64 to 64 channels, 9 pixels, Cortex-M7: cycles (`auto` there) | 70,628 | 62,657 |
-| `unroll=1` of `mve_rows` | `ad_int8_qdq`: instructions, for 416 bytes of code less | 42,843 | 45,906 |
-| `unroll=8` of `dsp_patch`, `dsp_pointwise` | `kws_int8_qdq`: bytes of code, for 2% more instructions | 3,712 | 3,200 |
-| `direction=straight` of `dsp_plane` | `kws_int8_qdq`: bytes of code, for 2% more instructions | 3,712 | 3,648 |
+| `tile=2x8`, float32 | 1x1, 64 to 64 channels, 9 pixels, Cortex-M7: cycles (`auto` selects it) | 70,628 | 62,657 |
+| `unroll=1` of `mve_rows` | `ad_int8_qdq`: instructions; saves 416 bytes of code | 42,843 | 45,906 |
+| `unroll=8` of `dsp_patch`, `dsp_pointwise` | `kws_int8_qdq`: code bytes; 2% more instructions | 3,712 | 3,200 |
+| `direction=straight` of `dsp_plane` | `kws_int8_qdq`: code bytes; 2% more instructions | 3,712 | 3,648 |
 """
 
 
@@ -105,7 +106,7 @@ def _described(schedule: Schedule) -> str:
     lines = [
         f"### `{schedule.name}` ({INSTRUCTION_SETS[instruction_set(schedule)]})",
         "",
-        f"Takes: {takes.splitlines()[0]}",
+        f"Supports: {takes.splitlines()[0]}",
         "",
         f"File: `{Path(inspect.getfile(type(schedule))).relative_to(RESULT.parents[1])}`",
         "",

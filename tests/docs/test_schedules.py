@@ -25,6 +25,6 @@ def test_the_page_has_every_schedule_and_knob(script: ModuleType) -> None:
     for kernel in registry.KERNELS.values():
         for schedule in kernel.schedules:
             section = page.split(f"### `{schedule.name}`")[1].split("###")[0]
-            assert "Takes: " in section and len(section.splitlines()) > 4
+            assert "Supports: " in section and len(section.splitlines()) > 4
             for name in schedule.knobs():
                 assert f"| `{name}` |" in section
