@@ -11,23 +11,28 @@ from tests.zoo.trial import HOST, MOST_MACS, MOST_MACS_ELSEWHERE, STEPS_ELSEWHER
 
 HEAD = """# Public models
 
-Model files as people publish them, taken as they are. `make model-zoo ARGS=FOLDER` does this with any folder of
-`.onnx` and `.tflite` files: each is compiled, built and run on random inputs, three of them, or a sequence of 60 from a
-reset where the model has states, and its outputs are compared with LiteRT's or onnxruntime's as `mtool verify` does
-([verify.md](verify.md)). `scripts/model_zoo.py --help` tells the options; this page is written with `--table`.
+How mtool handles models that people have published, without changes: which load, whether their outputs are correct, and
+what they cost. To test your own `.onnx` and `.tflite` files, run `make model-zoo ARGS=FOLDER`;
+`scripts/model_zoo.py --help` lists the options, and `--table` writes this page.
 
-*Equal* is every element of every output; *within* is what `verify` allows: one step for a TFLite model, or as many as
-LiteRT's default and reference kernels differ on the same inputs, but none with `--rounding tflite`, and 1e-5 for
-floats; or more, if each operator by itself is right, but for ties or such roundings: that is said. Sizes are in
-bytes."""
+Each model is compiled, built and run on three random inputs. Models with states run a sequence of 60 inputs from a
+reset. The outputs are compared with LiteRT's or onnxruntime's, as [`mtool verify`](verify.md) does:
+
+- *equal*: every element of every output is equal.
+- *within*: differences are within `verify`'s tolerance. For TFLite models, this is one step, or the difference between
+  LiteRT's default and reference kernels on the same inputs; no difference is allowed with `--rounding tflite`. For
+  floats, it is 1e-5. Larger differences count as *within*, with a note, if every operator by itself is correct except
+  for ties and such roundings.
+
+Sizes are in bytes."""
 BOARD = """
-Figures are of one inference on `{board}`, emulated, of the standalone image: *code* is all of it without the model's
-constants. Where it is not run there, the arena is the host's, and there are no other figures.
+The figures are for one inference of the standalone image on the emulated board `{board}`. *code* is the whole image
+without the model's constants. A model that does not run there has only the host's arena.
 
-Each model is built for {boards}
-as well, and run there on one sample, or {steps} steps of a sequence. One that takes more than {most:,} MACs (on
-`{board}` {most_here:,}) is only built: its emulation takes too long. *Too large* is what a board has no memory for.
-With `--rounding tflite` a model is run on the host alone."""
+Each model is also built for {boards},
+and run there on one sample, or on {steps} steps of a sequence. Models with more than {most:,} MACs (on
+`{board}` {most_here:,}) are only built, because their emulation takes too long. *too large* means that the board does
+not have enough memory. With `--rounding tflite`, models run only on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +51,23 @@ def page(models: Sequence[Tried], names: Sequence[str]) -> str:
     roundings = list(dict.fromkeys(rounding for model in models for rounding in model.rows))
     others = ", ".join(f"`{name}`" for name in emulated[1:])
     limits = {"steps": STEPS_ELSEWHERE, "most": MOST_MACS_ELSEWHERE, "most_here": MOST_MACS}
-    lines = [HEAD, BOARD.format(board=board, boards=others, **limits) if board else "", "", "## How many", ""]
+    lines = [HEAD, BOARD.format(board=board, boards=others, **limits) if board else "", "", "## Summary", ""]
     lines += [f"- `--rounding {line.replace(':', '`:', 1)}" for line in figures(models)]
     shown = [f"result, `--rounding {rounding}`" for rounding in roundings]
     heads = ["repository", "file", "size", "MACs", *shown, "instructions", "per MAC", "arena", "code", "constants"]
     right = ["---" if head in ("repository", "file", *shown) else "--:" for head in heads]
-    lines += ["", "## Those that load", "", f"| {' | '.join(heads)} |", f"|{'|'.join(right)}|"]
+    lines += ["", "## Models that load", "", f"| {' | '.join(heads)} |", f"|{'|'.join(right)}|"]
     loading = [model for model in models if any(row.loads for row in model.rows.values())]
     lines += [f"| {' | '.join(_cells(model, roundings, board))} |" for model in loading]
     lines += _on_boards(loading, emulated)
     optional = [(model, row) for model in loading for row in list(model.rows.values())[:1] if row.options]
     if optional:
-        lines += ["", "With options, which mtool suggests unless they were given:", ""]
+        lines += ["", "Models that need options, which mtool suggests:", ""]
         lines += [f"- {_text(model.origin.path)}: `{row.options}`" for model, row in optional]
-    lines += _section("Those that differ", models, lambda row: row.outcome == "differs", _difference)
-    lines += _section("Those with nothing to compare with", models, lambda row: row.outcome == "not compared", _notes)
-    lines += _section("Those that fail", models, lambda row: row.outcome == "failed" or bool(row.stopped), _notes)
-    lines += _section("Those that are refused", models, lambda row: bool(row.refused), _reason)
+    lines += _section("Models with different outputs", models, lambda row: row.outcome == "differs", _difference)
+    lines += _section("Models without a reference", models, lambda row: row.outcome == "not compared", _notes)
+    lines += _section("Models that fail", models, lambda row: row.outcome == "failed" or bool(row.stopped), _notes)
+    lines += _section("Refused models", models, lambda row: bool(row.refused), _reason)
     return "\n".join(lines) + "\n"
 
 

@@ -97,7 +97,7 @@ def test_a_board_that_it_is_not_built_for_is_a_failure() -> None:
     assert row.outcome == "failed" and Row(boards={**found, "m4": Found("built", "9 MACs")}).outcome == "equal"
     text = page.page([page.Tried(TABLE[0], 1, {"onnx": row})], ["host", "m4", "m0"])
     assert "| failed: no compiler | too large: 9 KB of 8 KB |" in text and "- `m0`: 1 too large" in text
-    assert "## Those that fail" in text
+    assert "## Models that fail" in text
 
 
 def test_dimensions_are_those_that_are_suggested(tmp_path: Path) -> None:
