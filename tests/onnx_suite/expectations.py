@@ -1,12 +1,12 @@
 """The tests of onnx's suite that mtool does not pass, each with its reason. Exact: see test_suite.py."""
 
-REFERENCE_NOISE = "expects the suite's own rounding error, 1.9e-7, where the exact result is 0, at a tolerance of 1e-7"
+REFERENCE_NOISE = "expects the suite's rounding error of 1.9e-7 instead of the exact result 0, with a tolerance of 1e-7"
 ROUNDED_TWICE = (
-    "two of 192 elements differ by one float16 step: mtool rounds once, where the suite rounds after each step"
+    "two of 192 elements differ by one float16 step: mtool rounds once, but the suite rounds after each step"
 )
 WHOLE_ELEMENTS = (
-    "with align_corners, the suite takes size * scale (2.4 elements) for the length of the result; mtool takes its 2"
-    " elements, as onnxruntime does, so that the corners align"
+    "with align_corners, the suite calculates with the length size * scale (2.4); mtool uses the result's 2 elements,"
+    " as onnxruntime does, so the corners align"
 )
 
 NOT_PASSED: dict[str, str] = {
