@@ -93,28 +93,28 @@ def micro_speech() -> onnx.ModelProto:
     for name, scale, zero in (("x", 0.1, -128), ("c", 0.05, -128), ("d", 0.1, 0), ("y", 1 / 256, -128)):
         constants |= {f"{name}_scale": np.float32(scale), f"{name}_zero": np.int8(zero)}
 
-    def dequantised(source: str, scale: str, zero: str, **attributes: int) -> onnx.NodeProto:
+    def dequantized(source: str, scale: str, zero: str, **attributes: int) -> onnx.NodeProto:
         return helper.make_node("DequantizeLinear", [source, scale, zero], [f"{source}_f"], **attributes)
 
-    def requantised(source: str, name: str) -> list[onnx.NodeProto]:
-        quantised = helper.make_node("QuantizeLinear", [source, f"{name}_scale", f"{name}_zero"], [name])
-        return [quantised, dequantised(name, f"{name}_scale", f"{name}_zero")]
+    def requantized(source: str, name: str) -> list[onnx.NodeProto]:
+        quantized = helper.make_node("QuantizeLinear", [source, f"{name}_scale", f"{name}_zero"], [name])
+        return [quantized, dequantized(name, f"{name}_scale", f"{name}_zero")]
 
     nodes = [
-        dequantised("x", "x_scale", "x_zero"),
+        dequantized("x", "x_scale", "x_zero"),
         helper.make_node("Transpose", ["x_f"], ["plane"], perm=[0, 3, 1, 2]),
-        dequantised("filter", "filter_scale", "filter_zero", axis=0),
-        dequantised("conv_bias", "conv_bias_scale", "conv_bias_zero", axis=0),
+        dequantized("filter", "filter_scale", "filter_zero", axis=0),
+        dequantized("conv_bias", "conv_bias_scale", "conv_bias_zero", axis=0),
         helper.make_node(
             "Conv", ["plane", "filter_f", "conv_bias_f"], ["conv"], strides=[2, 2], pads=[4, 3, 5, 3], name="conv"
         ),
         helper.make_node("Relu", ["conv"], ["relu"], name="relu"),
-        *requantised("relu", "c"),
+        *requantized("relu", "c"),
         helper.make_node("Transpose", ["c_f"], ["pixels"], perm=[0, 2, 3, 1]),
         helper.make_node("Reshape", ["pixels", "shape"], ["flat"]),
-        dequantised("matrix", "matrix_scale", "matrix_zero"),
+        dequantized("matrix", "matrix_scale", "matrix_zero"),
         helper.make_node("MatMul", ["flat", "matrix_f"], ["logits"], name="dense"),
-        *requantised("logits", "d"),
+        *requantized("logits", "d"),
         helper.make_node("Softmax", ["d_f"], ["classes"], name="softmax"),
         helper.make_node("QuantizeLinear", ["classes", "y_scale", "y_zero"], ["y"]),
     ]

@@ -33,7 +33,7 @@ All files refuse unknown keys, and the error suggests the correct one.
 | file | written by | contents |
 |---|---|---|
 | `model.onnx`, `model.tflite` | you | a model, with the files that its external data refer to |
-| `X.npz`, `X.npy` | you | inputs: one array per input, named after it or `x0`, `x1`…, with a leading axis of samples ([quantise.md](quantise.md#the-data)); with `y0`, `y1`…: a golden file ([verify.md](verify.md)) |
+| `X.npz`, `X.npy` | you | inputs: one array per input, named after it or `x0`, `x1`…, with a leading axis of samples ([quantize.md](quantize.md#the-data)); with `y0`, `y1`…: a golden file ([verify.md](verify.md)) |
 | `mtool.toml` | you | [settings](#mtooltoml) of a folder and its subfolders |
 | `boards.yaml`, `my_boards.yaml` | you | [boards](#boardsyaml): [add a board](add-a-board.md) |
 | `template.yaml` | you | [your own template](#templateyaml): [add a template](add-a-template.md) |

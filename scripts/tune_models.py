@@ -15,21 +15,21 @@ from onnx import TensorProto, helper, numpy_helper
 class Net:
     """A model that grows by one layer at a time; its weights follow from a seed."""
 
-    def __init__(self, seed: int, shape: tuple[int, ...], *, quantised: bool) -> None:
-        self.random, self.shape, self.quantised = np.random.default_rng(seed), shape, quantised
+    def __init__(self, seed: int, shape: tuple[int, ...], *, quantized: bool) -> None:
+        self.random, self.shape, self.quantized = np.random.default_rng(seed), shape, quantized
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, np.ndarray] = {}
         self.count = 0
 
     def node(self, op: str, *inputs: str, **attributes: object) -> str:
-        """Add a node and return its output, on the grid of int8 where the model is quantised."""
+        """Add a node and return its output, on the grid of int8 where the model is quantized."""
         self.count += 1
         name = f"v{self.count}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
-        return self.grid(name) if self.quantised else name
+        return self.grid(name) if self.quantized else name
 
     def grid(self, value: str) -> str:
-        """Add a quantisation of a value, and return what that stands for."""
+        """Add a quantization of a value, and return what that stands for."""
         scale = self.constant(np.asarray(np.float32(0.05)))
         point = self.constant(np.asarray(np.int8(-3)))
         self.nodes.append(helper.make_node("QuantizeLinear", [value, scale, point], [f"{value}_q"]))
@@ -45,7 +45,7 @@ class Net:
     def filters(self, *shape: int) -> str:
         """Add weights that keep the magnitude of what they are multiplied with."""
         depth = int(np.prod(shape[1:]))
-        if not self.quantised:
+        if not self.quantized:
             return self.constant(self.random.normal(0, depth**-0.5, shape).astype(np.float32))
         stored = self.constant(self.random.integers(-127, 128, shape).astype(np.int8))
         scale = self.constant((self.random.uniform(0.5, 1.5, shape[0]) / 73 / depth**0.5).astype(np.float32))
@@ -77,7 +77,7 @@ class Net:
 
 def resnet() -> onnx.ModelProto:
     """Return residual blocks in int8 with projections: 24x20 pixels, 12 to 48 channels."""
-    net = Net(11, (1, 3, 24, 20), quantised=True)
+    net = Net(11, (1, 3, 24, 20), quantized=True)
     value = net.conv(net.grid("x"), 3, 12, 3)
     for inputs, outputs in ((12, 12), (12, 24), (24, 48)):
         stride = 1 if inputs == outputs else 2
@@ -90,7 +90,7 @@ def resnet() -> onnx.ModelProto:
 
 def sequence() -> onnx.ModelProto:
     """Return a GRU behind an LSTM, in float32, over 12 steps of 10 features."""
-    net, steps, features, hidden = Net(12, (12, 1, 10), quantised=False), 12, 10, 20
+    net, steps, features, hidden = Net(12, (12, 1, 10), quantized=False), 12, 10, 20
     gates = net.filters(1, 4 * hidden, features), net.filters(1, 4 * hidden, hidden)
     lstm = net.node("LSTM", "x", *gates, hidden_size=hidden)
     value = net.node("Reshape", lstm, net.constant(np.asarray([steps, 1, hidden], np.int64)))
@@ -105,7 +105,7 @@ def sequence() -> onnx.ModelProto:
 
 def separable() -> onnx.ModelProto:
     """Return depthwise and pointwise layers in float32: 20x28 pixels, 8 to 40 channels, one window of 5x5."""
-    net = Net(13, (1, 1, 20, 28), quantised=False)
+    net = Net(13, (1, 1, 20, 28), quantized=False)
     value = net.conv("x", 1, 8, 3, stride=2)
     for inputs, outputs, kernel, stride in ((8, 16, 3, 1), (16, 40, 5, 2), (40, 40, 3, 1)):
         value = net.conv(value, inputs, inputs, kernel, stride=stride, group=inputs)

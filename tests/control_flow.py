@@ -64,12 +64,12 @@ _LSTM = ", ".join(
 
 
 def _on_grid(name: str, output: str, scale: str = "s") -> str:
-    """Quantise a value and dequantise it again."""
+    """Quantize a value and dequantize it again."""
     return f"{output}_q = QuantizeLinear ({name}, {scale}, z) {output} = DequantizeLinear ({output}_q, {scale}, z)"
 
 
 def _integers(kind: str, zero: int) -> Case:
-    """An If, a Loop and a Loop with rows in QDQ form; what is dequantised outside of them is quantised inside."""
+    """An If, a Loop and a Loop with rows in QDQ form; what is dequantized outside of them is quantized inside."""
     row, q = "float[1, 6]", _on_grid
     return Case(
         f"""g ({row} x, bool yes, int64 n) => ({row} y, float[12, 1, 6] rows)
@@ -135,7 +135,7 @@ CASES: dict[str, Case] = {
                 else_branch = e () => (float[0, 3] ea, float[6] eb) { ea = Neg (none) eb = Exp (x) }> }""",
         yes_and_no(),
     ),
-    "quantised in both branches": Case(
+    "quantized in both branches": Case(
         f"""g (float[1, 6] x, bool yes) => (float[1, 6] y) <{WEIGHTS}, {BACK}, float s = {{0.01}}, int8 z = {{3}}> {{
             xq = QuantizeLinear (x, s, z)
             xf = DequantizeLinear (xq, s, z)

@@ -39,7 +39,7 @@ class Network:
         return name
 
     def stored(self, value: str) -> str:
-        """Quantise a value and take it back, as a quantiser puts it between two operators."""
+        """Quantize a value and take it back, as a quantizer puts it between two operators."""
         if not self.integer:
             return value
         shape = self.shapes[value]

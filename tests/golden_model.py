@@ -7,7 +7,7 @@ from onnx import helper, numpy_helper
 
 
 def small_model() -> object:
-    """A quantised convolution with a residual add, a pool, a dense layer and a softmax."""
+    """A quantized convolution with a residual add, a pool, a dense layer and a softmax."""
     rng = np.random.default_rng(3)
 
     def q(name: str, scale: float, zero: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:

@@ -1,4 +1,4 @@
-"""Random small networks as ONNX models: float ones that move, join and turn their tensors, and quantised ones."""
+"""Random small networks as ONNX models: float ones that move, join and turn their tensors, and quantized ones."""
 
 import random
 from collections.abc import Sequence
@@ -215,7 +215,7 @@ def floats(seed: int, operators: int = 12) -> onnx.ModelProto:
     return net.proto(outputs)
 
 
-class Quantised(Network):
+class Quantized(Network):
     """A network of integers: each tensor is on a grid of its own; `grids` has scale and zero point."""
 
     def __init__(self, seed: int, dtype: type) -> None:
@@ -224,20 +224,20 @@ class Quantised(Network):
         self.grids: dict[str, tuple[float, int]] = {}
 
     def grid(self, value: str) -> str:
-        """Put a float tensor on a grid; return what is dequantised."""
+        """Put a float tensor on a grid; return what is dequantized."""
         scale, zero = float(F32(self.rng.uniform(0.02, 0.08))), self.chance.randrange(-9, 10) + self.middle
-        quantised = self.name()
+        quantized = self.name()
         numbers = [self.constant(F32(scale)), self.constant(self.dtype(zero))]
-        self.nodes.append(helper.make_node("QuantizeLinear", [value, *numbers], [quantised]))
-        return self.floats(quantised, self.shapes[value], scale, zero)
+        self.nodes.append(helper.make_node("QuantizeLinear", [value, *numbers], [quantized]))
+        return self.floats(quantized, self.shapes[value], scale, zero)
 
     @property
     def middle(self) -> int:
         return 128 if self.dtype is np.uint8 else 0
 
-    def floats(self, quantised: str, shape: Shape, scale: float, zero: int) -> str:
+    def floats(self, quantized: str, shape: Shape, scale: float, zero: int) -> str:
         numbers = [self.constant(F32(scale)), self.constant(self.dtype(zero))]
-        made = self.op("DequantizeLinear", [quantised, *numbers], shape)
+        made = self.op("DequantizeLinear", [quantized, *numbers], shape)
         self.grids[made] = scale, zero
         return made
 
@@ -270,8 +270,8 @@ class Quantised(Network):
 
 
 def integers(seed: int, *, dtype: type = np.int8, dead: float = 0.0, operators: int = 7) -> onnx.ModelProto:
-    """Return a quantised network; `dead` is the share of filters that are zeros."""
-    net = Quantised(seed, dtype)
+    """Return a quantized network; `dead` is the share of filters that are zeros."""
+    net = Quantized(seed, dtype)
     net.inputs["x"] = (dtype, (1, 4, 5, 5))
     value = net.floats("x", (1, 4, 5, 5), 0.04, 3 + net.middle)
     for _ in range(operators):

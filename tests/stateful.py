@@ -90,10 +90,10 @@ def recurrent(kind: str, style: str, steps: int) -> tuple[onnx.ModelProto, list[
 
 
 class _Stream:
-    """A streaming keyword spotter under construction; quantised: QDQ with int8 weights and int32 biases."""
+    """A streaming keyword spotter under construction; quantized: QDQ with int8 weights and int32 biases."""
 
-    def __init__(self, quantised: bool) -> None:
-        self.quantised = quantised
+    def __init__(self, quantized: bool) -> None:
+        self.quantized = quantized
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {"scale": F32(0.05), "zero": np.int8(3)}
         self.chance = np.random.default_rng(0)
@@ -103,7 +103,7 @@ class _Stream:
         return output
 
     def on_grid(self, value: str, output: str = "") -> str:
-        if not self.quantised:
+        if not self.quantized:
             return value
         steps = self.node("QuantizeLinear", [value, "scale", "zero"], f"{value}_q")
         return self.node("DequantizeLinear", [steps, "scale", "zero"], output or f"{value}_dq")
@@ -116,7 +116,7 @@ class _Stream:
     def parameters(self, name: str, shape: tuple[int, ...], fan: int) -> list[str]:
         weights = (self.chance.standard_normal(shape) / np.sqrt(fan) * 1.4).astype(F32)
         bias = (self.chance.standard_normal(shape[0]) * 0.1).astype(F32)
-        if not self.quantised:
+        if not self.quantized:
             self.constants |= {f"{name}_w": weights, f"{name}_b": bias}
             return [f"{name}_w", f"{name}_b"]
         scale = (np.abs(weights).reshape(shape[0], -1).max(1) / 127).astype(F32)
@@ -130,10 +130,10 @@ class _Stream:
 
 
 def stream(
-    *, quantised: bool, channels: int = 32, features: int = 40, dilations: tuple[int, ...] = (1, 2, 4)
+    *, quantized: bool, channels: int = 32, features: int = 40, dilations: tuple[int, ...] = (1, 2, 4)
 ) -> tuple[onnx.ModelProto, list[tuple[str, str]]]:
     """Return a keyword spotter that takes one frame a call: causal depthwise-separable blocks with a cache each."""
-    net = _Stream(quantised)
+    net = _Stream(quantized)
     inputs, outputs, pairs = [_info("x", 1, features, 1)], [_info("y", 1, 12)], []
     value = net.conv(net.on_grid("x"), "stem", (channels, features, 1))
     for number, dilation in enumerate(dilations):
@@ -143,9 +143,9 @@ def stream(
         outputs.append(_info(following, 1, channels, length))
         net.constants |= {f"from{number}": np.array([-length]), "end": np.array([2**31 - 1]), "time": np.array([2])}
         window = net.on_grid(net.node("Concat", [net.on_grid(cache), value], f"window{number}", axis=2))
-        cut = f"cut{number}" if quantised else following
+        cut = f"cut{number}" if quantized else following
         net.node("Slice", [window, f"from{number}", "end", "time"], cut)
-        if quantised:
+        if quantized:
             net.on_grid(cut, following)
         value = net.conv(window, f"depth{number}", (channels, 1, 3), group=channels, dilations=[dilation])
         value = net.conv(value, f"point{number}", (channels, channels, 1))

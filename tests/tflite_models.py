@@ -31,7 +31,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class T:
-    """A tensor: a constant if it has data. `scale`, `zero`: its quantisation, several along `axis`.
+    """A tensor: a constant if it has data. `scale`, `zero`: its quantization, several along `axis`.
 
     `kind` is the schema's type where NumPy has none; `signature` is its shape with -1 for what is open; `sparse` says
     where the data lie.

@@ -38,7 +38,7 @@
             for (int32_t y = 0; y < 3; ++y)                                                                         \
                 for (int32_t x = 0; x < 3; ++x)                                                                     \
                     sum += i[y * (pitch) + x] * taps->w[y][x];                                                      \
-            *output++ = (int8_t)mt_requantise_exact(sum, by->multiplier, by->places, MT_EXACT_PLACES(MT_EXACT_4)); \
+            *output++ = (int8_t)mt_requantize_exact(sum, by->multiplier, by->places, MT_EXACT_PLACES(MT_EXACT_4)); \
         }                                                                                                           \
     }
 #endif

@@ -91,8 +91,8 @@ static int are_words(const struct mt_bytecode *module, const struct mt_bytecode_
         return mt_bytecode_writes(module, call->output, bytes, bytes_of(type));
     case STEP_axis:
         return type < AXES;
-    case STEP_requantise:
-    case STEP_quantise:
+    case STEP_requantize:
+    case STEP_quantize:
         return is_range(words);
     case STEP_rescale_pair:
         return is_shift(words) && is_range(words + 5);
@@ -334,11 +334,11 @@ static void element(const struct mt_bytecode *module, uint8_t *arena, const uint
         case STEP_floor_f:
             made->f = floorf(a.f);
             break;
-        case STEP_requantise:
-            made->i = mt_requantise_wide(a.i, b.f, (int32_t)words[0], (int32_t)words[1], (int32_t)words[2]);
+        case STEP_requantize:
+            made->i = mt_requantize_wide(a.i, b.f, (int32_t)words[0], (int32_t)words[1], (int32_t)words[2]);
             break;
-        case STEP_quantise:
-            made->i = mt_quantise(a.f, b.f, (int32_t)words[0], (int32_t)words[1], (int32_t)words[2]);
+        case STEP_quantize:
+            made->i = mt_quantize(a.f, b.f, (int32_t)words[0], (int32_t)words[1], (int32_t)words[2]);
             break;
         case STEP_rescale_pair: {
             const int32_t total = (int32_t)((uint32_t)wrapped(a.i, TYPE_I8) * words[0] +

@@ -45,8 +45,8 @@
     X(32, tanh_f,        "ff--", 0) \
     X(33, sigmoid_f,     "ff--", 0) \
     X(34, floor_f,       "ff--", 0) \
-    X(35, requantise,    "iif-", 3) /* the sum a times b: zero point, low, high */ \
-    X(36, quantise,      "iff-", 3) /* a / b: the same */ \
+    X(35, requantize,    "iif-", 3) /* the sum a times b: zero point, low, high */ \
+    X(36, quantize,      "iff-", 3) /* a / b: the same */ \
     X(37, rescale_pair,  "iii-", 8) /* left and right factor, offset, shift, even, zero point, low, high */ \
     X(38, bit_and,       "iii-", 0) \
     X(39, bit_or,        "iii-", 0) \

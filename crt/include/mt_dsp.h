@@ -7,7 +7,7 @@
  * Within four bytes the pairs are (0, 2) and (1, 3): what SXTB16 gives, without and with a rotation by 8.
  * Weights that can't be proved to fit stand apart: four bytes of a, four of b, and a widening for each.
  *
- * Results are those of mt_requantise or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
+ * Results are those of mt_requantize or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
  * every register) and with MT_PORTABLE defined, the same functions are plain C. */
 #ifndef MT_DSP_H
 #define MT_DSP_H
@@ -224,7 +224,7 @@ MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t 
     float scale;
     if (by > MT_EXACT && first[0]) {
         const int32_t places = MT_EXACT_PLACES(by) + (factor == 256 ? 8 : 0);
-        return (int8_t)mt_clamp(mt_requantise_exact((int32_t)sum, (int32_t)words[0], (int32_t)words[1], places), low, high);
+        return (int8_t)mt_clamp(mt_requantize_exact((int32_t)sum, (int32_t)words[0], (int32_t)words[1], places), low, high);
     }
     words += by > MT_EXACT;
     if (by == MT_TWICE || by == MT_ONCE) {
@@ -232,7 +232,7 @@ MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t 
         return (int8_t)mt_clamp(scaled + zero_point, low, high);
     }
     memcpy(&scale, words, 4);
-    return (int8_t)mt_requantise_wide((int32_t)sum, scale, zero_point, low, high);
+    return (int8_t)mt_requantize_wide((int32_t)sum, scale, zero_point, low, high);
 }
 
 #endif

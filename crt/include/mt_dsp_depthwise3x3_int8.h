@@ -270,7 +270,7 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint
                                 int32_t bias, float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
                                 int32_t row_step, int32_t step, int32_t zero_point, int32_t low, int32_t high)
 {
-    MT_DSP_EACH_SUM(bias, mt_requantise_wide(sum, scale, zero_point, low, high))
+    MT_DSP_EACH_SUM(bias, mt_requantize_wide(sum, scale, zero_point, low, high))
 }
 
 MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
@@ -288,7 +288,7 @@ MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, cons
                                       int32_t low, int32_t high)
 {
     MT_DSP_EACH_SUM(fixed->bias,
-                    mt_clamp(mt_requantise_exact(sum, fixed->multiplier, fixed->places, shift), low, high))
+                    mt_clamp(mt_requantize_exact(sum, fixed->multiplier, fixed->places, shift), low, high))
 }
 
 #endif

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-MT_DSP_INLINE int16_t mt_dsp16_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+MT_DSP_INLINE int16_t mt_dsp16_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
 #ifdef MT_DSP_ASM
     float value = (float)acc * scale;
@@ -32,7 +32,7 @@ MT_DSP_INLINE int16_t mt_dsp16_requantise(int32_t acc, float scale, int32_t zero
         step = step < high ? step : high;
     return (int16_t)step;
 #else
-    return (int16_t)mt_requantise_wide(acc, scale, zero_point, low, high);
+    return (int16_t)mt_requantize_wide(acc, scale, zero_point, low, high);
 #endif
 }
 
@@ -44,13 +44,13 @@ MT_DSP_INLINE void mt_dsp16_sweep(const int16_t *plane, int16_t *output, const i
     for (; count > 0; count -= 4, plane += 4 * stride, output += 4 * step) {
         int32_t sums[4] = {bias, bias, bias, bias};
         mt_dsp_outputs4(sums, plane, taps, rows, steps, next, stride);
-        output[0] = mt_dsp16_requantise(sums[0], scale, zero_point, low, high);
+        output[0] = mt_dsp16_requantize(sums[0], scale, zero_point, low, high);
         if (count > 1)
-            output[step] = mt_dsp16_requantise(sums[1], scale, zero_point, low, high);
+            output[step] = mt_dsp16_requantize(sums[1], scale, zero_point, low, high);
         if (count > 2)
-            output[2 * step] = mt_dsp16_requantise(sums[2], scale, zero_point, low, high);
+            output[2 * step] = mt_dsp16_requantize(sums[2], scale, zero_point, low, high);
         if (count > 3)
-            output[3 * step] = mt_dsp16_requantise(sums[3], scale, zero_point, low, high);
+            output[3 * step] = mt_dsp16_requantize(sums[3], scale, zero_point, low, high);
     }
 }
 

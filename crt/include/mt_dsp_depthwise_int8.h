@@ -70,7 +70,7 @@ MT_DSP_INLINE int8_t mt_dsp_clamp(int32_t step, int32_t zero_point, int32_t low,
     return (int8_t)step;
 }
 
-MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+MT_DSP_INLINE int8_t mt_dsp_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
     float value = (float)acc * scale;
     int32_t step;
@@ -134,9 +134,9 @@ MT_DSP_INLINE void mt_dsp_step2(int32_t sums[4], const int16_t **taps, const int
     x[2] = pairs[1];
 }
 
-MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+MT_DSP_INLINE int8_t mt_dsp_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
-    return (int8_t)mt_requantise_wide(acc, scale, zero_point, low, high);
+    return (int8_t)mt_requantize_wide(acc, scale, zero_point, low, high);
 }
 
 MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixed, enum mt_scaling by,
@@ -148,7 +148,7 @@ MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixe
 MT_DSP_INLINE int8_t mt_dsp_exact(int32_t acc, const struct mt_dsp_fixed *fixed, int32_t shift, int32_t low,
                                   int32_t high)
 {
-    return (int8_t)mt_clamp(mt_requantise_exact(acc, fixed->multiplier, fixed->places, shift), low, high);
+    return (int8_t)mt_clamp(mt_requantize_exact(acc, fixed->multiplier, fixed->places, shift), low, high);
 }
 
 #endif
@@ -218,7 +218,7 @@ MT_DSP_INLINE void mt_dsp_sweep_by(const int16_t *plane, int8_t *output, const i
         MT_UNROLL(4)
         for (int32_t i = 0; i < 4; ++i)
             if (i == 0 || count > i)
-                output[i * step] = by == MT_BY_FLOAT ? mt_dsp_requantise(sums[i], scale, zero_point, low, high)
+                output[i * step] = by == MT_BY_FLOAT ? mt_dsp_requantize(sums[i], scale, zero_point, low, high)
                                    : by > MT_EXACT   ? mt_dsp_exact(sums[i], fixed, MT_EXACT_PLACES(by), low, high)
                                                      : mt_dsp_rescale(sums[i], fixed, by, zero_point, low, high);
     }

@@ -5,7 +5,7 @@
  * without and with a rotation by 8, is the pairs (0, 1) and (2, 3). Weights of int16 are pairs already. Sums are int32
  * where the compiler has proved that they fit, int64 otherwise.
  *
- * Results are those of mt_requantise_wide and mt_requantise_long, bit for bit. */
+ * Results are those of mt_requantize_wide and mt_requantize_long, bit for bit. */
 #ifndef MT_DSP_INT16_H
 #define MT_DSP_INT16_H
 
@@ -28,7 +28,7 @@ MT_DSP_INLINE int16_t mt_dsp16_narrow_long(int64_t sum, uint32_t scale_bits, con
     float scale;
     memcpy(&scale, &scale_bits, 4);
     const int32_t low = (int16_t)(range->low & 65535), high = 32767 - (int32_t)(range->above & 65535);
-    return (int16_t)mt_requantise_long(sum, scale, range->offset - 32768, low, high);
+    return (int16_t)mt_requantize_long(sum, scale, range->offset - 32768, low, high);
 }
 
 /* sum + x0 * w0 + x1 * w1, of two pairs. */
@@ -90,7 +90,7 @@ MT_DSP_INLINE int16_t mt_dsp16_narrow(uint32_t sum, uint32_t scale_bits, const s
     float scale;
     memcpy(&scale, &scale_bits, 4);
     const int32_t low = (int16_t)(range->low & 65535), high = 32767 - (int32_t)(range->above & 65535);
-    return (int16_t)mt_requantise_wide((int32_t)sum, scale, range->offset - 32768, low, high);
+    return (int16_t)mt_requantize_wide((int32_t)sum, scale, range->offset - 32768, low, high);
 }
 
 #endif

@@ -37,11 +37,11 @@ MT_DSP_INLINE void mt_dsp_narrow_fourfold(const int32_t *sums, const uint32_t *w
     for (int32_t p = 0; p < 8; ++p, sums += 4, results += step)
         if (by > MT_EXACT && first) {
             const int32_t places = MT_EXACT_PLACES(by) + 2;
-            *results = (int8_t)mt_clamp(mt_requantise_exact(*sums, first, second, places), low, high);
+            *results = (int8_t)mt_clamp(mt_requantize_exact(*sums, first, second, places), low, high);
         } else if (by == MT_TWICE || by == MT_ONCE) {
             *results = (int8_t)mt_clamp(mt_scaled(by, *sums / 4, first, second) + zero_point, low, high);
         } else {
-            *results = (int8_t)mt_requantise_wide(*sums, scale, zero_point, low, high);
+            *results = (int8_t)mt_requantize_wide(*sums, scale, zero_point, low, high);
         }
 }
 

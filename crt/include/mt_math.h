@@ -186,13 +186,13 @@ static inline int32_t mt_round(float value)
 
 /* saturate(round_half_even(acc * scale) + zero_point): ONNX QuantizeLinear after an int32
  * accumulator, equal to onnxruntime's integer kernels. Wants |acc * scale| < 2^22. */
-static inline int32_t mt_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+static inline int32_t mt_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
     return mt_clamp(mt_round((float)acc * scale) + zero_point, low, high);
 }
 
 /* The same for any acc and scale. */
-static inline int32_t mt_requantise_wide(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+static inline int32_t mt_requantize_wide(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
     float value = (float)acc * scale;
     float least = (float)(low - zero_point);
@@ -202,7 +202,7 @@ static inline int32_t mt_requantise_wide(int32_t acc, float scale, int32_t zero_
 }
 
 /* The same for 64-bit sums. */
-static inline int32_t mt_requantise_long(int64_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+static inline int32_t mt_requantize_long(int64_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
     float value = (float)acc * scale;
     float least = (float)(low - zero_point);
@@ -237,14 +237,14 @@ static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
 /* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point and
  * half a step, both times 2^shift. Multipliers are chosen so that no accumulator that can occur gives another integer, or
  * for 16 bits differ by at most 1, near ties. */
-static inline int32_t mt_requantise_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
+static inline int32_t mt_requantize_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
                                           int32_t high)
 {
     return mt_clamp((mt_high_word(acc, multiplier) + offset) >> shift, low, high);
 }
 
 /* The same, ties to even: for scales such as 1/64, with which exact ties happen. */
-static inline int32_t mt_requantise_fixed_even(int32_t acc, int32_t multiplier, int32_t zero_point, int32_t shift,
+static inline int32_t mt_requantize_fixed_even(int32_t acc, int32_t multiplier, int32_t zero_point, int32_t shift,
                                                int32_t low, int32_t high)
 {
     const int32_t scaled = mt_high_word(acc, multiplier);
@@ -272,7 +272,7 @@ static inline uint64_t mt_as_float(uint64_t value)
 }
 
 /* What float32 makes of acc * multiplier / 2^(32 + shift), of a multiplier that has all bits of the scale. */
-static MT_COLD int32_t mt_requantise_as_float(int32_t acc, int32_t multiplier, int32_t shift)
+static MT_COLD int32_t mt_requantize_as_float(int32_t acc, int32_t multiplier, int32_t shift)
 {
     const uint64_t total = mt_as_float(acc < 0 ? 0u - (uint32_t)acc : (uint32_t)acc);
     const uint64_t product = mt_as_float(total * (uint32_t)multiplier);
@@ -281,9 +281,9 @@ static MT_COLD int32_t mt_requantise_as_float(int32_t acc, int32_t multiplier, i
     return acc < 0 ? -steps : steps;
 }
 
-/* mt_requantise_fixed with a multiplier that gives what the float gives, or minus one that does so but within 2^-16 of a
+/* mt_requantize_fixed with a multiplier that gives what the float gives, or minus one that does so but within 2^-16 of a
  * half. */
-static inline int32_t mt_requantise_fixed_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
+static inline int32_t mt_requantize_fixed_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
                                                 int32_t low, int32_t high)
 {
     const int32_t factor = multiplier < 0 ? -multiplier : multiplier;
@@ -292,12 +292,12 @@ static inline int32_t mt_requantise_fixed_exact(int32_t acc, int32_t multiplier,
     if (multiplier < 0) {
         const uint32_t rest = (uint32_t)scaled << (32 - shift) | ((uint32_t)acc * (uint32_t)factor) >> shift;
         if (MT_SELDOM(rest + 0x10000u < 0x20000u))
-            steps = mt_requantise_as_float(acc, factor, shift) + (offset >> shift);
+            steps = mt_requantize_as_float(acc, factor, shift) + (offset >> shift);
     }
     return mt_clamp(steps, low, high);
 }
 
-/* TFLite's requantisation: acc * multiplier / 2^(32 + shift), rounded once, ties up; shift is 1 to 30. */
+/* TFLite's requantization: acc * multiplier / 2^(32 + shift), rounded once, ties up; shift is 1 to 30. */
 static inline int32_t mt_rescale(int32_t acc, int32_t multiplier, int32_t shift)
 {
     return (mt_high_word(acc, multiplier) + ((int32_t)1 << (shift - 1))) >> shift;
@@ -335,15 +335,15 @@ static inline int32_t mt_rescale_long(int64_t acc, int32_t multiplier, int32_t p
 }
 
 /* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, a multiplier and places, or for
- * MT_EXACT_<places> a multiplier and an offset, with which mt_requantise_exact gives what mt_requantise does. Where there
+ * MT_EXACT_<places> a multiplier and an offset, with which mt_requantize_exact gives what mt_requantize does. Where there
  * are none for a channel: 0 and the float scale. */
 enum mt_scaling {
-    MT_BY_FLOAT, /* mt_requantise_wide */
+    MT_BY_FLOAT, /* mt_requantize_wide */
     MT_BY_NEAR_FLOAT, /* the same, all of int8: no result has more than 16 bits, and the zero point is even */
     MT_BY_ODD_FLOAT,  /* or odd */
     MT_TWICE,    /* mt_rescale_twice with shift = places - 1, from 1 to 31; the sum stays below 2^30 */
     MT_ONCE,     /* mt_rescale with shift = places */
-    MT_EXACT,    /* mt_requantise_exact; the places follow */
+    MT_EXACT,    /* mt_requantize_exact; the places follow */
     MT_EXACT_1,
     MT_EXACT_2,
     MT_EXACT_3,
@@ -352,7 +352,7 @@ enum mt_scaling {
 #define MT_EXACT_PLACES(by) ((int32_t)(by) - (int32_t)MT_EXACT)
 
 /* saturate((acc * multiplier / 2^32 + offset) / 2^places) to int8, both rounded down. */
-static inline int32_t mt_requantise_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t places)
+static inline int32_t mt_requantize_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t places)
 {
     return mt_clamp((mt_high_word(acc, multiplier) + offset) >> places, -128, 127);
 }
@@ -369,7 +369,7 @@ static inline int32_t mt_mean(int32_t sum, int32_t count)
 }
 
 /* ONNX QuantizeLinear: saturate(round_half_even(value / scale) + zero_point). NaN gives low. */
-static inline int32_t mt_quantise(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
+static inline int32_t mt_quantize(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
     float least = (float)(low - zero_point);
     float most = (float)(high - zero_point);

@@ -1,7 +1,7 @@
 /* Internal to mtool: applications include mtool.h. */
 /* What operators with Helium share (Armv8.1-M MVE with floating point).
  *
- * Results are those of mt_requantise or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
+ * Results are those of mt_requantize or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
  * every even register, which is where VMLADAVA accumulates) and with MT_PORTABLE defined, the same functions are plain
  * C. */
 #ifndef MT_MVE_H
@@ -78,12 +78,12 @@ MT_MVE_INLINE int8_t mt_mve_narrow(int32_t sum, const int8_t *packed, int32_t la
     int32_t multiplier, places;
     if (by <= MT_BY_ODD_FLOAT) {
         memcpy(&scale, packed, 4);
-        return (int8_t)mt_requantise_wide(sum, scale, range->zero_point[0], range->low[0], range->high[0]);
+        return (int8_t)mt_requantize_wide(sum, scale, range->zero_point[0], range->low[0], range->high[0]);
     }
     memcpy(&multiplier, packed, 4);
     if (by >= MT_EXACT) { /* the offset is that of the layer */
         places = MT_EXACT_PLACES(by);
-        return (int8_t)mt_requantise_exact(sum, multiplier, range->zero_point[0] * (1 << places) + (1 << places) / 2,
+        return (int8_t)mt_requantize_exact(sum, multiplier, range->zero_point[0] * (1 << places) + (1 << places) / 2,
                                            places);
     }
     memcpy(&places, packed + 4 * lanes, 4);

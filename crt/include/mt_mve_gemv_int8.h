@@ -79,7 +79,7 @@ extern "C" {
     "vcvtn.s32.f32 q1, q1\n\t"       \
     "vmovnt.i32 q0, q1\n\t"          \
     "vqadd.s16 q0, q0, %q[zero]\n\t" MT_MVE_ROWS_STORED
-/* By multipliers: doubled, so that a bit more stands behind the point than in mt_requantise_exact, whose half is added by
+/* By multipliers: doubled, so that a bit more stands behind the point than in mt_requantize_exact, whose half is added by
  * the rounding shift. (VQSHRN would do, but binutils 2.40 assembles it as VQRSHRN.) */
 #define MT_MVE_EXACT_ROWS8(places)              \
     MT_MVE_ROWS_BY_TURNS                        \

@@ -24,7 +24,7 @@ MT_MVE_INLINE int16_t mt_mve16_narrow(int32_t sum, const int8_t *scale_bytes, co
 {
     float scale;
     memcpy(&scale, scale_bytes, 4);
-    return (int16_t)mt_requantise_wide(sum, scale, range->zero_point, range->low[0], range->high[0]);
+    return (int16_t)mt_requantize_wide(sum, scale, range->zero_point, range->low[0], range->high[0]);
 }
 
 #endif

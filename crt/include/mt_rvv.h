@@ -2,7 +2,7 @@
 /* What operators with RISC-V's vectors share (V 1.0, of which Zve32x is enough; of any length).
  *
  * A vector is of output channels, as many as the core's registers hold: results do not depend on how many. They are those
- * of mt_requantise_fixed, mt_requantise_fixed_exact, mt_requantise_fixed_even or mt_scaled, bit for bit. Elsewhere, and with
+ * of mt_requantize_fixed, mt_requantize_fixed_exact, mt_requantize_fixed_even or mt_scaled, bit for bit. Elsewhere, and with
  * MT_PORTABLE defined, the same functions are plain C. GCC 12 and older have no macro of the extension but take its
  * assembly: MT_RVV says that the core has it.
  *
@@ -31,9 +31,9 @@ extern "C" {
 
 /* How sums become int8, and what is packed for each channel. */
 enum mt_rvv_scaling {
-    MT_RVV_FIXED, /* mt_requantise_fixed: a multiplier */
-    MT_RVV_NEAR,  /* mt_requantise_fixed_exact: a multiplier, negative if what is beside a half is looked at */
-    MT_RVV_EVEN,  /* mt_requantise_fixed_even: a multiplier */
+    MT_RVV_FIXED, /* mt_requantize_fixed: a multiplier */
+    MT_RVV_NEAR,  /* mt_requantize_fixed_exact: a multiplier, negative if what is beside a half is looked at */
+    MT_RVV_EVEN,  /* mt_requantize_fixed_even: a multiplier */
     MT_RVV_ONCE,  /* mt_scaled: a multiplier and places, from 1 to 31 */
     MT_RVV_TWICE
 };
@@ -50,11 +50,11 @@ MT_RVV_INLINE int8_t mt_rvv_narrow(int32_t sum, int32_t multiplier, int32_t plac
 {
     int32_t steps;
     if (by == MT_RVV_FIXED)
-        steps = mt_requantise_fixed(sum, multiplier, how->offset, how->shift, how->low, how->high);
+        steps = mt_requantize_fixed(sum, multiplier, how->offset, how->shift, how->low, how->high);
     else if (by == MT_RVV_NEAR)
-        steps = mt_requantise_fixed_exact(sum, multiplier, how->offset, how->shift, how->low, how->high);
+        steps = mt_requantize_fixed_exact(sum, multiplier, how->offset, how->shift, how->low, how->high);
     else if (by == MT_RVV_EVEN)
-        steps = mt_requantise_fixed_even(sum, multiplier, how->offset, how->shift, how->low, how->high);
+        steps = mt_requantize_fixed_even(sum, multiplier, how->offset, how->shift, how->low, how->high);
     else
         steps = mt_clamp(mt_scaled(by == MT_RVV_TWICE ? MT_TWICE : MT_ONCE, sum, multiplier, places) + how->offset,
                          how->low, how->high);

@@ -266,7 +266,7 @@ class Compiler:
             return
         scale, zero = single(self._scale(x)), x["quantisation"]["zero_point"][0]
         table = bytes(
-            self._quantised(max(single((q - zero) * scale), 0.0), y) & 255 for q in range(-128, 128)
+            self._quantized(max(single((q - zero) * scale), 0.0), y) & 255 for q in range(-128, 128)
         )  # fmt: skip
         self._commands(node, TABLE, [self._load(place, table), 0, 0], shape, 1)
 
@@ -320,7 +320,7 @@ class Compiler:
             raise Refused(f"{tensor['name']}: it has not one scale")
         return float(tensor["quantisation"]["scale"][0])
 
-    def _quantised(self, value: float, tensor: Tensor) -> int:
+    def _quantized(self, value: float, tensor: Tensor) -> int:
         zero = tensor["quantisation"]["zero_point"][0]
         steps = single(single(value) / single(self._scale(tensor)))
         whole = math.copysign(math.floor(abs(steps) + 0.5), steps) if self.is_tflite else round(steps)
@@ -342,8 +342,8 @@ class Compiler:
         clip = node["activation"] or {"low": None, "high": None}
         if kind == INT8:
             zeros = [x["quantisation"]["zero_point"][0], y["quantisation"]["zero_point"][0]]
-            low = -128 if clip["low"] is None else self._quantised(clip["low"], y)
-            high = 127 if clip["high"] is None else self._quantised(clip["high"], y)
+            low = -128 if clip["low"] is None else self._quantized(clip["low"], y)
+            high = 127 if clip["high"] is None else self._quantized(clip["high"], y)
             limits = [low, max(low, high)]
         else:
             zeros = [0, 0]

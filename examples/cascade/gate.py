@@ -16,7 +16,7 @@ HALF = 225
 
 
 def main() -> None:
-    """Fit, quantise and write."""
+    """Fit, quantize and write."""
     with np.load(HERE.parent / "digits" / "test_data.npz") as data:
         pixels = data["x"].reshape(-1, 64)[:HALF].astype(np.float64)
         labels = data["y"][:HALF]

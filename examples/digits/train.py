@@ -1,4 +1,4 @@
-"""Train the digits example and quantise it: writes digits_int8.onnx and test_data.npz beside this file.
+"""Train the digits example and quantize it: writes digits_int8.onnx and test_data.npz beside this file.
 
     python3 -m venv venv && venv/bin/pip install torch onnx onnxruntime scikit-learn
     venv/bin/python train.py
@@ -123,8 +123,8 @@ class Images(CalibrationDataReader):
         return next(self.feeds, None)
 
 
-def quantise(model: onnx.ModelProto, images: np.ndarray) -> onnx.ModelProto:
-    """Quantise to int8 QDQ, weights per channel; the input's scale is 1, so that a pixel goes in as it is."""
+def quantize(model: onnx.ModelProto, images: np.ndarray) -> onnx.ModelProto:
+    """Quantize to int8 QDQ, weights per channel; the input's scale is 1, so that a pixel goes in as it is."""
     input_scale = {"scale": np.array(1, np.float32), "zero_point": np.array(0, np.int8)}
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
@@ -177,7 +177,7 @@ def accuracy(model: onnx.ModelProto, images: np.ndarray, labels: np.ndarray) -> 
 def main() -> None:
     x_train, y_train, x_test, y_test = load_data()
     float_model = to_onnx(train(x_train, y_train))
-    int8_model = quantise(float_model, x_train[:256])
+    int8_model = quantize(float_model, x_train[:256])
     print(f"held-out images  {len(x_test)}")
     print(f"float32          {accuracy(float_model, x_test, y_test):.2%}")
     print(f"int8             {accuracy(int8_model, x_test, y_test):.2%}")

@@ -122,7 +122,7 @@ class Tensor(Strict):
     `shape` is in elements, row-major, batch included. `arena_offset` is its place in the arena in
     bytes, or None where the caller keeps it (`--io external`); of an arena in several pools from the start of that of
     number `pool`. `scale`, `zero_point` and `axis`
-    are those of the quantisation, if it has one (value = (q - zero_point) * scale). Where the size
+    are those of the quantization, if it has one (value = (q - zero_point) * scale). Where the size
     depends on data, `count` is the name of the output that says how many elements along dimension
     `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
     largest, and `dims` has a formula of the sizes for each dimension (mtool.base.formulas): the elements lie side by
@@ -164,7 +164,7 @@ class StateTensor(Strict):
     """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.
 
     `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may lie
-    transposed, or quantised where the model has it as float. `pool` and `arena_offset` are as a Tensor's. `initial`
+    transposed, or quantized where the model has it as float. `pool` and `arena_offset` are as a Tensor's. `initial`
     is base64 of the bytes that it begins with; "": zeros.
     """
 

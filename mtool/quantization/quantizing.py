@@ -79,7 +79,7 @@ def _input(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
         graph.node.remove(quantize)
         _rename(graph, quantize.output[0], value.name)
         return
-    dequantized = f"{value.name}_dequantised"
+    dequantized = f"{value.name}_dequantized"
     _rename(graph, value.name, dequantized)
     scale = helper.make_node("DequantizeLinear", [value.name, *quantize.input[1:3]], [dequantized], name=dequantized)
     graph.node.insert(0, scale)
@@ -351,7 +351,7 @@ log = logging.getLogger(__name__)
 _PRODUCER = "mtool"
 _HINT = "onnxruntime has to run the model on each sample: try a single one, or leave out what it can't compute"
 OPSET = 17  # what older models are converted to; per-channel scales need 13
-_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
+_QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,7 +539,7 @@ def _is_own(path: Path) -> bool:
 def _float_model(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
     """Return a model of fixed shapes as the quantizer wants it: float weights, a name for each node, a new opset."""
     _put_weights_in_floats(model)
-    there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
+    there = sorted({node.op_type for node in model.graph.node} & set(_QUANTIZED))
     if there:
         raise UsageError(
             f"{source.name} is quantized already", details=[f"it has: {', '.join(there)}"], hint="give its float model"

@@ -27,11 +27,11 @@ _LSB_BINS = (
 class Tolerance:
     """By how much an output may differ.
 
-    lsb: steps of a quantised integer output.
+    lsb: steps of a quantized integer output.
     of_backends: further steps of what a backend computes, or the whole network with it.
-    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
+    grid_steps: steps of a float output that stands on a quantization grid, however many `lsb` are given; None: one.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference); None: FLOAT.
-    rtol: difference of a float output relative to the reference; None: FLOAT. A float output on a quantisation grid may
+    rtol: difference of a float output relative to the reference; None: FLOAT. A float output on a quantization grid may
         differ by the grid's steps, or by these two where either is given.
     ties: differences are allowed where the reference's own rounding is a tie (mtool.verification.rounding_ties).
     """
@@ -156,7 +156,7 @@ def compare(
     """Compare the outputs `tensors` over samples.
 
     Args:
-        tensors: the outputs, with their quantisation.
+        tensors: the outputs, with their quantization.
         expected: the reference's outputs by name, a sample each.
         actual: the device's, in the same order.
         tolerance: what is allowed.

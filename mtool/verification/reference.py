@@ -238,7 +238,7 @@ def network(model: Path, options: Options) -> Network | None:
     apart = all(name in made.tensors for node in own for name in node.output) and not found.states
     if (own and not apart) or any(node.domain == REFUSED for node in nodes):
         return None
-    steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantised}
+    steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantized}
     return replace(found, in_parts=bool(own), steps=steps)
 
 

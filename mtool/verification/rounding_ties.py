@@ -39,7 +39,7 @@ _UNIT = 2.0**-24  # roundoff of float32
 _ROUNDINGS = 4  # of a requantization in float32: scales multiplied, divided, the sum made a float, their product
 _PLAUSIBLE = 8.0  # times the error of onnx's reference in float32: onnxruntime's, if it is one of rounding at all
 _WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
-_DEQUANTISED = ["DequantizeLinear", "DequantizeLinear"]
+_DEQUANTIZED = ["DequantizeLinear", "DequantizeLinear"]
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
@@ -145,7 +145,7 @@ class RoundingTies:
             return None
         makers = [self._nodes[self._makers[name]] for name in node.input[:2] if name in self._makers]
         bias = inputs[2]
-        if bias is None or bias.value.dtype.kind != "f" or [maker.op_type for maker in makers] != _DEQUANTISED:
+        if bias is None or bias.value.dtype.kind != "f" or [maker.op_type for maker in makers] != _DEQUANTIZED:
             return None
         scales = [self._value(maker.input[1], values, known) for maker in makers]
         step = math.prod((one.value.astype(np.float64).reshape(-1) for one in scales if one), start=np.ones(1))

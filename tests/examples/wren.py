@@ -132,7 +132,7 @@ def control_tflite() -> bytes:
 
 def detector() -> onnx.ModelProto:
     """Return a detector of int8: a backbone with activations that the Wren has not, and two heads at two sizes."""
-    net = networks.Quantised(11, networks.np.int8)
+    net = networks.Quantized(11, networks.np.int8)
     net.inputs["x"] = (networks.np.int8, (1, 4, 8, 8))
     value = net.floats("x", (1, 4, 8, 8), 0.04, 3)
     value = _block(net, value)
@@ -175,10 +175,10 @@ def _halved(net: Any, value: str) -> str:
     n, c, h, w = net.shapes[value]
     made = net.op("MaxPool", [value], (n, c, h // 2, w // 2), kernel_shape=[2, 2], strides=[2, 2])
     scale, zero = net.grids[value]
-    quantised = net.name()
+    quantized = net.name()
     numbers = [net.constant(networks.F32(scale)), net.constant(net.dtype(zero))]
-    net.nodes.append(onnx.helper.make_node("QuantizeLinear", [made, *numbers], [quantised]))
-    return str(net.floats(quantised, net.shapes[made], scale, zero))
+    net.nodes.append(onnx.helper.make_node("QuantizeLinear", [made, *numbers], [quantized]))
+    return str(net.floats(quantized, net.shapes[made], scale, zero))
 
 
 def _head(net: Any, value: str, size: int) -> str:

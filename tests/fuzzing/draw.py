@@ -1,4 +1,4 @@
-"""A random network by its number: float, quantised with QDQ, integer, or mixed."""
+"""A random network by its number: float, quantized with QDQ, integer, or mixed."""
 
 import random
 
@@ -9,7 +9,7 @@ from tests.fuzzing import draw_float, draw_integer
 from tests.fuzzing.draw_bodies import with_bodies
 from tests.fuzzing.draw_control import controlled
 from tests.fuzzing.networks import Net
-from tests.fuzzing.quantizer import quantised
+from tests.fuzzing.quantizer import quantized
 
 FAMILIES = ("float", "float", "qdq", "qdq", "qdq", "integer", "integer", "mixed")
 
@@ -38,7 +38,7 @@ def network(number: int, base: int = 0) -> tuple[str, onnx.ModelProto]:
     if not net.nodes:
         raise ValueError("nothing could be drawn")
     if family == "qdq" or (family == "mixed" and rng.random() < 0.5):
-        net = quantised(net, rng.choice((0.5, 0.8, 1.0)))
+        net = quantized(net, rng.choice((0.5, 0.8, 1.0)))
     if family == "float":
         return family, controlled(random.Random(f"control {base}:{number}"), net.model())
     return family, net.model()

@@ -1,4 +1,4 @@
-"""Operators of quantised networks in integer form (QLinear…, …Integer), and plain arithmetic of integers."""
+"""Operators of quantized networks in integer form (QLinear…, …Integer), and plain arithmetic of integers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -83,7 +83,7 @@ def qfunction(net: Net) -> None:
 
 
 def product(net: Net) -> None:
-    """MatMulInteger or ConvInteger; its int32 as float on a scale, sometimes quantised again."""
+    """MatMulInteger or ConvInteger; its int32 as float on a scale, sometimes quantized again."""
     (made,) = draw_case(net, net.rng.choice(("MatMulInteger", "ConvInteger")))
     scaled = net.one("Mul", [net.one("Cast", [made.name], to=1).name, net.constant(1e-4, np.float32)])
     if net.rng.random() < 0.5:
@@ -91,7 +91,7 @@ def product(net: Net) -> None:
 
 
 def dynamic(net: Net) -> None:
-    """DynamicQuantizeLinear and a product with constant weights, as onnxruntime's dynamic quantiser writes it."""
+    """DynamicQuantizeLinear and a product with constant weights, as onnxruntime's dynamic quantizer writes it."""
     value = net.pick(rank=net.rng.choice((2, 3)))
     if not value.size:
         raise ValueError("no weights")

@@ -24,7 +24,7 @@ from tests.fuzzing.mutate_structure import (
     flip_bytes,
     grow,
     insert_operator,
-    quantise_value,
+    quantize_value,
     rename_value,
     wrap,
 )
@@ -43,7 +43,7 @@ MUTATIONS: tuple[tuple[Mutation, int], ...] = (
     (change_attribute, 14), (drop_attribute, 3), (add_attribute, 7), (retype_attribute, 2), (change_operator, 7),
     (remove_node, 2), (copy_node, 4), (swap_nodes, 2), (rename_node, 3), (rewire_input, 9), (rename_output, 4),
     (rename_value, 4), (change_type, 10), (resize_everywhere, 6), (change_interface, 6), (change_constant, 14),
-    (constant_or_input, 6), (make_sparse, 1), (change_versions, 4), (quantise_value, 7), (insert_operator, 9),
+    (constant_or_input, 6), (make_sparse, 1), (change_versions, 4), (quantize_value, 7), (insert_operator, 9),
     (grow, 3), (wrap, 6), (flip_bytes, 1),
 )  # fmt: skip
 

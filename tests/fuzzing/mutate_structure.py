@@ -38,7 +38,7 @@ def change_versions(model: ModelProto, rng: random.Random, folder: Path) -> None
         del model.opset_import[rng.randrange(len(model.opset_import)) :]
 
 
-def quantise_value(model: ModelProto, rng: random.Random, folder: Path) -> None:
+def quantize_value(model: ModelProto, rng: random.Random, folder: Path) -> None:
     """Put QuantizeLinear and DequantizeLinear on what a node reads."""
     graph = a_graph(model, rng)
     places = [(node, place) for node in graph.node for place, value in enumerate(node.input) if value]

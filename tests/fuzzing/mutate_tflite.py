@@ -180,7 +180,7 @@ def change_tensor_type(model: Any, rng: random.Random) -> None:
             tensor.type = new if tensor.type == old else tensor.type
 
 
-def change_quantisation(model: Any, rng: random.Random) -> None:
+def change_quantization(model: Any, rng: random.Random) -> None:
     """Change a tensor's scales, zero points or their axis; give it some, or take them away."""
     tensor = a_tensor(model, rng)
     if tensor.quantization is None:
@@ -281,7 +281,7 @@ def rename(model: Any, rng: random.Random) -> None:
 
 MUTATIONS: tuple[tuple[Mutation, int], ...] = (
     (change_field, 12), (change_operator, 6), (change_option, 16), (change_options_type, 4), (change_indices, 10),
-    (change_shape, 8), (resize_everywhere, 6), (change_tensor_type, 7), (change_quantisation, 12),
+    (change_shape, 8), (resize_everywhere, 6), (change_tensor_type, 7), (change_quantization, 12),
     (change_buffer, 10), (constant_or_input, 4), (repeat, 6), (add_subgraph, 2), (rename, 5),
 )  # fmt: skip
 

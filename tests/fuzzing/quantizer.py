@@ -1,4 +1,4 @@
-"""Turn a float network into one with QuantizeLinear and DequantizeLinear, as static quantisers write it."""
+"""Turn a float network into one with QuantizeLinear and DequantizeLinear, as static quantizers write it."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,23 +14,23 @@ WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "MatMul": None, "Gemm": None}  # the 
 KEEP_GRID = {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "MaxPool", "Slice", "Gather", "Split", "Concat"}
 
 
-def quantised(net: Net, share: float) -> Net:
+def quantized(net: Net, share: float) -> Net:
     """Return a network of which this share of the float values stands on grids, with the ranges of one run.
 
     Raises:
         ValueError: onnxruntime can't run the network.
     """
-    return _Quantiser(net, share).run()
+    return _Quantizer(net, share).run()
 
 
-class _Quantiser:
+class _Quantizer:
     def __init__(self, net: Net, share: float) -> None:
         self.old, self.share, self.rng = net, share, net.rng
         self.new = replace(
             net, inputs=list(net.inputs), nodes=[], constants=dict(net.constants), values=dict(net.values)
         )
         self.real: dict[str, str] = {}  # what is read in place of a value
-        self.grid: dict[str, tuple[str, str]] = {}  # of a value that is read dequantised
+        self.grid: dict[str, tuple[str, str]] = {}  # of a value that is read dequantized
         self.kind = self.rng.choice((np.int8, np.int8, np.uint8))
 
     def run(self) -> Net:
@@ -51,13 +51,13 @@ class _Quantiser:
         return self.new
 
     def put(self, value: Value, data: Array, grid: tuple[str, str] | None = None) -> None:
-        """Quantise a value and dequantise it again, unless it is left as it is."""
+        """Quantize a value and dequantize it again, unless it is left as it is."""
         if value.dtype != np.float32 or self.rng.random() > self.share or not np.isfinite(data).all():
             return
         scale, zero = grid or self.make_grid(data)
-        quantised, real = self.new.fresh("q"), self.new.fresh("d")
-        self.append("QuantizeLinear", [value.name, scale, zero], quantised, self.new.constants[zero].dtype, value.shape)
-        self.append("DequantizeLinear", [quantised, scale, zero], real, np.float32, value.shape)
+        quantized, real = self.new.fresh("q"), self.new.fresh("d")
+        self.append("QuantizeLinear", [value.name, scale, zero], quantized, self.new.constants[zero].dtype, value.shape)
+        self.append("DequantizeLinear", [quantized, scale, zero], real, np.float32, value.shape)
         self.real[value.name], self.grid[value.name] = real, (scale, zero)
 
     def make_grid(self, data: Array) -> tuple[str, str]:
@@ -78,7 +78,7 @@ class _Quantiser:
         return self.new.constant(scale, np.float32), self.new.constant(zero, dtype)
 
     def weigh(self, node: onnx.NodeProto) -> None:
-        """Quantise the weights of a product, and its bias where its input is quantised."""
+        """Quantize the weights of a product, and its bias where its input is quantized."""
         places = [place for place in (0, 1) if node.input[place] in self.old.constants]
         if not places:
             return

@@ -217,7 +217,7 @@ def test_images_are_resized_and_scaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", [np.int8, *([np.float32] if amount.IS_ALL else [])])
-def test_a_tflite_model_is_quantised(weights: type, tmp_path: Path) -> None:
+def test_a_tflite_model_is_quantized(weights: type, tmp_path: Path) -> None:
     """LiteRT has what the float model says; weights alone that are integers are floats to it, at the least."""
     litert = pytest.importorskip("ai_edge_litert.interpreter")
     random = np.random.default_rng(4)

@@ -63,7 +63,7 @@ static void half_store(uint8_t *at, float value)
 }
 
 /* To the nearest integer, ties to even, within limits that are far below 2^22. */
-static int8_t quantised(float value, const struct wren_command *c)
+static int8_t quantized(float value, const struct wren_command *c)
 {
     const float low = (float)(c->low - c->output_zero);
     const float high = (float)(c->high - c->output_zero);
@@ -95,7 +95,7 @@ static float number(int32_t at, int32_t index)
 static void put(const struct wren_command *c, int32_t index, float value)
 {
     if (c->type == WREN_INT8)
-        memory.bytes[c->output + index] = (uint8_t)quantised(value, c);
+        memory.bytes[c->output + index] = (uint8_t)quantized(value, c);
     else
         half_store(&memory.bytes[c->output + 2 * index], clipped(value, c));
 }

@@ -50,19 +50,19 @@ class Operand:
 
     @property
     def is_per_tensor(self) -> bool:
-        """Whether it is quantised with one scale and one zero point."""
+        """Whether it is quantized with one scale and one zero point."""
         return self.quant is not None and len(self.quant.scale) == 1
 
     @property
     def scales(self) -> tuple[float, ...]:
         """The scales of its grid, which it has."""
-        assert self.quant is not None, f"{self.tensor} is not quantised"
+        assert self.quant is not None, f"{self.tensor} is not quantized"
         return self.quant.scale
 
     @property
     def zero_point(self) -> int:
         """The first zero point of its grid, which it has."""
-        assert self.quant is not None, f"{self.tensor} is not quantised"
+        assert self.quant is not None, f"{self.tensor} is not quantized"
         return self.quant.zero_point[0]
 
     @property
@@ -142,7 +142,7 @@ class Pattern:
     kind: the operator's, as ONNX calls it.
     dtypes: the element types that its variable operands and results may have (int8, float32); none: any.
     layout: the layout that it has to have; "": any.
-    quantised: whether all variable operands and results stand on a grid with one scale; None: either.
+    quantized: whether all variable operands and results stand on a grid with one scale; None: either.
     where: further constraints: each returns why an operation does not meet it, "" if it does.
     constant_dtypes: the element types of its constant operands; none: any.
     constants: the operands that have to be constants, if they are given, from 0.
@@ -158,7 +158,7 @@ class Pattern:
     kind: str
     dtypes: Sequence[str] = ()
     layout: str = ""
-    quantised: bool | None = None
+    quantized: bool | None = None
     where: tuple[Callable[[Operation], str], ...] = ()
     constant_dtypes: Sequence[str] = field(default=(), kw_only=True)
     constants: Sequence[int] = field(default=(), kw_only=True)
@@ -183,10 +183,10 @@ class Pattern:
                     yield f"{one.tensor} is {one.dtype.label}; it takes {' or '.join(dtypes)}"
         if self.layout and operation.layout not in ("", self.layout):
             yield f"its layout is {operation.layout}; it takes {self.layout}"
-        if self.quantised:
-            yield from (f"{one.tensor} is not quantised with one scale" for one in tensors if not one.is_per_tensor)
-        if self.quantised is False and any(one.quant is not None for one in tensors):
-            yield "it is quantised"
+        if self.quantized:
+            yield from (f"{one.tensor} is not quantized with one scale" for one in tensors if not one.is_per_tensor)
+        if self.quantized is False and any(one.quant is not None for one in tensors):
+            yield "it is quantized"
         first = operation.inputs[0] if operation.inputs else None
         if self.ranks and first is not None and len(first.shape) not in self.ranks:
             yield f"it has {len(first.shape)} dimensions"

@@ -1,4 +1,4 @@
-"""Quantised operations as CMSIS-NN and Ethos-U both have them: their weights, biases, and what both can't compute."""
+"""Quantized operations as CMSIS-NN and Ethos-U both have them: their weights, biases, and what both can't compute."""
 
 from collections.abc import Mapping
 

@@ -12,7 +12,7 @@ from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.operators.elementwise import BINARY, UNARY
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis
 from mtool.compiler.operators.movement import Permutation
-from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation
+from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantization
 from mtool.compiler.operators.window import CONV
 
 SPATIAL = frozenset({CONV, "ConvTranspose", "Pool", "Resize", "DepthToSpace", "SpaceToDepth", "LRN"})
@@ -25,7 +25,7 @@ _CLIPS = frozenset({"Relu", "Clip"})
 def operations_of(graph: Graph) -> list[Operation]:
     """Return the operations of a graph as the frontend leaves it, in its order.
 
-    Every node is part of one, but for dequantisations, transpositions and constants that operations see through.
+    Every node is part of one, but for dequantizations, transpositions and constants that operations see through.
     """
     return _Reader(graph).operations()
 
@@ -35,7 +35,7 @@ class _Reader:
         self.graph = graph
         self.producers, self.consumers = graph.producers(), graph.consumers()
         self.taken: set[str] = set()  # the nodes that are part of an operation
-        self.grids: dict[str, Quant] = {}  # of values that are quantised, and of what was moved since
+        self.grids: dict[str, Quant] = {}  # of values that are quantized, and of what was moved since
         for node in graph.nodes:
             if node.op in ("QuantizeLinear", "DequantizeLinear") and (grid := self._grid(node)) is not None:
                 self.grids.setdefault(node.outputs[0] if node.op == "QuantizeLinear" else node.inputs[0], grid)
@@ -100,16 +100,16 @@ class _Reader:
 
     def _behind(self, node: Node, back: bool) -> tuple[list[Node], Activation | None, list[tuple[Node, str]]]:
         """Return the nodes behind an operator that belong to it, what they clip, and the bias that they add."""
-        value, activation, quantised = node.outputs[0], None, False
+        value, activation, quantized = node.outputs[0], None, False
         found: list[Node] = []
         biases: list[tuple[Node, str]] = []
         while (reader := self._only_reader(value)) is not None:
             if back and self._is_layout(reader, _TO_NHWC):
                 back = False
-            elif quantised:
+            elif quantized:
                 break
             elif reader.op == "QuantizeLinear" and self._grid(reader) is not None:
-                quantised = True
+                quantized = True
             elif not biases and activation is None and self._is_bias(node, reader, value):
                 biases.append((reader, reader.inputs[1] if reader.inputs[0] == value else reader.inputs[0]))
             elif reader.op in _CLIPS and (clip := self._clip(reader)) is not None:
@@ -143,7 +143,7 @@ class _Reader:
         return (source.inputs[0] if source and source.op == "DequantizeLinear" else value) in self.graph.constants
 
     def _seen_through(self, reader: Node, value: str, *, sees_grids: bool, is_image: bool) -> Operand:
-        """Return the operand behind a dequantisation and, of an image, a transposition."""
+        """Return the operand behind a dequantization and, of an image, a transposition."""
         quant: Quant | None = None
         while (source := self.producers.get(value)) is not None:
             if (
@@ -173,8 +173,8 @@ class _Reader:
         return Operand(value, source.tensor if source else value, graph.types[value], known, graph.constants.get(value))
 
     def _grid(self, node: Node) -> Quant | None:
-        """Return the grid of a quantisation or dequantisation by constants, per tensor or along one dimension."""
-        graph, attrs = self.graph, Quantisation.of(node)
+        """Return the grid of a quantization or dequantization by constants, per tensor or along one dimension."""
+        graph, attrs = self.graph, Quantization.of(node)
         if any(value and value not in graph.constants for value in node.inputs[1:]) or attrs.block_size:
             return None
         scale = graph.constants[node.inputs[1]]
@@ -313,14 +313,14 @@ class _ChannelsLast(Rewriter):
                 data = self.constants[value]
                 whole = data.reshape((1,) * (rank - data.ndim) + data.shape).transpose(_LAST[rank])
                 inputs.append(self.constant(f"{value}.last", np.ascontiguousarray(whole)))
-        if isinstance(attrs, Quantisation | AlongAxis):
+        if isinstance(attrs, Quantization | AlongAxis):
             attrs = replace(attrs, axis=_FIRST[rank][attrs.axis % rank])
         made = self.value(f"{node.outputs[0]}.last", kind.dtype, [kind.shape[dim] for dim in _LAST[rank]])
         self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(made,), attrs=attrs))
         self._known(node.outputs[0], made)
 
     def _has_one_grid(self, node: Node) -> bool:
-        """Whether a node dequantises with one scale, so that a transposition may stand before it."""
+        """Whether a node dequantizes with one scale, so that a transposition may stand before it."""
         return node.op == "DequantizeLinear" and self.types[node.inputs[1]].count == 1
 
     def _known(self, value: str, last: str) -> None:

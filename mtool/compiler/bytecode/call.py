@@ -94,7 +94,7 @@ def padded(sizes: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 SHARED = Target("cortex-m4", frozenset({"fpu", "dsp"}))
-"""What models are brought to kernels for: int8 in pairs, requantised by floats that multipliers stand for. All cores
+"""What models are brought to kernels for: int8 in pairs, requantized by floats that multipliers stand for. All cores
 that run bytecode compute the same."""
 
 

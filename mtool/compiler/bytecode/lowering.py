@@ -11,7 +11,7 @@ from mtool.compiler.bytecode.call import Address, Call, Constant, Method, NoKern
 from mtool.compiler.bytecode.program import calls_of, flat_affine
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue, expression_of
-from mtool.compiler.ir.scalar import Requantise, RescalePair
+from mtool.compiler.ir.scalar import Requantize, RescalePair
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.dsp.depthwise import PhasedTraversal
@@ -186,8 +186,8 @@ def _epilogue(node: Node, graph: Graph) -> Int8Epilogue:
         raise NoKernel(f"weights of {weights}, or with a zero point")
     epilogue = Int8Epilogue.of(node, graph)
     if epilogue is None:
-        raise NoKernel("what follows its sums, which is no requantisation to int8")
-    if not isinstance(epilogue.how, Requantise):
+        raise NoKernel("what follows its sums, which is no requantization to int8")
+    if not isinstance(epilogue.how, Requantize):
         raise NoKernel("the rounding of TFLite (--rounding onnx has kernels)")
     return epilogue
 

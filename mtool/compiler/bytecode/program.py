@@ -9,7 +9,7 @@ import numpy as np
 from mtool.compiler.bytecode.call import Address, Call, Constant, NoKernel, Operand, Scratch, Value, padded, word_of
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
-from mtool.compiler.ir.scalar import Requantise, RescalePair
+from mtool.compiler.ir.scalar import Requantize, RescalePair
 from mtool.compiler.kernels.packing import round_up
 
 STEPS: Final = {
@@ -19,7 +19,7 @@ STEPS: Final = {
             "load", "integer", "real", "axis", "look_up", "store", "add_i", "sub_i", "mul_i", "min_i", "max_i",
             "less_i", "equal_i", "div_i", "mod_i", "where_i", "where_f", "wrap", "to_f", "to_i", "add_f", "sub_f",
             "mul_f", "div_f", "min_f", "max_f", "less_f", "equal_f", "abs_f", "sqrt_f", "exp_f", "log_f", "tanh_f",
-            "sigmoid_f", "floor_f", "requantise", "quantise", "rescale_pair", "bit_and", "bit_or", "add_to", "mul_to",
+            "sigmoid_f", "floor_f", "requantize", "quantize", "rescale_pair", "bit_and", "bit_or", "add_to", "mul_to",
             "min_to", "max_to",
         )
     )
@@ -178,8 +178,8 @@ class Program:
             return self._loaded(part)
         if op == "cast":
             return self._cast(part.args[0].dtype, dtype, args[0])
-        if op in ("requantise", "quantise", "rescale_pair"):
-            return self._quantised(part, args)
+        if op in ("requantize", "quantize", "rescale_pair"):
+            return self._quantized(part, args)
         of = part.args[-1].dtype if part.args else dtype
         if op in _ORDERS or op == "equal":
             return self._compared(op, of, args)
@@ -231,13 +231,13 @@ class Program:
         is_held = not before.is_float and low <= least and most <= high
         return whole if is_held else self._wrapped(dtype, whole)
 
-    def _quantised(self, part: Expr, args: Sequence[int]) -> int:
-        if part.op == "requantise" and part.args[0].dtype is DType.INT32:
-            how: Requantise = part.value
-            return self._add("requantise", args[0], args[1], 0, *map(word_of, (how.zero_point, how.low, how.high)))
-        if part.op == "quantise" and part.args[2].op == "const":
+    def _quantized(self, part: Expr, args: Sequence[int]) -> int:
+        if part.op == "requantize" and part.args[0].dtype is DType.INT32:
+            how: Requantize = part.value
+            return self._add("requantize", args[0], args[1], 0, *map(word_of, (how.zero_point, how.low, how.high)))
+        if part.op == "quantize" and part.args[2].op == "const":
             low, high = part.value
-            return self._add("quantise", args[0], args[1], 0, *map(word_of, (part.args[2].value, low, high)))
+            return self._add("quantize", args[0], args[1], 0, *map(word_of, (part.args[2].value, low, high)))
         if part.op == "rescale_pair" and all(arg.dtype is DType.INT8 for arg in part.args):
             pair: RescalePair = part.value
             numbers = (pair.left, pair.right, pair.offset, pair.shift, int(pair.even), pair.zero_point, pair.low,

@@ -256,7 +256,7 @@ def total_bytes(constants: Mapping[str, Array]) -> int:
 
 MOST = 1.1  # times the bytes in the file, beyond which it is told
 _EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # what stands between an operator and its constants
-_FURTHEST = 8  # of them, and the operator, in a row: quantisers write three
+_FURTHEST = 8  # of them, and the operator, in a row: quantizers write three
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mtool.compiler.operators.budget import Budget
 class States:
     """Pairs of an output and an input of a model, and what the inputs begin with.
 
-    That is `initial`, be it one number for all elements; else the number of `zeros`, which is what a quantised
+    That is `initial`, be it one number for all elements; else the number of `zeros`, which is what a quantized
     input has for 0.
     """
 

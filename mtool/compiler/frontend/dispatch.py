@@ -97,7 +97,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         return
     check_shapes(node, operator)
     if known and operator.folding.when == "later":
-        state.dequantised[node.outputs[0]] = (node.proto, max(version, 19))  # which onnx.reference has
+        state.dequantized[node.outputs[0]] = (node.proto, max(version, 19))  # which onnx.reference has
     if operator.canonical is not None:
         operator.canonical(node)
     elif operator.lower is not None:
@@ -163,17 +163,17 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
 
 
 def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) -> Mapping[str, Array]:
-    """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
+    """Return the values of a node's inputs that are constants; of what computes, dequantized ones too.
 
     What moves weights shall move their integers.
     """
     names = set(filter(None, proto.input))
     found = {name: state.constants[name] for name in names if name in state.constants}
-    dequantised = names & set(state.dequantised)
-    if operator.moves or names - set(found) - dequantised:
+    dequantized = names & set(state.dequantized)
+    if operator.moves or names - set(found) - dequantized:
         return found
-    for name in sorted(dequantised):
-        source, version = state.dequantised[name]
+    for name in sorted(dequantized):
+        source, version = state.dequantized[name]
         found |= fold(source, version, state.constants, {name: state.types[name]}, state.budget)
     return found
 

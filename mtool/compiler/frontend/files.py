@@ -38,7 +38,7 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     if options.hybrid == "int8":
         raise UsageError(
             f"{path.name} is not a TFLite model, which --hybrid int8 is for",
-            hint="onnxruntime.quantization.quantize_dynamic makes an ONNX model whose activations are quantised so",
+            hint="onnxruntime.quantization.quantize_dynamic makes an ONNX model whose activations are quantized so",
         )
     graph = onnx_file.load(path, options)
     return with_float32_weights(graph) if options.hybrid == "float32" else graph

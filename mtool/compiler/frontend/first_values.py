@@ -1,4 +1,4 @@
-"""What stands for 0 in a state: a quantised one begins at its zero point, which is what its reader subtracts."""
+"""What stands for 0 in a state: a quantized one begins at its zero point, which is what its reader subtracts."""
 
 from collections.abc import Sequence
 

@@ -6,14 +6,14 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.epilogue import real_numbers
-from mtool.compiler.operators.quantize import Quantisation
+from mtool.compiler.operators.quantize import Quantization
 from mtool.compiler.operators.window import CONV
 
 PRODUCTS = (CONV, "ConvTranspose", "Gemm", "MatMul")
 
 
 def with_float32_weights(graph: Graph) -> Graph:
-    """Replace the dequantisation of constant weights by its result, where only products of floats read it."""
+    """Replace the dequantization of constant weights by its result, where only products of floats read it."""
     makers = {value: node for node in graph.nodes for value in node.outputs}
     readers: dict[str, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
@@ -25,7 +25,7 @@ def with_float32_weights(graph: Graph) -> Graph:
         made = None
         inner = node.op == "DequantizeLinear" and node.outputs[0] not in graph.outputs
         if inner and found and all(_is_of_floats(reader, index, makers) for reader, index in found):
-            made = _dequantised(node, graph)
+            made = _dequantized(node, graph)
         if made is None:
             rewriter.keep(node)
         else:
@@ -34,19 +34,19 @@ def with_float32_weights(graph: Graph) -> Graph:
 
 
 def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
-    """Whether an operand is the weights of a product whose activations are not dequantised themselves."""
+    """Whether an operand is the weights of a product whose activations are not dequantized themselves."""
     maker = makers.get(node.inputs[0])
     return node.op in PRODUCTS and index == 1 and (maker is None or maker.op != "DequantizeLinear")
 
 
-def _dequantised(node: Node, graph: Graph) -> Array | None:
+def _dequantized(node: Node, graph: Graph) -> Array | None:
     """Return what constants of 8 bits stand for, with one scale or one along an axis; None: there are other ones."""
     data, *numbers = (graph.constants.get(value) for value in node.inputs if value)
     if data is None or data.dtype.itemsize != 1 or not numbers or any(number is None for number in numbers):
         return None
     scale, point = numbers[0], numbers[1] if len(numbers) > 1 else np.zeros(1, data.dtype)
     assert scale is not None and point is not None
-    attrs = Quantisation.of(node)
+    attrs = Quantization.of(node)
     if scale.dtype != np.float32 or scale.ndim > 1 or attrs.block_size:
         return None
     return real_numbers(data, scale, np.broadcast_to(point, scale.shape), attrs.axis % max(data.ndim, 1))

@@ -63,7 +63,7 @@ class Importer(ImportState):
         self.perhaps = 0  # branches and rounds inside one another that data may leave out
         self._unknown: set[str] = set()
         self._needed: list[str] = []
-        self.dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
+        self.dequantized: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
         self._sources: dict[str, tuple[str, ...]] = {}
 
     def inner(self, prefix: str, values: Iterable[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ class ModelOptions:
     dims: values of symbolic dimensions, by name; in a TFLite model `<input>_<number>` of those that it leaves open.
     constants: values of inputs that become constants of the model, by name.
     rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
-    hybrid: of operators with float activations and int8 weights: "int8" quantises the activations as they come, as
+    hybrid: of operators with float activations and int8 weights: "int8" quantizes the activations as they come, as
         LiteRT does; "float" makes a float of each weight as it is read; "float32" stores the weights as float32, those
         of float16 too. "auto" is the first for a TFLite model, the second for an ONNX one, which means it so.
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
@@ -27,7 +27,7 @@ class ModelOptions:
     natural_maxima: where no such size is stated or declared, it is the most that the shapes of the inputs allow.
     states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
         and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
-        if the model has one, else as zeros, which for a quantised one is its zero point.
+        if the model has one, else as zeros, which for a quantized one is its zero point.
     state_values: what states begin with instead, as they are stored: by the input's name, one number or all.
     whole: the graph is for backends to recognise operators in, not to be compiled: those of a TFLite model that are
         written out otherwise are one node each.

@@ -191,7 +191,7 @@ class Graph:
     """A model. An empty input name ("") is an optional input that is not given.
 
     `types` has every value, constants included; `output_names` are the outputs' names in the model
-    (a pass may rename the values themselves, never the inputs); `quant` has the quantisation of values that are
+    (a pass may rename the values themselves, never the inputs); `quant` has the quantization of values that are
     known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
     tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
     name, each output whose size depends on data: the name of the output that says how many elements are there, and

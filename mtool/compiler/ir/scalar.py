@@ -253,16 +253,16 @@ FIXED16: dict[str, Function] = {
 # To integers and from integers to others: with a scale in float, in fixed point, or as TFLite has it.
 
 
-def _quantise(expr: Expr, x: A, scale: A, zero_point: A) -> A:
+def _quantize(expr: Expr, x: A, scale: A, zero_point: A) -> A:
     low, high = expr.value or expr.dtype.limits
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(np.float32(x) / np.float32(scale)) + zero_point
     return np.where(np.isnan(steps), low, np.clip(steps, low, high)).astype(expr.dtype.numpy)
 
 
-def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
+def _quantize_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
     low, high = expr.value or expr.dtype.limits
-    call = f"mt_quantise({x.c}, {scale.c}, {zero_point.c}, {low}, {high})"
+    call = f"mt_quantize({x.c}, {scale.c}, {zero_point.c}, {low}, {high})"
     return within(expr.dtype, call)
 
 
@@ -278,7 +278,7 @@ def _limited_text(expr: Expr, steps: str) -> Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Requantise:
+class Requantize:
     """int32 or int64 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
 
     `bounded`: |acc * scale| is known to stay below 2^22, so that the cheap rounding is right.
@@ -290,23 +290,23 @@ class Requantise:
     bounded: bool
 
 
-def _requantise(expr: Expr, total: A, scale: A) -> A:
+def _requantize(expr: Expr, total: A, scale: A) -> A:
     product = np.asarray(total).astype(np.float32) * np.asarray(scale, np.float32)
     return _limited(expr, np.rint(product) + expr.value.zero_point)
 
 
-def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
-    how: Requantise = expr.value
-    name = "mt_requantise" if how.bounded else "mt_requantise_wide"
+def _requantize_text(expr: Expr, total: Text, scale: Text) -> Text:
+    how: Requantize = expr.value
+    name = "mt_requantize" if how.bounded else "mt_requantize_wide"
     if expr.args[0].dtype is DType.INT64:
-        name = "mt_requantise_long"
+        name = "mt_requantize_long"
     call = f"{name}({total.c}, {scale.c}, {how.zero_point}, {how.low}, {how.high})"
     return within(expr.dtype, call)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedRequantise:
-    """`Requantise` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
+class FixedRequantize:
+    """`Requantize` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
 
     That rounds ties up; `even` rounds them to even, for scales with which exact ties happen. `near`: some multipliers
     are negative; their accumulators beside a half are rounded as float32 rounds the product.
@@ -325,8 +325,8 @@ class FixedRequantise:
         return (self.zero_point << self.shift) + (1 << (self.shift - 1))
 
 
-def _fixed_requantise(expr: Expr, total: A, multiplier: A) -> A:
-    how: FixedRequantise = expr.value
+def _fixed_requantize(expr: Expr, total: A, multiplier: A) -> A:
+    how: FixedRequantize = expr.value
     whole = np.asarray(multiplier, np.int64)
     product = np.asarray(total, np.int64) * np.abs(whole)
     if how.even:
@@ -341,10 +341,10 @@ def _fixed_requantise(expr: Expr, total: A, multiplier: A) -> A:
     return _limited(expr, steps)
 
 
-def _fixed_requantise_text(expr: Expr, total: Text, multiplier: Text) -> Text:
-    how: FixedRequantise = expr.value
+def _fixed_requantize_text(expr: Expr, total: Text, multiplier: Text) -> Text:
+    how: FixedRequantize = expr.value
     name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
-    call = f"mt_requantise_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
+    call = f"mt_requantize_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
     return within(expr.dtype, call)
 
 
@@ -585,9 +585,9 @@ FUNCTIONS: dict[str, Function] = {
     "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
     "bitcast": Function(_bitcast, _bitcast_text),
     "cast": Function(_cast, _cast_text),
-    "quantise": Function(_quantise, _quantise_text),
-    "requantise": Function(_requantise, _requantise_text),
-    "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
+    "quantize": Function(_quantize, _quantize_text),
+    "requantize": Function(_requantize, _requantize_text),
+    "requantize_fixed": Function(_fixed_requantize, _fixed_requantize_text),
     "rescale": Function(_rescale, _rescale_text),
     "rescale_long": Function(_rescale, _rescale_text),
     "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero

@@ -142,7 +142,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Quant:
-    """Affine quantisation: real = (q - zero_point) * scale, per tensor or along `axis`."""
+    """Affine quantization: real = (q - zero_point) * scale, per tensor or along `axis`."""
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]

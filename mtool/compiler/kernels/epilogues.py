@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node, WithEpilogue, acc, axis, call, const
-from mtool.compiler.ir.scalar import ADD, FixedRequantise, Requantise, Rescale, RescalePair, Text
+from mtool.compiler.ir.scalar import ADD, FixedRequantize, Requantize, Rescale, RescalePair, Text
 from mtool.compiler.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.compiler.kernels.expressions import element, is_identity, kernel_of, operand_names
 from mtool.compiler.kernels.f32 import UNIT, Stored, stored_as
@@ -61,7 +61,7 @@ _OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel c
 
 
 def _is_near(part: Expr) -> bool:
-    return isinstance(part.value, FixedRequantise) and part.value.near
+    return isinstance(part.value, FixedRequantize) and part.value.near
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class EpilogueText(Epilogue):
         return element(expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
 
     def beside_halves(self, together: int) -> Array | None:
-        """Return from which channels on one of so many needs more than a product (FixedRequantise), uint8 [N].
+        """Return from which channels on one of so many needs more than a product (FixedRequantize), uint8 [N].
 
         None: no channel does.
         """
@@ -314,19 +314,19 @@ def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_chann
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
-SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
+SCALED = ("requantize", "rescale")  # the expressions that stand for a Scaling
 
 
 @dataclass(frozen=True, slots=True)
 class Int8Epilogue(TileEpilogue):
-    """An epilogue as `rest(requantise(acc))`: the limits and zero point, how sums are scaled, and what follows.
+    """An epilogue as `rest(requantize(acc))`: the limits and zero point, how sums are scaled, and what follows.
 
-    `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself,
+    `rest` reads the requantized int8 as `acc`; None: it is the result. What it loads lies at the element itself,
     in a table, or (of a dense layer) at the output's channel. `bias` is the kernel's, but where a sum is known
     beforehand and too large for the scaling.
     """
 
-    how: Requantise | Rescale
+    how: Requantize | Rescale
     scaling: Scaling
     bias: Array
     kind: ClassVar[DType] = DType.INT8
@@ -351,7 +351,7 @@ class Int8Epilogue(TileEpilogue):
         Args:
             together: channels that are scaled in one way.
         """
-        if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
+        if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantize):
             return self.scaling, self.bias
         return exact_scaling(self.scaling, self.how, self.weights, self.bias, together)
 
@@ -371,7 +371,7 @@ class Int8Epilogue(TileEpilogue):
 
         Then a float that has whole steps alone can round: results plus an even zero point are its low half.
         """
-        if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
+        if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantize):
             return False
         if (self.how.low, self.how.high) != (-128, 127):
             return False
@@ -389,7 +389,7 @@ class Int8Epilogue(TileEpilogue):
     @property
     def is_bounded(self) -> bool:
         """Whether the zero point can be added to a scaled sum without leaving 32 bits."""
-        return not isinstance(self.how, Requantise) or self.how.bounded
+        return not isinstance(self.how, Requantize) or self.how.bounded
 
 
 class Int16Epilogue(Int8Epilogue):
@@ -418,7 +418,7 @@ def scaling_of(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | 
     """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
     weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
     numbers = [per_channel(number, node, graph) for number in part.args[1:]]
-    if part.op == "requantise":
+    if part.op == "requantize":
         (scale,) = numbers
         return None if scale is None else (FloatScaling.of(scale), bias)
     multiplier, shift = numbers

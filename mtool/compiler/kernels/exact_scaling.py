@@ -1,4 +1,4 @@
-"""Requantisation by one product and one saturating shift, proved to give what ONNX's float scale gives.
+"""Requantization by one product and one saturating shift, proved to give what ONNX's float scale gives.
 
 With a multiplier M of a channel and an offset of the layer, ((acc * M) >> 32) + offset >> places is a step function of
 the accumulator, as saturate(round_half_even((float)acc * scale) + zero_point) is. Both rise, and have 8 bits: they are
@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.threshold_multipliers import UNKNOWN, Reach, first_sums, multiplier_bounds
@@ -23,7 +23,7 @@ LIMIT = 2**31
 LIMIT_OF_PAIRS = 2**23  # of the second channel's sums (mtool.compiler.kernels.dsp)
 MOST_MOVED = 2**14  # what a bias is moved by
 TRIES = 9  # moves that are tried
-BESIDE = 2**16  # of 2^32: so near to a half (mt_requantise_fixed_exact of mt_math.h)
+BESIDE = 2**16  # of 2^32: so near to a half (mt_requantize_fixed_exact of mt_math.h)
 FEW = 8  # channels for which they are, and a fourth of a layer
 MOST = 0.8  # the part of the channels with which no other number of places is tried
 LEAST = 0.5  # the part of the channels that must have a multiplier
@@ -31,7 +31,7 @@ LEAST = 0.5  # the part of the channels that must have a multiplier
 
 @dataclass(frozen=True, slots=True)
 class ExactScaling(Scaling):
-    """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantise_exact of mt_math.h.
+    """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantize_exact of mt_math.h.
 
     scale: float32 [N], of all channels.
     zero_point: of the results; of two channels without multipliers it stands in the place of the second's.
@@ -115,7 +115,7 @@ class Steps:
     reach: Reach
 
     @classmethod
-    def of(cls, scale: Array, how: Requantise, reach: Reach) -> Self:
+    def of(cls, scale: Array, how: Requantize, reach: Reach) -> Self:
         """Find them: near the quotients of the halves before the steps, by asking the float arithmetic itself."""
         step = np.arange(how.low + 1, how.high + 1, dtype=np.int64) - how.zero_point
         factor = scale.astype(np.float32)[:, None]
@@ -232,7 +232,7 @@ ALONE = Together()
 
 
 def exact_scaling(
-    scaling: FloatScaling, how: Requantise, weights: Array, bias: Array, together: Together = ALONE
+    scaling: FloatScaling, how: Requantize, weights: Array, bias: Array, together: Together = ALONE
 ) -> tuple[Scaling, Array]:
     """Return multipliers for the channels of a layer of int8 that have one, and a bias for them, int32 [N].
 
@@ -267,7 +267,7 @@ def exact_scaling(
     return ExactScaling(words, places, scaling.scale, how.zero_point), bias
 
 
-def _of_places(steps: Steps, scaled: Array, how: Requantise, places: int) -> tuple[Array, Array, Array]:
+def _of_places(steps: Steps, scaled: Array, how: Requantize, places: int) -> tuple[Array, Array, Array]:
     """Return multipliers of live channels, what is added to their biases, and offsets, int64 [N] each."""
     wanted = steps.reach.live & scaled
     offset = np.full(len(wanted), (how.zero_point << places) + (1 << (places - 1)))

@@ -9,7 +9,7 @@ from mtool.compiler.ir import DType, Expr
 from mtool.compiler.kernels.expressions import SLOW
 
 FUNCTION_CALL = 60  # instructions of a function of the mathematical library, about;
-SHORT = dict.fromkeys(("sqrt", "div", "mod", "quantise"), 15)
+SHORT = dict.fromkeys(("sqrt", "div", "mod", "quantize"), 15)
 SHORT |= dict.fromkeys(("floor", "ceil", "rint", "round", "trunc"), 10)
 OTHER = 1  # of another operation,
 STORED = 8  # of storing an element and going on to the next one,

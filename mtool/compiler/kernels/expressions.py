@@ -47,9 +47,9 @@ def operand_names(node: Node, graph: Graph, expr: Expr) -> dict[int, str]:
 
 def _parameter_stem(expr: Expr, load: Expr) -> str:
     for part in expr.walk():
-        if part.op == "requantise" and part.args[1] == load:
+        if part.op == "requantize" and part.args[1] == load:
             return "scale"
-        if part.op in ("requantise_fixed", "rescale") and part.args[1] == load:
+        if part.op in ("requantize_fixed", "rescale") and part.args[1] == load:
             return "multiplier"
         if part.op == "rescale" and part.args[2] == load:
             return "shift"

@@ -7,13 +7,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
-from mtool.compiler.ir.scalar import FixedRequantise
+from mtool.compiler.ir.scalar import FixedRequantize
 from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_channel, scaling_of, split
 
 # How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h.
 
 
-_KINDS = ("requantise_fixed", "rescale")
+_KINDS = ("requantize_fixed", "rescale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class VectorEpilogue(TileEpilogue):
             return None
         part, rest = found
         how = part.value
-        if isinstance(how, FixedRequantise):
+        if isinstance(how, FixedRequantize):
             multiplier = per_channel(part.args[1], node, graph)
             kind, offset = ("_even", how.zero_point) if how.even else ("_near" if how.near else "", how.offset)
             limits = (offset, how.shift, how.low, how.high)

@@ -55,8 +55,8 @@ class Scaling(ABC):
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """Return biases and numbers with which channels without weights give the same by small sums.
 
-        Quantisers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
-        requantised here, once. Far beyond int8 it is clamped in any case.
+        Quantizers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
+        requantized here, once. Far beyond int8 it is clamped in any case.
 
         Args:
             weights: int8 [N, ...].

@@ -47,7 +47,7 @@ class Target:
 
     @property
     def has_dsp(self) -> bool:
-        """Whether the target has SIMD32 and an FPU for the requantisation."""
+        """Whether the target has SIMD32 and an FPU for the requantization."""
         return {"dsp", "fpu"} <= self.features
 
     @property

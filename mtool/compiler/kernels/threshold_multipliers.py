@@ -1,6 +1,6 @@
-"""The sums at which a requantised layer takes its steps, and the multipliers that take them there too.
+"""The sums at which a requantized layer takes its steps, and the multipliers that take them there too.
 
-A requantisation of 8 bits is a rising function of the sum with at most 256 results, as (sum * multiplier + half) >>
+A requantization of 8 bits is a rising function of the sum with at most 256 results, as (sum * multiplier + half) >>
 places is: the two are equal if they take each step at the same sum. A step is a condition on the multiplier.
 """
 

@@ -17,7 +17,7 @@ from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.scaling import are_whole, each_is_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
-from mtool.compiler.operators.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering
+from mtool.compiler.operators.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantized, Lowering
 from mtool.compiler.operators.window import Convolution, four_pads, pair
 
 INTEGER = 1e-5  # steps: what float64 leaves of an int32 times its scale, divided by it
@@ -28,7 +28,7 @@ def epilogue_of(
     node: Node,
     filters: Array,
     bias: Array | None,
-    integer: Dequantised | None,
+    integer: Dequantized | None,
     w_scale: Array | None,
     axis_number: int,
 ) -> tuple[WeightedSum, list[str]]:
@@ -157,7 +157,7 @@ def _fitting(sums: RowSums, low: int, high: int, steps: Array) -> Array:
 def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:
     """Return the scales with those of channels without weights as large as the others'.
 
-    Quantisers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
+    Quantizers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
     """
     live = sums.magnitude > 0
     scales: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
@@ -165,16 +165,16 @@ def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:
 
 
 def is_constant(ctx: Lowering, value: str) -> bool:
-    """Whether a float value is constant, as it is or dequantised."""
-    found = ctx.dequantised.get(value)
+    """Whether a float value is constant, as it is or dequantized."""
+    found = ctx.dequantized.get(value)
     return value in ctx.constants or (found is not None and found.value in ctx.constants)
 
 
 def constant_value(ctx: Lowering, value: str) -> Array | None:
-    """Return a constant float value, dequantised if it is stored as integers."""
+    """Return a constant float value, dequantized if it is stored as integers."""
     if value in ctx.constants:
         return ctx.constants[value]
-    found = ctx.dequantised.get(value)
+    found = ctx.dequantized.get(value)
     if found is None or found.value not in ctx.constants:
         return None
     return real_numbers(ctx.constants[found.value], found.scale, found.zero_point, found.axis)
@@ -194,9 +194,9 @@ def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None)
 def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array, Array] | None:
     """Return constant integer weights with their zero point taken out, and their scale a channel.
 
-    None: the weights are not quantised, not along `channel_axis`, or leave int16 without their zero point.
+    None: the weights are not quantized, not along `channel_axis`, or leave int16 without their zero point.
     """
-    found = ctx.dequantised.get(value)
+    found = ctx.dequantized.get(value)
     if found is None or found.value not in ctx.constants or found.axis not in (None, channel_axis):
         return None
     data = ctx.constants[found.value]
@@ -219,12 +219,12 @@ def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array
 
 
 def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
-    """Return a constant bias as float64 (exact for dequantised int32), zeros if there is none; None: not constant."""
+    """Return a constant bias as float64 (exact for dequantized int32), zeros if there is none; None: not constant."""
     if not value:
         return np.zeros(channels, np.float64)
     if value in ctx.constants:
         return ctx.constants[value].astype(np.float64).reshape(-1)
-    found = ctx.dequantised.get(value)
+    found = ctx.dequantized.get(value)
     if found is None or found.value not in ctx.constants:
         return None
     integers = ctx.constants[found.value].astype(np.float64).reshape(-1)
@@ -242,7 +242,7 @@ class Operands:
 
     source: str
     data: Array | None
-    integer: Dequantised | None
+    integer: Dequantized | None
     w_scale: Array | None
     bias: Array | None
 

@@ -1,4 +1,4 @@
-"""The context of a lowering: a graph under construction that knows its quantised values.
+"""The context of a lowering: a graph under construction that knows its quantized values.
 
 A lowering turns one canonical ONNX node into internal nodes: `loop` (an expression an element),
 `view`, `transpose`, `concat`, and the kernels (`conv2d`, `dense`, `pool2d`, `softmax`).
@@ -27,7 +27,7 @@ NCHW_OF_NHWC = (0, 3, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Dequantised:
+class Dequantized:
     """A float value that is `(value - zero_point) * scale` of an integer one; axis None: per tensor."""
 
     value: str
@@ -42,7 +42,7 @@ class Dequantised:
 
 
 class Lowering(Rewriter):
-    """A graph under construction; `dequantised` maps float values to the integers behind them.
+    """A graph under construction; `dequantized` maps float values to the integers behind them.
 
     `limits`: between which numbers the integers of a value lie, where that is less than their type has.
     `float_weights`: int8 weights of float activations become float32.
@@ -51,7 +51,7 @@ class Lowering(Rewriter):
     def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:
         super().__init__(graph)
         self.float_weights = float_weights
-        self.dequantised: dict[str, Dequantised] = {}
+        self.dequantized: dict[str, Dequantized] = {}
         self.limits: dict[str, Range] = {}
 
     def loop(self, node: Node, expr: Expr, inputs: Iterable[str], output: str = "") -> str:
@@ -74,19 +74,19 @@ class Lowering(Rewriter):
         self.node("transpose", [value], [output], Transpose(perm=perm), like=node)
         return output
 
-    def dequantise(self, node: Node, quantised: Dequantised, output: str) -> None:
+    def dequantize(self, node: Node, quantized: Dequantized, output: str) -> None:
         """Append the loop that gives a float value from its integers, and remember where it came from."""
-        kind = self.types[quantised.value]
-        inputs = [quantised.value]
+        kind = self.types[quantized.value]
+        inputs = [quantized.value]
         element = load(0, kind.dtype, identity(len(kind.shape)))
         zero_point, scale = (
-            self.parameter(data, quantised.axis, dtype, inputs, node)
-            for data, dtype in ((quantised.zero_point, DType.INT32), (quantised.scale, DType.FLOAT32))
+            self.parameter(data, quantized.axis, dtype, inputs, node)
+            for data, dtype in ((quantized.zero_point, DType.INT32), (quantized.scale, DType.FLOAT32))
         )
         wide = call("cast", element, dtype=DType.INT32)
-        centred = call("sub", wide, zero_point, value="index") if quantised.zero_point.any() else wide
+        centred = call("sub", wide, zero_point, value="index") if quantized.zero_point.any() else wide
         self.loop(node, call("mul", call("cast", centred, dtype=DType.FLOAT32), scale), inputs, output)
-        self.dequantised[output] = quantised
+        self.dequantized[output] = quantized
 
     def parameter(self, data: Array, axis: int | None, dtype: DType, inputs: list[str], node: Node) -> Expr:
         """Return a per-tensor constant, or a load of a per-axis one, which is added to `inputs`."""
@@ -95,9 +95,9 @@ class Lowering(Rewriter):
         inputs.append(self.constant(f"{node.name}/parameter", data.astype(dtype.numpy).reshape(-1)))
         return load(len(inputs) - 1, dtype, (Expr("axis", DType.INT32, value=axis),))
 
-    def integers(self, value: str, *, wide: bool = False) -> Dequantised | None:
+    def integers(self, value: str, *, wide: bool = False) -> Dequantized | None:
         """Return the per-tensor int8 or uint8 integers (`wide`: int16 and uint16 too) behind a float value, if any."""
-        found = self.dequantised.get(value)
+        found = self.dequantized.get(value)
         kinds = (*EIGHT_BITS, *SIXTEEN_BITS) if wide else EIGHT_BITS
         if found is None or not found.per_tensor or self.types[found.value].dtype not in kinds:
             return None
@@ -161,9 +161,9 @@ def _as_told(attrs: Attributes, zero_point: int) -> Attributes:
 
 
 def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _as_told) -> Lower:
-    """Let an operator that only moves or picks elements work on the integers behind a dequantised input.
+    """Let an operator that only moves or picks elements work on the integers behind a dequantized input.
 
-    `f(dequantise(q))` becomes `dequantise(f(q))`, which is the same number for number. `of_integers` returns what the
+    `f(dequantize(q))` becomes `dequantize(f(q))`, which is the same number for number. `of_integers` returns what the
     operator is told then, of what it was told and the zero point.
     """
 
@@ -188,7 +188,7 @@ def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attrib
         lower(ctx, Node(node.op, node.name, inputs, (moved,), attrs, node.origins))
         if len(inputs) == 1 and inputs[0] in ctx.limits:
             ctx.limits[moved] = ctx.limits[inputs[0]]
-        ctx.dequantise(node, Dequantised(moved, first.scale, first.zero_point, None), output)
+        ctx.dequantize(node, Dequantized(moved, first.scale, first.zero_point, None), output)
 
     return wrapped
 

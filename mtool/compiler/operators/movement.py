@@ -119,7 +119,7 @@ def _pad(ctx: Lowering, node: Node) -> None:
 
 
 def _zero_point(attrs: Attributes, zero_point: int) -> Attributes:
-    """The padding of a dequantised input is 0.0: its zero point."""
+    """The padding of a dequantized input is 0.0: its zero point."""
     assert isinstance(attrs, Pad)
     return replace(attrs, value=zero_point)
 

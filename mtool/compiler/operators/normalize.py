@@ -228,10 +228,10 @@ def _softmax(ctx: Lowering, node: Node) -> None:
         _softmax_by_loops(ctx, node)
         return
     inputs = []
-    quantised = ctx.integers(source) if not log else None
-    if quantised is not None:
-        source = quantised.value
-        steps = np.arange(-255, 1, dtype=np.float64) * np.float64(quantised.scale.reshape(-1)[0])
+    quantized = ctx.integers(source) if not log else None
+    if quantized is not None:
+        source = quantized.value
+        steps = np.arange(-255, 1, dtype=np.float64) * np.float64(quantized.scale.reshape(-1)[0])
         inputs.append(ctx.constant(f"{node.name}/exponentials", np.exp(steps).astype(np.float32)))
     perm = tuple(dim for dim in range(rank) if dim != axis) + ((axis,) if rank else ())
     back = tuple(perm.index(dim) for dim in range(rank))
@@ -242,7 +242,7 @@ def _softmax(ctx: Lowering, node: Node) -> None:
     moved_shape = ctx.types[moved].shape
     moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
     made = ctx.value(f"{output}.rows", kind.dtype, flat)
-    rows = SoftmaxOfRows(log=log, has_table=quantised is not None, expr=acc(DType.FLOAT32))
+    rows = SoftmaxOfRows(log=log, has_table=quantized is not None, expr=acc(DType.FLOAT32))
     ctx.node("softmax", [moved, *inputs], [made], rows, like=node)
     if is_last:
         ctx.view(node, made, (), output)

@@ -56,17 +56,17 @@ KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 def _lower(ctx: Lowering, node: Node) -> None:
     pool = Pool.of(node)
     kernel, made = pool.kernel, ctx.types[node.outputs[0]].shape[2:]
-    quantised = ctx.integers(node.inputs[0], wide=True)
+    quantized = ctx.integers(node.inputs[0], wide=True)
     counted = pool.count_pads and all(end <= limit for end, limit in zip(pool.ends(made), pool.limits, strict=True))
     whole = counted or not any(pool.pads)
-    widest = 2 ** (8 * ctx.types[quantised.value].dtype.size) - 1 if quantised is not None else 0
-    if quantised is None or not whole or np.prod(kernel) * widest >= 2**30:
+    widest = 2 ** (8 * ctx.types[quantized.value].dtype.size) - 1 if quantized is not None else 0
+    if quantized is None or not whole or np.prod(kernel) * widest >= 2**30:
         _pool(ctx, node, node.inputs[0], node.outputs[0], acc(ctx.types[node.inputs[0]].dtype))
         return
-    # The mean of dequantised integers: (sum - count inside * zero_point) * (scale / count).
+    # The mean of dequantized integers: (sum - count inside * zero_point) * (scale / count).
     count = int(np.prod(kernel))
     total, more = acc(DType.INT32), []
-    shift = count * int(quantised.zero_point.reshape(-1)[0])
+    shift = count * int(quantized.zero_point.reshape(-1)[0])
     offset = const(shift, DType.INT32)
     if shift and any(pool.pads):
         inside = pool.inside(ctx.types[node.inputs[0]].shape[2:], made)
@@ -74,9 +74,9 @@ def _lower(ctx: Lowering, node: Node) -> None:
         more.append(ctx.constant(f"{node.name}/offset", table.astype(np.int32)[None, :, :, None]))
         offset = load(1, DType.INT32, (const(0, DType.INT32), axis(1), axis(2), const(0, DType.INT32)))
     centred = call("sub", total, offset, value="index") if shift else total
-    factor = np.float32(quantised.scale.reshape(-1)[0]) / np.float32(count)
+    factor = np.float32(quantized.scale.reshape(-1)[0]) / np.float32(count)
     mean = call("mul", call("cast", centred, dtype=DType.FLOAT32), const(float(factor), DType.FLOAT32))
-    _pool(ctx, node, quantised.value, node.outputs[0], mean, more, acc_bound=count * widest + abs(shift))
+    _pool(ctx, node, quantized.value, node.outputs[0], mean, more, acc_bound=count * widest + abs(shift))
 
 
 def _pool(

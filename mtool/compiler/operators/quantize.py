@@ -13,14 +13,14 @@ from mtool.compiler.ir.expr import axis, call, const, identity, load, number
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED
-from mtool.compiler.operators.lowering import Dequantised, Lowering, template_node
+from mtool.compiler.operators.lowering import Dequantized, Lowering, template_node
 from mtool.compiler.operators.movement import Permutation
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN
 
 
-class Quantisation(Attributes):
+class Quantization(Attributes):
     """QuantizeLinear, DequantizeLinear.
 
     axis: the dimension that scales and zero points go along, if there are several; from the end if negative.
@@ -47,7 +47,7 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
     Raises:
         ModelError: they are not.
     """
-    shape, along = ctx.types[node.inputs[0]].shape, Quantisation.of(node).axis
+    shape, along = ctx.types[node.inputs[0]].shape, Quantization.of(node).axis
     for value in filter(None, node.inputs[1:3]):
         kind = ctx.types[value]
         vector = len(kind.shape) == 1 and -len(shape) <= along < len(shape) and kind.count == shape[along]
@@ -61,7 +61,7 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
             )
 
 
-def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
+def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantized | None:
     """Return constant parameters, per tensor or per axis; None: they are blocked, or known only to the run."""
     _check_shapes(ctx, node)
     scale, zero_point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else ""
@@ -70,17 +70,17 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
     scales = np.atleast_1d(ctx.constants[scale].astype(np.float32))
     if not np.isfinite(scales).all() or (scales <= 0).any():
         raise ModelError(f"{node.op} {node.name!r} has a scale that is not a positive number")
-    if Quantisation.of(node).block_size or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
+    if Quantization.of(node).block_size or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
         return None
     points = np.zeros_like(scales, np.int32)
     if zero_point:
         points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
     if scales.size == 1:
-        return Dequantised(value, scales, points, None)
-    return Dequantised(value, scales, points, Quantisation.of(node).axis % len(ctx.types[node.inputs[0]].shape))
+        return Dequantized(value, scales, points, None)
+    return Dequantized(value, scales, points, Quantization.of(node).axis % len(ctx.types[node.inputs[0]].shape))
 
 
-def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
+def _note(ctx: Lowering, value: str, found: Dequantized) -> None:
     if value in ctx.graph.quant:
         return  # the file said it
     ctx.quant[value] = Quant(
@@ -89,9 +89,9 @@ def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
 
 
 def note_moved(ctx: Lowering) -> None:
-    """Let values have the quantisation of what they are moved from or to, an input of the model that of what is read.
+    """Let values have the quantization of what they are moved from or to, an input of the model that of what is read.
 
-    Quantised models turn, reshape and cut their inputs before they dequantise them, and join what they have quantised.
+    Quantized models turn, reshape and cut their inputs before they dequantize them, and join what they have quantized.
     """
     readers = ctx.graph.consumers()
     moves = [node for node in ctx.graph.nodes if node.op in _MOVES]
@@ -116,7 +116,7 @@ def _moved(ctx: Lowering, move: Node) -> list[str]:
 
 
 def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None:
-    """Return the quantisation of the value on the other side of a move; of those along an axis only Transpose has one.
+    """Return the quantization of the value on the other side of a move; of those along an axis only Transpose has one.
 
     `backwards`: `found` is that of its output.
     """
@@ -129,7 +129,7 @@ def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None
 
 
 def _note_only(ctx: Lowering, value: str, found: Collection[Quant | None]) -> None:
-    """Note the quantisation of a value on which all agree, unless it has one."""
+    """Note the quantization of a value on which all agree, unless it has one."""
     if value not in ctx.quant and len(found) == 1:
         (only,) = found
         if only is not None:
@@ -143,10 +143,10 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:
     kind, shape = ctx.types[node.inputs[operand]], ctx.types[node.inputs[0]].shape
     index: tuple[Expr, ...] = tuple(number(0) for _ in kind.shape)
     if kind.count > 1:
-        along = Quantisation.of(node).axis % len(shape)
+        along = Quantization.of(node).axis % len(shape)
         index = (axis(along),)
         if len(kind.shape) > 1:
-            size = Quantisation.of(node).block_size or -(-shape[along] // kind.shape[along])
+            size = Quantization.of(node).block_size or -(-shape[along] // kind.shape[along])
             index = tuple(axis(n) // size if n == along else axis(n) for n in range(len(shape)))
     return call("cast", load(operand, kind.dtype, index), dtype=dtype)
 
@@ -157,7 +157,7 @@ def _dequantize(ctx: Lowering, node: Node) -> None:
     if found is not None and kind.dtype is DType.FLOAT32:
         _note(ctx, node.inputs[0], found)
         _note(ctx, node.outputs[0], found)
-        ctx.dequantise(node, found, node.outputs[0])
+        ctx.dequantize(node, found, node.outputs[0])
         return
     between = DType.FLOAT32 if source.dtype.is_float else DType.INT32
     element = call("cast", load(0, source.dtype, identity(len(source.shape))), dtype=between)
@@ -173,14 +173,14 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     if kind.dtype.is_float:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         steps = call("div", element, _loaded(ctx, node, DType.FLOAT32, 1))
-        if Quantisation.of(node).saturate:
+        if Quantization.of(node).saturate:
             steps = saturated(steps, kind.dtype)
         ctx.loop(node, call("cast", steps, dtype=kind.dtype), [name for name in node.inputs if name])
         return
     if found is None:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         scale, zero_point = _loaded(ctx, node, DType.FLOAT32, 1), _loaded(ctx, node, DType.INT32, 2)
-        steps = call("quantise", element, scale, zero_point, dtype=kind.dtype)
+        steps = call("quantize", element, scale, zero_point, dtype=kind.dtype)
         ctx.loop(node, steps, [name for name in node.inputs if name])
         return
     _note(ctx, output, found)
@@ -189,7 +189,7 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     element = call("cast", element, dtype=DType.FLOAT32)
     scale = ctx.parameter(found.scale, found.axis, DType.FLOAT32, inputs, node)
     zero_point = ctx.parameter(found.zero_point, found.axis, DType.INT32, inputs, node)
-    ctx.loop(node, call("quantise", element, scale, zero_point, dtype=kind.dtype), inputs)
+    ctx.loop(node, call("quantize", element, scale, zero_point, dtype=kind.dtype), inputs)
 
 
 def _points_like_scales(node: OnnxNode) -> bool:
@@ -201,14 +201,14 @@ def _carry_same_scale(bounded: Bounded) -> int | None:
     return bounded.axis if set(bounded.axes) == {0} and bounded.types[1].count == 1 else None
 
 
-# QuantisedRows: float activations become integers by their own range, a row of the first dimension at a time.
+# QuantizedRows: float activations become integers by their own range, a row of the first dimension at a time.
 #
 # Products with int8 weights are sums of integers then. The arithmetic is that of LiteRT's hybrid operators
 # (tensor_utils.h: SymmetricQuantizeFloats, AsymmetricQuantizeFloats). Outputs are the steps less their zero point,
 # int16, and the scale of each row, float32.
 
 
-class QuantisedRows(Attributes):
+class QuantizedRows(Attributes):
     """around_zero: the range is as far below 0 as above it (1), or from the least number to the largest (0)."""
 
     around_zero: int
@@ -217,10 +217,10 @@ class QuantisedRows(Attributes):
 def _rows(ctx: Lowering, node: Node) -> None:
     steps, scale = node.outputs
     rows, *others = ctx.types[node.inputs[0]].shape
-    around_zero = bool(QuantisedRows.of(node).around_zero)
+    around_zero = bool(QuantizedRows.of(node).around_zero)
     values = {"rows": rows, "count": math.prod(others), "around_zero": around_zero}
     outputs = {"steps": steps, "scale": scale}
-    template_node(ctx, node, "quantised_rows", {"x": node.inputs[0]}, outputs, values, headers=("mt_dynamic.h",))
+    template_node(ctx, node, "quantized_rows", {"x": node.inputs[0]}, outputs, values, headers=("mt_dynamic.h",))
     ctx.limits[steps] = (-127, 127) if around_zero else (-255, 255)
 
 
@@ -241,14 +241,14 @@ def _cases(draw: Draw, op: Operator) -> Case:
 
 OPERATORS = (
     Operator(
-        "QuantizeLinear", cases=_cases, attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        "QuantizeLinear", cases=_cases, attributes=Quantization, axis_ends=None, check_shapes=_points_like_scales,
         carry=_carry_same_scale, folding=VECTORIZED, lower=_quantize,
     ),
     Operator(
-        "DequantizeLinear", cases=_cases, attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        "DequantizeLinear", cases=_cases, attributes=Quantization, axis_ends=None, check_shapes=_points_like_scales,
         carry=_carry_same_scale, zero_point={0: 2}.get, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
     ),
     *(Operator(op, domain=MICROSOFT, cases=_cases, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
     Operator("DynamicQuantizeLinear", folding=replace(SLOW, defined=lambda attrs: True)),
-    Operator("QuantisedRows", domain=OWN, attributes=QuantisedRows, infer=_rows_outputs, lower=_rows),
+    Operator("QuantizedRows", domain=OWN, attributes=QuantizedRows, infer=_rows_outputs, lower=_rows),
 )  # fmt: skip

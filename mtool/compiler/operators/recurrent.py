@@ -1,6 +1,6 @@
 """RNN, GRU and LSTM (ai.onnx 7, 14, 22): every direction, initial state, sequence lengths, peepholes, both layouts.
 
-Constant weights that are quantised to 8 bits stay so: a sum of products of floats and integers is scaled once.
+Constant weights that are quantized to 8 bits stay so: a sum of products of floats and integers is scaled once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Recurrent(Attributes):
     input_forget: an LSTM's input gate is 1 less its forget gate.
     linear_before_reset: a GRU multiplies by the reset gate after the product with the state.
     weights: the scale and zero point of weights that are integers, by the name of the operand ("w", "r").
-    dynamic_state: the state is quantised in each step.
+    dynamic_state: the state is quantized in each step.
     """
 
     functions: tuple[tuple[str, float | None, float | None], ...]
@@ -75,12 +75,12 @@ class Weights:
     zero: int
 
 
-def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
+def _quantized(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
     kept = Recurrent.of(node).weights
     if name in kept:
         return Weights(value, *kept[name])
-    found = ctx.dequantised.get(value)
+    found = ctx.dequantized.get(value)
     if (
         found is None
         or found.value not in ctx.constants
@@ -98,9 +98,9 @@ def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | No
 
 def _lower(ctx: Lowering, node: Node) -> None:
     operands = dict(zip(INPUTS[node.op], node.inputs, strict=False))
-    quantised = {name: kept for name in ("w", "r") if (kept := _quantised(ctx, node, name, operands[name]))}
+    quantized = {name: kept for name in ("w", "r") if (kept := _quantized(ctx, node, name, operands[name]))}
     shape_of_r = ctx.types[operands["r"]].shape
-    operands |= {name: weights.value for name, weights in quantised.items()}
+    operands |= {name: weights.value for name, weights in quantized.items()}
     inputs = {
         name: value if name == "lengths" else widened(ctx, node, value) for name, value in operands.items() if value
     }
@@ -110,7 +110,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     first, second, size = ctx.types[operands["x"]].shape
     steps, batch = (second, first) if attrs.batch_first else (first, second)
     directions, _, hidden = shape_of_r
-    for name, weights in quantised.items():
+    for name, weights in quantized.items():
         if weights.scale.size > 1:
             inputs[f"{name}_scale"] = ctx.constant(f"{node.name}/{name}_scale", weights.scale)
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
@@ -132,9 +132,9 @@ def _lower(ctx: Lowering, node: Node) -> None:
         "linear_before_reset": attrs.linear_before_reset, "activation": _activations(attrs.functions),
         "operands": tuple(inputs), "dynamic_state": attrs.dynamic_state,
         # The zero point and the scale (in C; None: one a row) of integer weights, by operand.
-        "quantised": {
+        "quantized": {
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
-            for name, weights in quantised.items()
+            for name, weights in quantized.items()
         },
     }  # fmt: skip
     macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)

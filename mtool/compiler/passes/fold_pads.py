@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, Attributes, DType, Graph, Node, Rewriter, rewritten
 from mtool.compiler.operators.movement import Pad, Permutation
-from mtool.compiler.operators.quantize import Quantisation
+from mtool.compiler.operators.quantize import Quantization
 from mtool.compiler.operators.rescale import Limits
 from mtool.compiler.operators.window import CONV, Pool, Window
 
@@ -147,7 +147,7 @@ def _converted(node: Node, value: Array, graph: Graph) -> Array | None:
     before, after = (graph.types[one].dtype for one in (node.inputs[0], node.outputs[0]))
     real, integer = (before, after) if node.op == "QuantizeLinear" else (after, before)
     is_plain = real is DType.FLOAT32 and integer.is_integer and integer.size <= 2
-    if len(constants) < len(data) or Quantisation.of(node).block_size or not is_plain:
+    if len(constants) < len(data) or Quantization.of(node).block_size or not is_plain:
         return None
     scale, point = constants[0], int(constants[1]) if len(constants) > 1 else 0
     if node.op == "DequantizeLinear":

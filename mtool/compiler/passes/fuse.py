@@ -26,7 +26,7 @@ OPERANDS = 64  # of a loop: each is a parameter of its function
 def fuse(graph: Graph) -> Graph:
     """Fuse loops into loops until none applies, then into kernels.
 
-    In this order, so that a dequantisation is computed by its readers, from integers, before it
+    In this order, so that a dequantization is computed by its readers, from integers, before it
     could make a kernel write floats. Nodes are visited in their order: what a loop takes in has taken in all that it
     can before, and each fusion takes an operand away or brings it nearer to the inputs, so that the end is reached.
     """
@@ -59,7 +59,7 @@ def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
 def _into_loop(editor: Editor, node: Node, *, shrinking: bool = False) -> Node | None:
     """Fuse a loop into its reader; if `shrinking`, only one whose value is larger than its operands.
 
-    Such a value (a dequantisation) goes into its readers before its producer is fused with it.
+    Such a value (a dequantization) goes into its readers before its producer is fused with it.
     """
     for maker, loads in _makers(editor, node):
         single = not shrinking and editor.only_reader(maker.outputs[0]) is node
@@ -125,7 +125,7 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, singl
     parts = list(expr.walk())
     functions = [part for part in parts if part.op in FUNCTIONS]
     if _narrows(maker, graph):
-        return False  # a quantisation belongs to what makes its floats
+        return False  # a quantization belongs to what makes its floats
     if not _fits(maker, node, loads):
         return False
     if any(part.op == "reduce" for part in parts):
@@ -138,7 +138,7 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, singl
 
 
 def _shrinks(maker: Node, graph: Editor) -> bool:
-    """Whether its readers would rather read its input: that is no larger (a dequantisation)."""
+    """Whether its readers would rather read its input: that is no larger (a dequantization)."""
     read = [value for value in maker.inputs if value not in graph.constants]
     return len(read) == 1 and graph.types[read[0]].bytes < graph.types[maker.outputs[0]].bytes
 
@@ -208,10 +208,10 @@ def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
     editor.put(kernel, _of_both(merged, kernel, node), without=node)
 
 
-MOST = 2  # times the elements that are left to quantise, where a move leaves some out
+MOST = 2  # times the elements that are left to quantize, where a move leaves some out
 
 
-def quantise_before_moves(graph: Graph) -> Graph:
+def quantize_before_moves(graph: Graph) -> Graph:
     """Let loops that make smaller elements of what was concatenated, cut or repeated do so before that.
 
     Each step brings a loop nearer to the inputs; a move that only it reads is passed once.

@@ -1,13 +1,13 @@
 """Float arithmetic between integers becomes integer arithmetic, where that gives the same numbers.
 
-An expression that ends in `quantise` is a function of the small integers and the accumulator that it
+An expression that ends in `quantize` is a function of the small integers and the accumulator that it
 reads. In this order:
 
-  bounds   quantise(max(x, c)) clamps after rounding instead (quantise is monotonic)
+  bounds   quantize(max(x, c)) clamps after rounding instead (quantize is monotonic)
   tables   one 8-bit argument: all of its 256 results, computed here; a shift, if that is what they are
   pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
            for all 65,536 pairs; on targets without an FPU also with ties to even
-  requant  an int32 or int64 accumulator times a scale: `requantise`
+  requant  an int32 or int64 accumulator times a scale: `requantize`
 
 A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
 only read as a whole number (for `rescale`) never becomes a float.
@@ -28,7 +28,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, Computation, DType, Expr, Graph, Node, Rewriter, WithEpilogue, rewritten
 from mtool.compiler.ir.expr import call, const, identity, load
-from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Requantise, RescalePair, evaluate
+from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantize, Requantize, RescalePair, evaluate
 from mtool.compiler.kernels.exact_scaling import Steps
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import with_expression
@@ -57,11 +57,11 @@ class ScaledSum:
 
     @classmethod
     def of(cls, part: Expr) -> "ScaledSum | None":
-        """Read it off a `quantise` of float arithmetic, or a `rescale` of TFLite's to 8 bits; None: it is none."""
+        """Read it off a `quantize` of float arithmetic, or a `rescale` of TFLite's to 8 bits; None: it is none."""
         if part.args[1].op != "const" or part.args[2].op != "const":
             return None
-        if part.op == "quantise":
-            terms, step, zero = _terms(part.args[0], _dequantised), float(part.args[1].value), int(part.args[2].value)
+        if part.op == "quantize":
+            terms, step, zero = _terms(part.args[0], _dequantized), float(part.args[1].value), int(part.args[2].value)
             limits = part.value or part.dtype.limits
         elif part.dtype in SMALL and part.args[1].value:
             terms, step, zero = _terms(part.args[0], _rescaled), 1 / _factor(part), part.value.zero_point
@@ -127,7 +127,7 @@ def _terms(expr: Expr, read: Callable[[Expr], Term | None]) -> tuple[Term, Term]
     return left, (atom, -scale if expr.op == "sub" else scale, zero)
 
 
-def _dequantised(expr: Expr) -> Term | None:
+def _dequantized(expr: Expr) -> Term | None:
     """Read (x - zero) * scale of floats."""
     if expr.op != "mul" or expr.args[1].op != "const" or expr.args[0].op != "cast":
         return None
@@ -160,11 +160,11 @@ def _factor(part: Expr) -> float:
 
 FAST_ROUNDING = 2**22
 MAY_BE_NAN = {"log", "log1p", "sqrt", "pow", "asin", "acos", "acosh", "atanh", "fmod", "remainder"}
-"""Functions that are not defined for every number. NaN is quantised to the lowest value, whatever its bounds were."""
+"""Functions that are not defined for every number. NaN is quantized to the lowest value, whatever its bounds were."""
 
 
 def use_integer_math(graph: Graph, target: Target) -> Graph:
-    """Rewrite every `quantise` in epilogues and loops, as far as one of the forms fits."""
+    """Rewrite every `quantize` in epilogues and loops, as far as one of the forms fits."""
 
     def change(rewriter: Rewriter, node: Node) -> Node | None:
         attrs = Computation.of(node)
@@ -188,15 +188,15 @@ def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
 
 
 def _bounds(part: Expr) -> Expr:
-    """Pull constant bounds out of a quantise."""
-    if part.op != "quantise" or part.args[1].op != "const" or part.args[2].op != "const":
+    """Pull constant bounds out of a quantize."""
+    if part.op != "quantize" or part.args[1].op != "const" or part.args[2].op != "const":
         return part
     low, high = part.value or part.dtype.limits
     inner, scale, zero_point = part.args
     if any(each.op in MAY_BE_NAN for each in inner.walk()):
         return part
     while inner.op in ("maximum", "minimum") and inner.args[1].op == "const" and not np.isnan(inner.args[1].value):
-        step = evaluate(call("quantise", inner.args[1], scale, zero_point, dtype=part.dtype), [], ()).item()
+        step = evaluate(call("quantize", inner.args[1], scale, zero_point, dtype=part.dtype), [], ()).item()
         low, high = (max(low, step), high) if inner.op == "maximum" else (low, min(high, step))
         inner = inner.args[0]
     return replace(part, args=(inner, scale, zero_point), value=(low, max(low, high)))
@@ -239,9 +239,9 @@ class _Work:
             return _whole(part)
         if part.op == "rescale":
             return self._pair(part) or part
-        if part.op != "quantise":
+        if part.op != "quantize":
             return part
-        for form in (self._table, self._pair, self._requantise):
+        for form in (self._table, self._pair, self._requantize):
             found: Expr | None = form(part)
             if found is not None:
                 return found
@@ -303,11 +303,11 @@ class _Work:
         wanted = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
         left, right = (grid.reshape(-1).astype(np.int64) for grid in grids)
         how = found.exact(wanted.astype(np.int64), left, right)
-        if how is None and part.op == "quantise" and not self.target.has_float:
+        if how is None and part.op == "quantize" and not self.target.has_float:
             how = found.even(wanted.astype(np.int64), left, right)
         return None if how is None else Expr("rescale_pair", part.dtype, (a, b), how)
 
-    def _requantise(self, part: Expr) -> Expr | None:
+    def _requantize(self, part: Expr) -> Expr | None:
         inner, scale, zero_point = part.args
         out_scale, zero = self._parameter(scale), self._parameter(zero_point)
         if inner.op != "mul" or inner.args[0].op != "cast" or out_scale is None or zero is None or zero.size != 1:
@@ -320,14 +320,14 @@ class _Work:
         attrs = self.node.attrs
         bound = (attrs.acc_bound if isinstance(attrs, WithEpilogue) else 0) or 2**31
         bounded = bool(bound * np.float64(ratio.max()) < FAST_ROUNDING)
-        value = Requantise(int(zero.reshape(-1)[0]), low, high, bounded)
+        value = Requantize(int(zero.reshape(-1)[0]), low, high, bounded)
         if ratio.size == 1:
             operand = const(ratio.reshape(-1)[0].item(), DType.FLOAT32)
         else:
             vector = inner.args[1] if inner.args[1].op == "load" else scale
             self.inputs.append(self.rewriter.constant(f"{self.node.name}/scale", ratio))
             operand = load(len(self.inputs) - 1, DType.FLOAT32, vector.args)
-        return Expr("requantise", part.dtype, (total, operand), value)
+        return Expr("requantize", part.dtype, (total, operand), value)
 
 
 def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
@@ -359,7 +359,7 @@ APART = 4  # accumulators at most by which a multiplier may miss a step
 
 
 def use_fixed_point(graph: Graph, target: Target) -> Graph:
-    """Rewrite `requantise` as `requantise_fixed` on targets without float32 hardware, or with vectors of integers."""
+    """Rewrite `requantize` as `requantize_fixed` on targets without float32 hardware, or with vectors of integers."""
     if target.has_float and not target.has_rvv:
         return graph
     return rewritten(graph, _fixed, WithEpilogue)  # a loop has no accumulator
@@ -369,7 +369,7 @@ def _fixed(rewriter: Rewriter, node: Node) -> Node:
     attrs, inputs = WithEpilogue.of(node), list(node.inputs)
 
     def fixed(part: Expr) -> Expr:
-        if part.op != "requantise" or not attrs.acc_bound or part.args[0].dtype is not DType.INT32:
+        if part.op != "requantize" or not attrs.acc_bound or part.args[0].dtype is not DType.INT32:
             return part
         total, factor = part.args
         data = np.asarray(factor.value) if factor.op == "const" else rewriter.constants[inputs[factor.value]]
@@ -387,7 +387,7 @@ def _fixed(rewriter: Rewriter, node: Node) -> Node:
         else:
             inputs.append(rewriter.constant(f"{node.name}/multiplier", multipliers.reshape(data.shape)))
             multiplier = Expr("load", DType.INT32, factor.args, len(inputs) - 1)
-        return Expr("requantise_fixed", part.dtype, (total, multiplier), value)
+        return Expr("requantize_fixed", part.dtype, (total, multiplier), value)
 
     expr = attrs.epilogue.rewrite(fixed)
     return with_expression(node, expr, inputs)
@@ -414,11 +414,11 @@ def _reach(node: Node, graph: Graph, total: Expr, count: int, bound: int) -> Rea
 
 
 def _form(
-    scales: Array, how: Requantise, kind: DType, shift: int, bound: int, reach: Reach
-) -> tuple[FixedRequantise, Array] | None:
+    scales: Array, how: Requantize, kind: DType, shift: int, bound: int, reach: Reach
+) -> tuple[FixedRequantize, Array] | None:
     """Return how sums are scaled, and by which multipliers, int32 [N]; None: not exactly."""
     nearest = np.rint(scales.astype(np.float64) * 2.0 ** (32 + shift)).astype(np.int64)
-    plain = FixedRequantise(how.zero_point, how.low, how.high, shift)
+    plain = FixedRequantize(how.zero_point, how.low, how.high, shift)
     even = replace(plain, even=True)
     ties = _ties_happen(nearest, shift, bound)
     if kind.size > 1:
@@ -437,9 +437,9 @@ def _form(
     return replace(plain, near=True), some.astype(np.int32)
 
 
-def _result(how: FixedRequantise, kind: DType, acc: Array, multiplier: Array) -> Array:
-    expr = Expr("requantise_fixed", kind, value=how)
-    return np.asarray(FUNCTIONS["requantise_fixed"].meaning(expr, acc, multiplier), np.int64) - how.zero_point
+def _result(how: FixedRequantize, kind: DType, acc: Array, multiplier: Array) -> Array:
+    expr = Expr("requantize_fixed", kind, value=how)
+    return np.asarray(FUNCTIONS["requantize_fixed"].meaning(expr, acc, multiplier), np.int64) - how.zero_point
 
 
 def _ties_happen(multipliers: Array, shift: int, bound: int) -> bool:

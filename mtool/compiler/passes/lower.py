@@ -7,7 +7,7 @@ from mtool.compiler.operators import own_domains
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.own_domains import own_of_kind
 from mtool.compiler.operators.quantize import note_moved
-from mtool.compiler.passes.state_layout import quantise_states
+from mtool.compiler.passes.state_layout import quantize_states
 
 
 def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
@@ -32,4 +32,4 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
                 f"{node.op} {node.name!r} can't be compiled", details=[f"{type(failed).__name__}: {failed}"]
             ) from failed
     note_moved(ctx)
-    return quantise_states(ctx.finish(), ctx.dequantised)
+    return quantize_states(ctx.finish(), ctx.dequantized)

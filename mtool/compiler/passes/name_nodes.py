@@ -47,7 +47,7 @@ def _stem(node: Node, graph: Graph) -> str:
     if isinstance(node.attrs, Loop):
         words = (node.attrs.label or "loop").split("+")
         label = next((word for word in words if not word.endswith("quantizelinear")), words[0])
-        return {"quantizelinear": "quantise", "dequantizelinear": "dequantise"}.get(label, label)
+        return {"quantizelinear": "quantize", "dequantizelinear": "dequantize"}.get(label, label)
     if isinstance(node.attrs, TemplateKernel):
         return node.attrs.label
     return {"pool2d": "pool"}.get(node.op, node.op)

@@ -13,7 +13,7 @@ from mtool.compiler.passes.copies import copy_constant_inputs, copy_outputs
 from mtool.compiler.passes.dead_channels import remove_dead_channels
 from mtool.compiler.passes.fold_constants import fold_batch_norm, fold_bias, fold_constants
 from mtool.compiler.passes.fold_pads import fold_pads
-from mtool.compiler.passes.fuse import fuse, quantise_before_moves
+from mtool.compiler.passes.fuse import fuse, quantize_before_moves
 from mtool.compiler.passes.hoist import hoist_broadcasts, hoist_loop_invariants
 from mtool.compiler.passes.integer_math import use_fixed_point, use_integer_math
 from mtool.compiler.passes.layout import simplify_layout, transposes_to_loops
@@ -34,15 +34,15 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
         partial(lower, float_weights=target.has_mve),  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # whatever has only constant inputs
-        quantise_before_moves,  # so that they move integers
+        quantize_before_moves,  # so that they move integers
         simplify_layout,  # transpositions and views cancel, or move to where they cost least
         fuse,  # elementwise loops into the kernel or loop before them
         fold_bias,  # constants that an epilogue adds, into the bias
-        partial(use_integer_math, target=target),  # float arithmetic on integers to tables and requantisation
+        partial(use_integer_math, target=target),  # float arithmetic on integers to tables and requantization
         transposes_to_loops,  # what is left of them
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
-        partial(use_fixed_point, target=target),  # requantisation without an FPU
+        partial(use_fixed_point, target=target),  # requantization without an FPU
         partial(hoist_loop_invariants, target=target),  # what is the same in all rounds, before the first
         hoist_broadcasts,  # what is the same for many elements, before them
         fold_constants,

@@ -16,7 +16,7 @@ import numpy as np
 from mtool.compiler.ir import Array, Branches, Carried, Control, DType, Graph, Node, Rounds, has_bodies
 from mtool.compiler.ir.graph import Move, Rewriter, rounded
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation
+from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantization
 from mtool.compiler.passes.control_flow import prune
 
 SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
@@ -30,7 +30,7 @@ def wants_signed(target: Target) -> bool:
 def use_signed_integers(graph: Graph, target: Target) -> Graph:
     """Move the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
 
-    Inputs and outputs of the model stay unsigned: they are requantised, which later passes find to be a shift.
+    Inputs and outputs of the model stay unsigned: they are requantized, which later passes find to be a shift.
     """
     if not wants_signed(target):
         return graph
@@ -47,21 +47,21 @@ def use_signed_integers(graph: Graph, target: Target) -> Graph:
             rewriter.sources[signed] = rewriter.sources[value].then(("signed", (offset,)))
     for value in graph.inputs:
         if value in moved:
-            _requantise(rewriter, consumers[value][0], value, inner[value], inwards=True)
+            _requantize(rewriter, consumers[value][0], value, inner[value], inwards=True)
     for node in graph.nodes:
         if node.op == "DequantizeLinear" and node.inputs[0] in moved:
             _append(rewriter, node, inner[node.inputs[0]], node.outputs[0])
         elif node.op == "QuantizeLinear" and node.outputs[0] in moved:
             _append(rewriter, node, node.inputs[0], inner[node.outputs[0]])
             if node.outputs[0] in graph.outputs:
-                _requantise(rewriter, node, inner[node.outputs[0]], node.outputs[0], inwards=False)
+                _requantize(rewriter, node, inner[node.outputs[0]], node.outputs[0], inwards=False)
         else:
             rewriter.keep(node)
     return rewriter.finish()
 
 
 def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Node]) -> bool:
-    """Whether a value is uint8 or uint16, an input or quantised, and read by nothing but dequantisations."""
+    """Whether a value is uint8 or uint16, an input or quantized, and read by nothing but dequantizations."""
     if graph.types[value].dtype not in SIGNED or value in graph.constants:
         return False
     made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
@@ -77,7 +77,7 @@ def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
 
 
 def _append(rewriter: Rewriter, node: Node, source: str, output: str) -> None:
-    """Append a quantisation or dequantisation with its zero point as much less as its numbers."""
+    """Append a quantization or dequantization with its zero point as much less as its numbers."""
     point = _signed_point(rewriter, node)
     rewriter.nodes.append(replace(node, inputs=(rewriter.resolve(source), node.inputs[1], point), outputs=(output,)))
 
@@ -96,19 +96,19 @@ def _point(rewriter: Rewriter, node: Node) -> str:
     return rewriter.constant(f"{node.name}/zero_point", zeros)
 
 
-def _requantise(rewriter: Rewriter, like: Node, source: str, output: str, *, inwards: bool) -> None:
-    """Append the dequantisation of unsigned and the quantisation to signed numbers, or the other way round."""
+def _requantize(rewriter: Rewriter, like: Node, source: str, output: str, *, inwards: bool) -> None:
+    """Append the dequantization of unsigned and the quantization to signed numbers, or the other way round."""
     scale = like.inputs[1]
     points = (_point(rewriter, like), _signed_point(rewriter, like))
     old, new = points if inwards else points[::-1]
     real = rewriter.value(f"{source}.real", DType.FLOAT32, rewriter.types[source].shape)
-    attrs = Quantisation(axis=Quantisation.of(like).axis)
+    attrs = Quantization(axis=Quantization.of(like).axis)
     rewriter.node("DequantizeLinear", [source, scale, old], [real], attrs, like=like)
     rewriter.node("QuantizeLinear", [real, scale, new], [output], attrs, like=like)
 
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Scales between which the float of any integer of 16 bits is quantised to that again."""
+"""Scales between which the float of any integer of 16 bits is quantized to that again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Grid:
         """What makes the integers of floats that stand on it, as the source of a value says it."""
         return "quantised", (int(self.parameters[0].view(np.uint32)), self.zero_point, *self.integer.limits)
 
-    def quantised(self, data: Array) -> Array | None:
+    def quantized(self, data: Array) -> Array | None:
         """Return constant floats as integers; None: some of them do not stand on the grid."""
         integers = rounded(data, self.parameters[0], self.zero_point, self.integer)
         back = (integers.astype(np.int32) - self.zero_point).astype(np.float32) * self.parameters[0]
@@ -137,7 +137,7 @@ class Grid:
 
 
 class Side(Rewriter):
-    """A graph on one side of a border: it may dequantise and quantise what crosses."""
+    """A graph on one side of a border: it may dequantize and quantize what crosses."""
 
     def __init__(self, graph: Graph, signed: bool) -> None:
         super().__init__(graph)
@@ -157,8 +157,8 @@ class Side(Rewriter):
         return self.finish()
 
     def grid(self, node: Node | None, op: str) -> Grid | None:
-        """Return the grid of a node that quantises or dequantises, as it crosses, if it has one that is constant."""
-        if node is None or node.op != op or Quantisation.of(node).block_size:
+        """Return the grid of a node that quantizes or dequantizes, as it crosses, if it has one that is constant."""
+        if node is None or node.op != op or Quantization.of(node).block_size:
             return None
         parameters = [value for value in node.inputs[1:] if value]
         if any(value not in self.constants or self.constants[value].size != 1 for value in parameters):
@@ -177,31 +177,31 @@ class Side(Rewriter):
         return Grid(scale.item(), point, integer)
 
     def made_on(self, value: str) -> Grid | None:
-        """Return the grid that a value is dequantised from."""
+        """Return the grid that a value is dequantized from."""
         return self.grid(self.makers.get(value), "DequantizeLinear")
 
     def read_on(self, value: str) -> Grid | None:
-        """Return the grid that all readers of a value quantise it to, if there are any."""
+        """Return the grid that all readers of a value quantize it to, if there are any."""
         readers = self.readers.get(value, [])
         grids = {self.grid(node if node.inputs[0] == value else None, "QuantizeLinear") for node in readers}
         return grids.pop() if len(grids) == 1 and value not in self.graph.outputs else None
 
-    def quantised(self, value: str, grid: Grid, like: Node) -> str:
-        """Return the integers of a value on a grid: those that it is dequantised from, or new ones."""
+    def quantized(self, value: str, grid: Grid, like: Node) -> str:
+        """Return the integers of a value on a grid: those that it is dequantized from, or new ones."""
         known = self.constants.get(value)
-        data = grid.quantised(known) if known is not None else None
+        data = grid.quantized(known) if known is not None else None
         if data is not None:
-            return self.constant(f"{value}.quantised", data)
+            return self.constant(f"{value}.quantized", data)
         if self.made_on(value) == grid:
             integers = self.resolve(self.makers[value].inputs[0])
             if self.types[integers].dtype is grid.integer:
                 return integers
-        made = self.value(f"{value}.quantised", grid.integer, self.types[value].shape)
+        made = self.value(f"{value}.quantized", grid.integer, self.types[value].shape)
         self._convert("QuantizeLinear", value, grid, made, like)
         return made
 
-    def dequantise(self, value: str, grid: Grid, output: str, like: Node) -> None:
-        """Append what makes floats of integers; readers that quantise those to the same grid read the integers."""
+    def dequantize(self, value: str, grid: Grid, output: str, like: Node) -> None:
+        """Append what makes floats of integers; readers that quantize those to the same grid read the integers."""
         self._convert("DequantizeLinear", value, grid, output, like)
         for node in self.readers.get(output, []):
             is_same = self.types[node.outputs[0]].dtype is grid.integer
@@ -211,14 +211,14 @@ class Side(Rewriter):
     def is_on(self, value: str, grid: Grid, assumed: Collection[str] = ()) -> bool:
         """Whether a value stands on a grid, if those that are `assumed` do.
 
-        It is dequantised from it, a constant, what all branches give, or one of these in another shape.
+        It is dequantized from it, a constant, what all branches give, or one of these in another shape.
         """
         node = self.makers.get(value)
         while node is not None and node.op in WHOLE_MOVES and value not in assumed:
             value = node.inputs[0]
             node = self.makers.get(value)
         if value in self.constants:
-            return grid.quantised(self.constants[value]) is not None
+            return grid.quantized(self.constants[value]) is not None
         if node is None or not isinstance(node.attrs, Branches):
             return value in assumed or self.made_on(value) == grid
         return all(
@@ -233,7 +233,7 @@ class Side(Rewriter):
     def _convert(self, op: str, value: str, grid: Grid, output: str, like: Node) -> None:
         scale, point = grid.parameters
         parameters = [self.constant(f"{output}/scale", scale), self.constant(f"{output}/zero_point", point)]
-        made = self.node(op, [self.resolve(value), *parameters], [output], Quantisation(), like=like)
+        made = self.node(op, [self.resolve(value), *parameters], [output], Quantization(), like=like)
         self.makers[output] = made
         self.changed = True
 
@@ -243,7 +243,7 @@ MOST_SWEEPS = 40
 
 
 def propagate_quantization(graph: Graph, target: Target) -> Graph:
-    """Let quantised values cross the borders of bodies as integers, at every depth.
+    """Let quantized values cross the borders of bodies as integers, at every depth.
 
     Unsigned ones cross as signed ones where the passes make those of them (mtool.compiler.passes.quantization).
     """
@@ -282,7 +282,7 @@ class _Border:
         self.inputs, self.outputs = [*node.inputs], [*node.outputs]
         self.ins = [[*body.inputs] for body in node.attrs.bodies]
         self.outs = [[*body.outputs] for body in node.attrs.bodies]
-        self.left: list[tuple[str, Grid, str]] = []  # integers, and the values that they are dequantised to
+        self.left: list[tuple[str, Grid, str]] = []  # integers, and the values that they are dequantized to
 
     def cross(self) -> None:
         """Append the node with what changes."""
@@ -299,7 +299,7 @@ class _Border:
         attrs = attrs.with_bodies(map(Side.between, self.bodies, self.ins, self.outs))
         self.side.keep(replace(self.node, inputs=tuple(self.inputs), outputs=tuple(self.outputs), attrs=attrs))
         for value, grid, output in self.left:
-            self.side.dequantise(value, grid, output, self.node)
+            self.side.dequantize(value, grid, output, self.node)
 
     def _cross_rounds(self, attrs: Rounds) -> Rounds:
         others = len(self.inputs) - attrs.first_row
@@ -318,7 +318,7 @@ class _Border:
         return replace(attrs, carried=tuple(carried))
 
     def _read(self, index: int, inside: int, *, whole: bool = True) -> None:
-        """Let bodies dequantise what they read themselves, by rows or `whole`, constants among it."""
+        """Let bodies dequantize what they read themselves, by rows or `whole`, constants among it."""
         value = self.inputs[index]
         maker, grid = self.side.makers.get(value), self.side.made_on(value)
         if maker is None or maker.op != "DequantizeLinear":
@@ -335,10 +335,10 @@ class _Border:
                 copies = [one and body.constant(one, self.side.constants[one]) for one in maker.inputs]
                 body.node(maker.op, copies, [name], maker.attrs, like=maker)
             elif grid is not None:
-                ins[inside] = body.value(f"{name}.quantised", grid.integer, kind.shape)
-                body.dequantise(ins[inside], grid, name, maker)
+                ins[inside] = body.value(f"{name}.quantized", grid.integer, kind.shape)
+                body.dequantize(ins[inside], grid, name, maker)
         if grid is not None and not is_constant:
-            self.inputs[index] = self.side.quantised(value, grid, maker)
+            self.inputs[index] = self.side.quantized(value, grid, maker)
         self.side.changed = True
 
     def _give(self, index: int, inside: int, attrs: Rounds | None = None) -> None:
@@ -352,13 +352,13 @@ class _Border:
         if grid is None or (attrs is not None and not attrs.is_counted and grid.zero_point != 0):
             return  # rows that are not written are 0
         for body, outs in zip(self.bodies, self.outs, strict=True):
-            outs[inside] = body.quantised(outs[inside], grid, self.node)
+            outs[inside] = body.quantized(outs[inside], grid, self.node)
         self._leave(index, grid)
 
     def _leave(self, index: int, grid: Grid) -> None:
         """Let an output of the node be integers, of which its readers get the floats."""
         output = self.outputs[index]
-        self.outputs[index] = self.side.value(f"{output}.quantised", grid.integer, self.side.types[output].shape)
+        self.outputs[index] = self.side.value(f"{output}.quantized", grid.integer, self.side.types[output].shape)
         if output in self.side.sources:
             self.side.sources[self.outputs[index]] = self.side.sources[output].then(grid.move)
         self.left.append((self.outputs[index], grid, output))
@@ -379,8 +379,8 @@ class _Border:
                 leaves = self.side.read_on(self.node.outputs[attrs.places[number][1]]) == grid
             if leaves and (stays or grid == read):
                 kind = body.types[name]
-                self.ins[0][inside] = body.value(f"{name}.quantised", grid.integer, kind.shape)
-                body.dequantise(self.ins[0][inside], grid, name, self.node)
+                self.ins[0][inside] = body.value(f"{name}.quantized", grid.integer, kind.shape)
+                body.dequantize(self.ins[0][inside], grid, name, self.node)
                 self.side.changed = True
                 return grid
         return None
@@ -390,17 +390,17 @@ class _Border:
         one = attrs.carried[number]
         if one.is_given:
             return self.side.is_on(self.inputs[attrs.places[number][0]], grid)
-        return one.initial is None or grid.quantised(one.initial) is not None
+        return one.initial is None or grid.quantized(one.initial) is not None
 
     def _carried(self, attrs: Rounds, number: int, one: Carried, grid: Grid) -> Carried:
         """Let a carried value begin, go on and leave as integers."""
         index = len(self.outs[0]) - len(attrs.carried) + number
-        self.outs[0][index] = self.bodies[0].quantised(self.outs[0][index], grid, self.node)
+        self.outs[0][index] = self.bodies[0].quantized(self.outs[0][index], grid, self.node)
         if one.is_output:
             self._leave(attrs.places[number][1], grid)
         if one.is_given:
             first = attrs.places[number][0]
-            self.inputs[first] = self.side.quantised(self.inputs[first], grid, self.node)
+            self.inputs[first] = self.side.quantized(self.inputs[first], grid, self.node)
             return one
         kind = self.bodies[0].types[self.outs[0][index]]
         data = np.zeros(kind.shape, np.float32) if one.initial is None else one.initial

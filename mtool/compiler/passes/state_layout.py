@@ -1,4 +1,4 @@
-"""Layout of states in memory: quantised, and with time outermost, as their operators want them."""
+"""Layout of states in memory: quantized, and with time outermost, as their operators want them."""
 
 import math
 from collections.abc import Mapping
@@ -8,26 +8,26 @@ import numpy as np
 
 from mtool.compiler.ir import Array, Attributes, DType, Graph, Node, Quant, State
 from mtool.compiler.ir.graph import Rewriter, rounded
-from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis, Dequantised, Lowering
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis, Dequantized, Lowering
 from mtool.compiler.operators.movement import Permutation, Slice
 
 _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 
 
-def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
-    """Keep the integers of a state whose output is dequantised last, and dequantise them in the next run.
+def quantize_states(graph: Graph, dequantized: Mapping[str, Dequantized]) -> Graph:
+    """Keep the integers of a state whose output is dequantized last, and dequantize them in the next run.
 
-    A quarter of the bytes; and where the next run quantises its input to the same grid, neither is left.
+    A quarter of the bytes; and where the next run quantizes its input to the same grid, neither is left.
 
     Args:
         graph: just lowered.
-        dequantised: the integers behind float values.
+        dequantized: the integers behind float values.
     """
     ctx = Lowering(graph)
     outputs, states = list(graph.outputs), list(graph.states)
     renamed: dict[str, str] = {}
     for number, (state, value, output) in enumerate(graph.state_values):
-        found = dequantised.get(output)
+        found = dequantized.get(output)
         initial = _integers(state, graph.types[found.value].dtype, found, graph, value) if found else None
         if found is None or initial is None:
             continue
@@ -37,7 +37,7 @@ def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Gra
             tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
         )
         renamed[value] = ctx.value(f"{value}.float", DType.FLOAT32, graph.types[output].shape)
-        ctx.dequantise(Node("dequantizelinear", f"{value}/read", (), ()), replace(found, value=value), renamed[value])
+        ctx.dequantize(Node("dequantizelinear", f"{value}/read", (), ()), replace(found, value=value), renamed[value])
         outputs[len(graph.caller_outputs) + number] = found.value
         states[number] = replace(state, initial=initial)
     if not renamed:
@@ -48,7 +48,7 @@ def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Gra
     return replace(ctx.finish(), states=tuple(states))
 
 
-def _integers(state: State, dtype: DType, found: Dequantised, graph: Graph, value: str) -> Array | None:
+def _integers(state: State, dtype: DType, found: Dequantized, graph: Graph, value: str) -> Array | None:
     """Return a state's initial value in integers; None: they can't say it exactly."""
     shape = graph.types[value].shape
     along = [1] * len(shape)
@@ -123,7 +123,7 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
 
 
 def _single_reader(value: str, consumers: Mapping[str, list[Node]]) -> Node | None:
-    """Return the only operator that reads a value, quantisation apart, if it is its first input."""
+    """Return the only operator that reads a value, quantization apart, if it is its first input."""
     while True:
         readers = consumers.get(value, [])
         if len(readers) != 1 or readers[0].inputs[0] != value:
@@ -134,7 +134,7 @@ def _single_reader(value: str, consumers: Mapping[str, list[Node]]) -> Node | No
 
 
 def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
-    """Return the operator that makes a value, quantisation apart."""
+    """Return the operator that makes a value, quantization apart."""
     node = producers.get(value)
     while node is not None and node.op in _ELEMENTWISE:
         node = producers.get(node.inputs[0])

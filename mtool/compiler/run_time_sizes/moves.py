@@ -129,7 +129,7 @@ class _Writing:
         return self.node(like, "Slice", [value], Slice(first=tuple(firsts), stride=tuple(strides)), shape)
 
     def block(self, like: Node, value: str, axis: int, count: int, element: float) -> str:
-        """Return rows of one number; behind a dequantisation they are dequantised, so that integers are moved."""
+        """Return rows of one number; behind a dequantization they are dequantized, so that integers are moved."""
         kind, shape = self.types[value], list(self.types[value].shape)
         shape[axis] = count
         maker = next((node for node in self.graph.nodes if value in node.outputs), None)

@@ -1,14 +1,14 @@
 {% import "texts/tensors.c" as t %}
 {% for tensor in manifest.inputs if tensor.range is none and tensor.stream is none and t.is_on_a_scale(tensor) %}
 
-{{ t.quantise(model, tensor) }}
+{{ t.quantize(model, tensor) }}
 {%- endfor %}
 
 /* 1. Your sensor. Put its next data into the model's inputs, and return whether there were any: {{ "without, nothing is run" if language == "sketch" else "without, the program ends" }}.
  *    Until you do, all are zero.
  *
 {% for tensor in manifest.inputs if tensor.stream is none %}
- *    {{ input_of }}{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; quantise_{{ tensor.c_name }}() makes it of real values{% endif %}{% if tensor.range %}: a size of this inference, {{ tensor.range.least }} to {{ tensor.range.most }}{% endif %}
+ *    {{ input_of }}{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; quantize_{{ tensor.c_name }}() makes it of real values{% endif %}{% if tensor.range %}: a size of this inference, {{ tensor.range.least }} to {{ tensor.range.most }}{% endif %}
 
 {% endfor %}
  */
@@ -24,7 +24,7 @@ static int read_sensor(void)
     for (int32_t i = 0; i < {{ t.of(model, tensor) }}_COUNT; ++i) {
 {% if t.is_on_a_scale(tensor) %}
         const float value = 0.0f; /* element i, as your sensor measures it */
-        {{ input_of }}{{ tensor.c_name }}[i] = quantise_{{ tensor.c_name }}(value);
+        {{ input_of }}{{ tensor.c_name }}[i] = quantize_{{ tensor.c_name }}(value);
 {% else %}
         {{ input_of }}{{ tensor.c_name }}[i] = 0; /* element i, as your sensor measures it */
 {% endif %}

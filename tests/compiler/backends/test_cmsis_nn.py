@@ -46,7 +46,7 @@ def test_equal_to_litert(name: str, board: str, tmp_path: Path) -> None:
 def test_two_ways_to_round() -> None:
     values = np.array([-3, -1, 0, 1, 3, 1000, -1000])
     half, shift = 1 << 30, 0
-    np.testing.assert_array_equal(conditions.requantised(values, half, shift), [-1, 0, 0, 1, 2, 500, -500])
+    np.testing.assert_array_equal(conditions.requantized(values, half, shift), [-1, 0, 0, 1, 2, 500, -500])
     np.testing.assert_array_equal(conditions.rounded_real(values, 0.5), [-2, -1, 0, 1, 2, 500, -500])
     scale = 0.03125 * (1 + 2**-30)
     assert conditions.differs_from_real(scale, scale, 1 << 16, wide=False)

@@ -65,7 +65,7 @@ def test_random_networks() -> None:
     assert kinds["Conv"] >= 5 and kinds["Add"] >= 2
 
 
-class Quantised:
+class Quantized:
     """A network whose tensors stand on one grid, but for those that a step names."""
 
     def __init__(self, dtype: type) -> None:
@@ -93,7 +93,7 @@ class Quantised:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_every_kind(dtype: type) -> None:
-    net = Quantised(dtype)
+    net = Quantized(dtype)
     low = int(np.iinfo(dtype).min)
     top = net.step("MaxPool", [net.real("x")], kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])
     mean = net.step("AveragePool", [net.real("x")], kernel_shape=[2, 2], strides=[2, 2])

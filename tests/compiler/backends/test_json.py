@@ -32,7 +32,7 @@ name = "npu"
 [[operators]]
 op = "Conv"
 dtypes = ["int8"]
-quantised = true
+quantized = true
 """
 
 

@@ -15,7 +15,7 @@ from mtool.compiler.bytecode.model import encode, plan_bytecode
 from tests.compiler.bytecode import host, small
 
 CASES = amount.of(100_000, 1_000)
-REDUCED = 3  # of the random quantised networks one that has a reduction
+REDUCED = 3  # of the random quantized networks one that has a reduction
 FLOATS = 15  # of the random networks of float32 one that has a convolution, a pool and a softmax
 
 

@@ -49,7 +49,7 @@ def assert_equal(found: Sequence[Array], expected: Sequence[Array]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(amount.of(200, 8)))
-def test_random_quantised_images(seed: int) -> None:
+def test_random_quantized_images(seed: int) -> None:
     assert_right(convolutional.Network(seed, integer=True).build(), seed)
 
 

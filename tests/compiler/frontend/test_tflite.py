@@ -38,7 +38,7 @@ def to_c(path: Path) -> str:
 
 
 def small() -> bytes:
-    """A quantised network of five operators."""
+    """A quantized network of five operators."""
     tensors = [
         T("x", [1, 8, 8, 2], np.int8, 0.05, 3),
         T("w", [4, 3, 3, 2], np.int8, R.uniform(0.01, 0.02, 4), 0, 0, R.integers(-127, 128, [4, 3, 3, 2])),
@@ -73,14 +73,14 @@ def test_the_format_is_told_by_the_bytes_too(tmp_path: Path) -> None:
     assert frontend.load(save(tmp_path, SMALL, "model.bin")).inputs == ("x",)
 
 
-def test_quantisation_of_inputs_and_outputs_is_the_files(tmp_path: Path) -> None:
+def test_quantization_of_inputs_and_outputs_is_the_files(tmp_path: Path) -> None:
     for rounding in ("onnx", "tflite"):
         quant = frontend.load(save(tmp_path, SMALL), ModelOptions(rounding=rounding)).quant
         assert (quant["x"].scale[0], quant["x"].zero_point) == (pytest.approx(0.05), (3,))
         assert (quant["y"].scale[0], quant["y"].zero_point) == (1 / 256, (-128,))
 
 
-def test_quantisation_along_an_axis_is_the_files(tmp_path: Path) -> None:
+def test_quantization_along_an_axis_is_the_files(tmp_path: Path) -> None:
     tensors = [T("x", [1, 3], np.int8, [0.1, 0.2, 0.3], 4, 1), T("y", [1, 3])]
     graph = frontend.load(save(tmp_path, model(tensors, [Op("DEQUANTIZE", ["x"], ["y"])], ["x"], ["y"])))
     assert (graph.quant["x"].zero_point, graph.quant["x"].axis) == ((4, 4, 4), 1)

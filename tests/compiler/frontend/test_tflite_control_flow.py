@@ -21,7 +21,7 @@ def tensor(name: str, shape: Any = (1, 6), dtype: Any = np.float32, data: Any = 
     return T(name, [*shape], dtype, data=data)
 
 
-def quantised(name: str, scale: float = 0.05, zero: int = 3) -> T:
+def quantized(name: str, scale: float = 0.05, zero: int = 3) -> T:
     return T(name, [1, 6], np.int8, scale, zero)
 
 
@@ -82,14 +82,14 @@ def test_one_branch(tmp_path: Path) -> None:
     check(branches(unary("EXP"), unary("NEG")), [[X, np.array(yes)] for yes in (True, False)], tmp_path)
 
 
-def test_quantised_branches(tmp_path: Path) -> None:
-    file = branches(unary("LOGISTIC", quantised_result), unary("LOGISTIC", quantised_result), quantised_result)
+def test_quantized_branches(tmp_path: Path) -> None:
+    file = branches(unary("LOGISTIC", quantized_result), unary("LOGISTIC", quantized_result), quantized_result)
     x = np.arange(-120, 121, 48, dtype=np.int8).reshape(1, 6)
     check(file, [[x, np.array(yes)] for yes in (True, False)], tmp_path)
 
 
-def quantised_result(name: str) -> T:
-    return quantised(name, 1 / 256, -128) if name == "y" else quantised(name)
+def quantized_result(name: str) -> T:
+    return quantized(name, 1 / 256, -128) if name == "y" else quantized(name)
 
 
 def test_a_branch_that_gives_what_it_gets(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ R = np.random.default_rng(7)
 OUTPUTS = ["boxes", "classes", "scores", "count"]
 
 
-def detector(count: int, classes: int, columns: int, *, quantised: bool = False, **options: Any) -> bytes:
+def detector(count: int, classes: int, columns: int, *, quantized: bool = False, **options: Any) -> bytes:
     told = {
         "max_detections": 10, "max_classes_per_detection": 1, "num_classes": classes, "nms_score_threshold": 0.2,
         "nms_iou_threshold": 0.5, "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0, **options,
     }  # fmt: skip
     given = {name: value for name, value in told.items() if value is not None}
-    if quantised:
+    if quantized:
         places = R.integers(20, 200, (count, 4)).astype(np.uint8)
         tensors = [T("b", [1, count, 4], np.uint8, 0.06, 130), T("s", [1, count, columns], np.uint8, 1 / 256, 0)]
         tensors.append(T("a", [count, 4], np.uint8, 0.005, 10, data=places))
@@ -36,8 +36,8 @@ def detector(count: int, classes: int, columns: int, *, quantised: bool = False,
     return model(tensors, [op], ["b", "s"], OUTPUTS)
 
 
-def feeds(count: int, columns: int, quantised: bool) -> dict[str, Array]:
-    if quantised:
+def feeds(count: int, columns: int, quantized: bool) -> dict[str, Array]:
+    if quantized:
         scores = R.integers(0, 256, (1, count, columns)).astype(np.uint8)
         return {"b": R.integers(90, 170, (1, count, 4)).astype(np.uint8), "s": scores}
     boxes = R.standard_normal((1, count, 4)).astype(np.float32)
@@ -45,7 +45,7 @@ def feeds(count: int, columns: int, quantised: bool) -> dict[str, Array]:
 
 
 @pytest.mark.product(3)
-@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("quantized", [False, True])
 @pytest.mark.parametrize(
     ("count", "classes", "columns", "options"),
     [
@@ -57,11 +57,11 @@ def feeds(count: int, columns: int, quantised: bool) -> dict[str, Array]:
     ],
 )
 def test_detections_are_litert_s(
-    count: int, classes: int, columns: int, options: dict[str, Any], quantised: bool, tmp_path: Path
+    count: int, classes: int, columns: int, options: dict[str, Any], quantized: bool, tmp_path: Path
 ) -> None:
     pytest.importorskip("ai_edge_litert")
-    data = detector(count, classes, columns, quantised=quantised, **options)
-    given = feeds(count, columns, quantised)
+    data = detector(count, classes, columns, quantized=quantized, **options)
+    given = feeds(count, columns, quantized)
     expected = litert(data, given)
     found = compute(data, given, tmp_path, "onnx", HOST)
     (number,) = expected[3]

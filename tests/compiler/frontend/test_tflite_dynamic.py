@@ -41,11 +41,11 @@ def pack(*names: str, output: str = "p") -> Op:
     return Op("PACK", names, [output], "PackOptions", {"ValuesCount": len(names), "Axis": 0})
 
 
-def flattened(quantised: bool = False) -> bytes:
+def flattened(quantized: bool = False) -> bytes:
     """Keras' Flatten and Dense."""
-    grid: dict[str, Any] = {"dtype": np.int8, "scale": 0.1, "zero": 3} if quantised else {}
+    grid: dict[str, Any] = {"dtype": np.int8, "scale": 0.1, "zero": 3} if quantized else {}
     weights = T("w", [5, 12], np.int8, 0.02, data=R.integers(-127, 128, [5, 12]))
-    if not quantised:
+    if not quantized:
         weights = T("w", [5, 12], data=R.standard_normal([5, 12]))
     tensors = [open_batch("x", [1, 2, 2, 3], **grid), *BATCH, whole("c", 12), T("p", [2], np.int32)]
     tensors += [open_batch("f", [1, 12], **grid), weights, open_batch("y", [1, 5], **grid)]
@@ -111,7 +111,7 @@ def test_shapes_that_are_computed_of_the_batch_fold(make: Any, tmp_path: Path) -
 
 @pytest.mark.product(2)
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
-@pytest.mark.parametrize("make", [flattened, lambda: flattened(quantised=True), tiled], ids=["float", "int8", "tiled"])
+@pytest.mark.parametrize("make", [flattened, lambda: flattened(quantized=True), tiled], ids=["float", "int8", "tiled"])
 def test_a_batch_of_three_is_litert_s(make: Any, rounding: Any, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     path = tmp_path / "m.tflite"

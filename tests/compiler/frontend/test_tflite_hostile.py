@@ -73,7 +73,7 @@ def test_an_input_over_two_gibibytes(shape: list[int], tmp_path: Path) -> None:
     assert load(save(tmp_path, data)).types["x"].bytes == 2**31 - 4
 
 
-def many_of_one(count: int, elements: int, *, quantised: bool) -> bytes:
+def many_of_one(count: int, elements: int, *, quantized: bool) -> bytes:
     """Return a model of many tensors, which all are one and the same table of the file."""
     b = flatbuffers.Builder(1024)
     buffers = []
@@ -84,7 +84,7 @@ def many_of_one(count: int, elements: int, *, quantised: bool) -> bytes:
             tflite.BufferAddData(b, raw)
         buffers.append(tflite.BufferEnd(b))
     shape, name, quant = b.CreateNumpyVector(np.array([elements], np.int32)), b.CreateString("w"), 0
-    if quantised:
+    if quantized:
         scales = b.CreateNumpyVector(np.ones(elements, np.float32))
         tflite.QuantizationParametersStart(b)
         tflite.QuantizationParametersAddScale(b, scales)
@@ -122,7 +122,7 @@ def many_of_one(count: int, elements: int, *, quantised: bool) -> bytes:
 
 def test_many_tensors_that_share_their_bytes(tmp_path: Path) -> None:
     """They are views of the file, of which only what is read is copied."""
-    path = save(tmp_path, many_of_one(300, 1_000_000, quantised=False))
+    path = save(tmp_path, many_of_one(300, 1_000_000, quantized=False))
     assert len(read(path).tensors) == 300
     assert list(load(path).outputs) == ["w"]
 
@@ -130,12 +130,12 @@ def test_many_tensors_that_share_their_bytes(tmp_path: Path) -> None:
 def test_many_tensors_with_many_scales(tmp_path: Path) -> None:
     start = time.process_time()
     with pytest.raises(ModelError, match="limit 'work'"):
-        load(save(tmp_path, many_of_one(2000, 1_000_000, quantised=True)))
+        load(save(tmp_path, many_of_one(2000, 1_000_000, quantized=True)))
     assert time.process_time() - start < 10
 
 
 def test_more_tensors_than_are_read_in_a_moment(tmp_path: Path) -> None:
-    path = save(tmp_path, many_of_one(3000, 4, quantised=False))
+    path = save(tmp_path, many_of_one(3000, 4, quantized=False))
     assert len(read(path).tensors) == 3000
     with pytest.raises(ModelError, match="limit 'work'") as refused:
         load(path, ModelOptions(limits={"work": 1_000_000}))

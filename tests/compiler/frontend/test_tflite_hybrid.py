@@ -117,7 +117,7 @@ def test_weights_are_stored_as_is_asked(hybrid: Hybrid, least: int, most: int, t
     assert least <= manifest.constant_bytes <= most
 
 
-def test_an_onnx_model_has_its_own_way_to_quantise_activations(tmp_path: Path) -> None:
+def test_an_onnx_model_has_its_own_way_to_quantize_activations(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy"]
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", values[:1], values[1:])), tmp_path / "m.onnx")

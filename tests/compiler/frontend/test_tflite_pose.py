@@ -152,10 +152,10 @@ def decoded(maps: list[Array], options: dict[str, Any]) -> list[Array]:
     return made
 
 
-def network(height: int, width: int, count: int, quantised: bool, options: dict[str, Any]) -> bytes:
+def network(height: int, width: int, count: int, quantized: bool, options: dict[str, Any]) -> bytes:
     sizes = [(height, width)] * 3 + [(33, 33)]
     tensors = [
-        T(name, [1, *size, channels], np.uint8, scale, zero) if quantised else T(name, [1, *size, channels])
+        T(name, [1, *size, channels], np.uint8, scale, zero) if quantized else T(name, [1, *size, channels])
         for name, size, channels, (scale, zero) in zip(NAMES[:count], sizes, CHANNELS, GRIDS, strict=False)
     ]
     outputs = ["poses", "poses:1", "poses:2", "poses:3", "poses:4"][: count + 1]
@@ -164,15 +164,15 @@ def network(height: int, width: int, count: int, quantised: bool, options: dict[
     return model(tensors, [op], NAMES[:count], outputs)
 
 
-def drawn(height: int, width: int, count: int, quantised: bool, random: np.random.Generator) -> list[Array]:
-    """Draw maps: scores about zero, with plateaus if they are quantised, and offsets of a few places."""
+def drawn(height: int, width: int, count: int, quantized: bool, random: np.random.Generator) -> list[Array]:
+    """Draw maps: scores about zero, with plateaus if they are quantized, and offsets of a few places."""
     sizes = [(height, width)] * 3 + [(33, 33)]
     spreads = (2.0, 10.0, 25.0, 20.0)
     maps = [
         random.normal(0, spread, (1, *size, channels)).astype(F)
         for size, channels, spread in zip(sizes[:count], CHANNELS, spreads, strict=False)
     ]
-    if not quantised:
+    if not quantized:
         return maps
     return [
         np.clip(np.round(one / scale) + zero, 0, 255).astype(np.uint8)
@@ -191,7 +191,7 @@ def real(maps: list[Array], stride: int) -> list[Array]:
 
 
 @pytest.mark.parametrize(
-    ("count", "quantised", "change"),
+    ("count", "quantized", "change"),
     [
         (3, True, {}),
         (3, False, {"nms_radius": 0.0, "max_detections": 20}),
@@ -200,11 +200,11 @@ def real(maps: list[Array], stride: int) -> list[Array]:
     ],
     ids=["ties", "floats", "masks", "nobody"],
 )
-def test_poses_are_libcoral_s(count: int, quantised: bool, change: dict[str, Any], tmp_path: Path) -> None:
+def test_poses_are_libcoral_s(count: int, quantized: bool, change: dict[str, Any], tmp_path: Path) -> None:
     options = OPTIONS | change
-    maps = drawn(9, 7, count, quantised, np.random.default_rng(5))
+    maps = drawn(9, 7, count, quantized, np.random.default_rng(5))
     expected = decoded(real(maps, options["stride"]), options)
-    data = network(9, 7, count, quantised, options)
+    data = network(9, 7, count, quantized, options)
     found = compute(data, dict(zip(NAMES, maps, strict=False)), tmp_path, "tflite", HOST)
     assert found[3] == expected[3] and bool(found[3] > 2) == (change.get("score_threshold") != 0.99)
     for mine, theirs, step in zip(found, expected, (0, 3e-7, 3e-7, 0, 0), strict=False):

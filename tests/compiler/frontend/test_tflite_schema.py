@@ -1,4 +1,4 @@
-"""What is read of a .tflite file: types, quantisation and buffers, and the fields that contradict one another."""
+"""What is read of a .tflite file: types, quantization and buffers, and the fields that contradict one another."""
 
 import struct
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from mtool.compiler.frontend import load
 from mtool.compiler.frontend.tflite.schema import Model, Tensor, read
 
 # Slots of the schema's tables, as its generated code has them.
-SHAPE, TYPE, BUFFER, QUANTISATION = 4, 6, 8, 12
+SHAPE, TYPE, BUFFER, QUANTIZATION = 4, 6, 8, 12
 SCALE, ZERO_POINT = 8, 10
 
 
@@ -42,7 +42,7 @@ def field(slot: int) -> Callable[[Any], int]:
 
 
 def length(slot: int) -> Callable[[Any], int]:
-    """Return where the length of a vector of a tensor's quantisation stands."""
+    """Return where the length of a vector of a tensor's quantization stands."""
 
     def place(tensor: Any) -> int:
         table = tensor.Quantization()
@@ -160,42 +160,42 @@ def test_data_behind_the_flatbuffer(tmp_path: Path) -> None:
         assert damage(behind(start, size), tmp_path) == "tensor 0 'w' has its data outside the file"
 
 
-def quantised(scale: Any, zero: int = 3, axis: int = 0) -> bytes:
+def quantized(scale: Any, zero: int = 3, axis: int = 0) -> bytes:
     return of(T("w", [2, 4], np.int8, scale, zero, axis, np.ones([2, 4])))
 
 
 def test_one_zero_point_is_for_all_scales(tmp_path: Path) -> None:
-    tensor = second(changed(quantised([0.1, 0.2]), length(ZERO_POINT), "<I", 1), tmp_path)
-    assert (tensor.zero_point.tolist(), tensor.axis, tensor.is_quantised) == ([3, 3], 0, True)
-    tensor = second(changed(quantised([0.1, 0.2]), length(ZERO_POINT), "<I", 0), tmp_path)
+    tensor = second(changed(quantized([0.1, 0.2]), length(ZERO_POINT), "<I", 1), tmp_path)
+    assert (tensor.zero_point.tolist(), tensor.axis, tensor.is_quantized) == ([3, 3], 0, True)
+    tensor = second(changed(quantized([0.1, 0.2]), length(ZERO_POINT), "<I", 0), tmp_path)
     assert tensor.zero_point.tolist() == [0, 0]
-    assert second(quantised([0.1] * 4, axis=1), tmp_path).axis == 1
+    assert second(quantized([0.1] * 4, axis=1), tmp_path).axis == 1
 
 
-def test_scales_that_quantise_nothing(tmp_path: Path) -> None:
-    for data in (quantised(0.0), quantised([0.1, 0.0]), changed(quantised(0.1), length(SCALE), "<I", 0)):
+def test_scales_that_quantize_nothing(tmp_path: Path) -> None:
+    for data in (quantized(0.0), quantized([0.1, 0.0]), changed(quantized(0.1), length(SCALE), "<I", 0)):
         tensor = second(data, tmp_path)
-        assert not tensor.is_quantised and tensor.scale.size == tensor.zero_point.size == 0
-    assert not second(of(T("w", [4], np.float32, 0.1)), tmp_path).is_quantised
+        assert not tensor.is_quantized and tensor.scale.size == tensor.zero_point.size == 0
+    assert not second(of(T("w", [4], np.float32, 0.1)), tmp_path).is_quantized
 
 
 def test_the_axis_of_a_vector_is_its_only_one(tmp_path: Path) -> None:
     """Converters have written the axis of the weights into the bias; TFLite Micro does not look at it."""
     for axis in (3, 1, -1):
         tensor = second(of(T("w", [4], np.int32, [0.1, 0.2, 0.3, 0.4], 0, axis, np.ones(4))), tmp_path)
-        assert tensor.is_quantised and tensor.axis == 0
+        assert tensor.is_quantized and tensor.axis == 0
 
 
 def test_scales_that_do_not_fit_the_shape(tmp_path: Path) -> None:
     wrong = "tensor 1 'w' [2, 4] has {} scales, {} zero points"
-    assert damage(quantised([0.1] * 3), tmp_path) == wrong.format(3, 3)
-    assert damage(quantised([0.1] * 2, axis=1), tmp_path) == wrong.format(2, 2)
-    assert damage(quantised([0.1] * 2, axis=2), tmp_path) == wrong.format(2, 2)
-    assert damage(quantised([0.1] * 4, axis=-1), tmp_path) == wrong.format(4, 4)
+    assert damage(quantized([0.1] * 3), tmp_path) == wrong.format(3, 3)
+    assert damage(quantized([0.1] * 2, axis=1), tmp_path) == wrong.format(2, 2)
+    assert damage(quantized([0.1] * 2, axis=2), tmp_path) == wrong.format(2, 2)
+    assert damage(quantized([0.1] * 4, axis=-1), tmp_path) == wrong.format(4, 4)
     assert damage(of(T("w", [4], np.int32, [0.1] * 3, 0, 3, np.ones(4))), tmp_path) == (
         "tensor 1 'w' [4] has 3 scales, 3 zero points"
     )
-    fewer = changed(quantised([0.1] * 4, axis=1), length(ZERO_POINT), "<I", 3)
+    fewer = changed(quantized([0.1] * 4, axis=1), length(ZERO_POINT), "<I", 3)
     assert damage(fewer, tmp_path) == wrong.format(4, 3)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
-from mtool.compiler.ir.scalar import FUNCTIONS, Requantise, Text, evaluate, literal, render
+from mtool.compiler.ir.scalar import FUNCTIONS, Requantize, Text, evaluate, literal, render
 
 
 def test_integer_index_arithmetic_folds() -> None:
@@ -45,9 +45,9 @@ def test_logical_results_are_stored_as_bytes() -> None:
         assert render(made, lambda part: Text("x")).c.startswith("(uint8_t)")
 
 
-def test_requantise_rounds_ties_to_even_and_saturates() -> None:
+def test_requantize_rounds_ties_to_even_and_saturates() -> None:
     expr = Expr(
-        "requantise", DType.INT8, (Expr("acc", DType.INT32), const(0.5, DType.FLOAT32)), Requantise(3, -128, 127, True)
+        "requantize", DType.INT8, (Expr("acc", DType.INT32), const(0.5, DType.FLOAT32)), Requantize(3, -128, 127, True)
     )
     total = np.array([1, 3, 5, -1, 1000, -1000])
     assert evaluate(expr, [], (6,), total).tolist() == [3, 5, 5, 3, 127, -128]

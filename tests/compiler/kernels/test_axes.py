@@ -119,7 +119,7 @@ def test_softmax_that_flattens_tensors_with_equal_dimensions(tmp_path: Path) -> 
     net.check(12, tmp_path)
 
 
-def quantised(perm: Sequence[int], axis: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any]]]:
+def quantized(perm: Sequence[int], axis: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any]]]:
     """A chain of int8 operators, with scales along `axis` of the weights, whose sizes are all 3."""
     rng = np.random.default_rng(axis)
     constants: dict[str, Any] = {
@@ -143,6 +143,6 @@ def quantised(perm: Sequence[int], axis: int) -> tuple[onnx.ModelProto, dict[str
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_scales_along_any_axis_of_weights_with_equal_dimensions(axis: int, tmp_path: Path) -> None:
-    proto, feeds = quantised([0, 3, 1, 2], axis)
+    proto, feeds = quantized([0, 3, 1, 2], axis)
     for mine, theirs in zip(run_c(compiled(proto), feeds, tmp_path), reference(proto, feeds), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-4)

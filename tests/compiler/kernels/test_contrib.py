@@ -134,12 +134,12 @@ def test_qgemm(tmp_path: Path) -> None:
     check("QGemm", {"x": codes(np.uint8, 2, 6)}, names, constants, tmp_path)
 
 
-def test_quantisation_to_16_bits(tmp_path: Path) -> None:
+def test_quantization_to_16_bits(tmp_path: Path) -> None:
     constants = {"s": F(0.001), "z": np.uint16(30000)}
     check("QuantizeLinear", {"x": floats(3, 4)}, ["x", "s", "z"], constants, tmp_path)
 
 
-def test_dequantisation_of_16_bits(tmp_path: Path) -> None:
+def test_dequantization_of_16_bits(tmp_path: Path) -> None:
     constants = {"s": F(0.001), "z": np.uint16(30000)}
     check("DequantizeLinear", {"x": codes(np.uint16, 3, 4)}, ["x", "s", "z"], constants, tmp_path)
 

@@ -43,7 +43,7 @@ def test_float(kernel: Any, strides: Any, pads: Any, output_padding: Any, size: 
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-def quantised(kernel: Any, strides: Any, pads: Any, output_padding: Any, size: Any) -> onnx.ModelProto:
+def quantized(kernel: Any, strides: Any, pads: Any, output_padding: Any, size: Any) -> onnx.ModelProto:
     rng = np.random.default_rng(29)
     scales = np.linspace(0.00313, 0.00617, 6, dtype=F)
     constants: dict[str, Any] = {
@@ -67,7 +67,7 @@ def quantised(kernel: Any, strides: Any, pads: Any, output_padding: Any, size: A
 def test_integers_go_through_the_convolution(
     kernel: Any, strides: Any, pads: Any, output_padding: Any, size: Any, tmp_path: Path
 ) -> None:
-    proto = quantised(kernel, strides, pads, output_padding, size)
+    proto = quantized(kernel, strides, pads, output_padding, size)
     graph = lowered(proto)
     assert "conv2d" in [node.op for node in graph.nodes]
     assert not any(graph.types[out].dtype is DType.FLOAT32 for node in graph.nodes for out in node.outputs)

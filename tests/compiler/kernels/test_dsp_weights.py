@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mtool.compiler.ir import types as blocks
-from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels.dsp import (
     Columns,
     Loop,
@@ -25,7 +25,7 @@ SCALE = np.full(4, 0.01, np.float32)
 
 
 def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None, loop: Loop | None = None) -> Products:
-    how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
+    how = Requantize(zero_point=-128, low=-128, high=127, bounded=False)
     own = scaling or FloatScaling.of(SCALE)
     epilogue = Int8Epilogue(Mock(inputs="xwb"), Mock(constants={"w": weights}), None, how, own, bias)
     depth = weights.shape[1]

@@ -1,16 +1,16 @@
-"""Requantisation by a multiplier: the same integer for every accumulator that can occur, or none is given."""
+"""Requantization by a multiplier: the same integer for every accumulator that can occur, or none is given."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from mtool.compiler.ir import DType, Expr
-from mtool.compiler.ir.scalar import FUNCTIONS, Requantise
+from mtool.compiler.ir.scalar import FUNCTIONS, Requantize
 from mtool.compiler.kernels.exact_scaling import ExactScaling, Together, exact_scaling
 from mtool.compiler.kernels.scaling import FloatScaling
 
 Numbers = NDArray[np.int64]
-PLAIN = Requantise(-128, -128, 127, bounded=False)
+PLAIN = Requantize(-128, -128, 127, bounded=False)
 
 
 def _layer(seed: int, channels: int, depth: int, scales: tuple[float, float]) -> tuple[FloatScaling, Numbers, Numbers]:
@@ -27,7 +27,7 @@ def _reach(weights: Numbers, bias: Numbers) -> tuple[int, int]:
     return tuple(int(bias) + int((inputs * weights).sum()) for inputs in worst)  # type: ignore[return-value]
 
 
-def _exact(acc: Numbers, words: Numbers, places: int, how: Requantise) -> Numbers:
+def _exact(acc: Numbers, words: Numbers, places: int, how: Requantize) -> Numbers:
     """What SMMLA and SSAT compute, in 64 bits; no sum may leave 32."""
     multiplier, offset = (int(word) for word in words.view(np.int32))
     total = ((acc * multiplier) >> 32) + offset
@@ -40,13 +40,13 @@ def _exact(acc: Numbers, words: Numbers, places: int, how: Requantise) -> Number
     ("how", "scales"),
     [
         (PLAIN, (-11, -8)),
-        (Requantise(4, -128, 127, bounded=False), (-9, -6)),
-        (Requantise(-17, -17, 90, bounded=False), (-7, -4)),
-        (Requantise(127, -128, 127, bounded=False), (-3, -1.1)),
+        (Requantize(4, -128, 127, bounded=False), (-9, -6)),
+        (Requantize(-17, -17, 90, bounded=False), (-7, -4)),
+        (Requantize(127, -128, 127, bounded=False), (-3, -1.1)),
         (PLAIN, (-20, -14)),
     ],
 )
-def test_each_accumulator_gives_the_same(how: Requantise, scales: tuple[float, float]) -> None:
+def test_each_accumulator_gives_the_same(how: Requantize, scales: tuple[float, float]) -> None:
     scaling, weights, bias = _layer(7, 24, 27, scales)
     found, moved = exact_scaling(scaling, how, weights, bias)
     assert isinstance(found, ExactScaling)
@@ -54,7 +54,7 @@ def test_each_accumulator_gives_the_same(how: Requantise, scales: tuple[float, f
     for channel in np.flatnonzero(found.has_multiplier):
         least, most = _reach(weights[channel], bias[channel])
         acc = np.arange(least, most + 1)
-        wanted = FUNCTIONS["requantise"].meaning(Expr("requantise", DType.INT8, value=how), acc, scaling.scale[channel])
+        wanted = FUNCTIONS["requantize"].meaning(Expr("requantize", DType.INT8, value=how), acc, scaling.scale[channel])
         shift = int(moved[channel]) - int(bias[channel])
         assert (_exact(acc + shift, found.words[channel], found.places, how) == wanted).all()
 
@@ -73,7 +73,7 @@ def test_odd_scales(scale: float) -> None:
     found, moved = exact_scaling(FloatScaling.of(scales), PLAIN, weights, bias)
     if isinstance(found, ExactScaling) and found.has_multiplier[3]:
         acc = np.arange(*_reach(weights[3], bias[3]))
-        wanted = FUNCTIONS["requantise"].meaning(Expr("requantise", DType.INT8, value=PLAIN), acc, scales[3])
+        wanted = FUNCTIONS["requantize"].meaning(Expr("requantize", DType.INT8, value=PLAIN), acc, scales[3])
         shift = int(moved[3]) - int(bias[3])
         assert (_exact(acc + shift, found.words[3], found.places, PLAIN) == wanted).all()
 
@@ -87,8 +87,8 @@ def test_a_channel_without_weights_has_its_result_in_the_offset() -> None:
     small, floats = found.without_dead_channels(weights, moved)
     for channel in (2, 5):
         acc = bias[channel : channel + 1].astype(np.int64)
-        wanted = FUNCTIONS["requantise"].meaning(
-            Expr("requantise", DType.INT8, value=PLAIN), acc, scaling.scale[channel]
+        wanted = FUNCTIONS["requantize"].meaning(
+            Expr("requantize", DType.INT8, value=PLAIN), acc, scaling.scale[channel]
         )
         assert _exact(acc, found.words[channel], found.places, PLAIN) == wanted
         assert (

@@ -1,4 +1,4 @@
-"""The fixed-point requantisations of mt_math.h against exact integers, with a product of 64 bits and without."""
+"""The fixed-point requantizations of mt_math.h against exact integers, with a product of 64 bits and without."""
 
 import subprocess
 from fractions import Fraction
@@ -21,8 +21,8 @@ int main(void)
     while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &zero_point, &shift) == 4) {
         const int32_t one = (int32_t)1 << shift;
         printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", mt_high_word(acc, multiplier),
-               mt_requantise_fixed(acc, multiplier, zero_point * one + one / 2, shift, -128, 127),
-               mt_requantise_fixed_even(acc, multiplier, zero_point, shift, -128, 127),
+               mt_requantize_fixed(acc, multiplier, zero_point * one + one / 2, shift, -128, 127),
+               mt_requantize_fixed_even(acc, multiplier, zero_point, shift, -128, 127),
                mt_rescale(acc, multiplier, shift));
     }
     return 0;
@@ -55,7 +55,7 @@ def clamp(value: int) -> int:
 
 
 @pytest.mark.parametrize("options", [[], ["-DMT_NO_LONG_PRODUCT"]], ids=["long", "short"])
-def test_requantisations_are_exact(options: list[str], tmp_path: Path) -> None:
+def test_requantizations_are_exact(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text(PROGRAM)
     include = f"-I{resources.path('crt') / 'include'}"
     build = ["cc", *FLAGS, *sanitized.UNDEFINED, *options, include, "main.c", "-o", "main", "-lm"]
@@ -85,7 +85,7 @@ int main(void)
     int32_t acc, multiplier, zero_point, shift;
     while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &zero_point, &shift) == 4) {
         const int32_t offset = zero_point * ((int32_t)1 << shift) + ((int32_t)1 << (shift - 1));
-        printf("%" PRId32 " %" PRId32 "\\n", mt_requantise_fixed_exact(acc, -multiplier, offset, shift, -128, 127),
+        printf("%" PRId32 " %" PRId32 "\\n", mt_requantize_fixed_exact(acc, -multiplier, offset, shift, -128, 127),
                mt_shift_even(acc / 4, shift));
     }
     return 0;

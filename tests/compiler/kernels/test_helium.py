@@ -51,7 +51,7 @@ def network(shape: tuple[int, int, int], layers: Sequence[Layer], seed: int) -> 
         weights = rng.integers(-128, 128, (layer.outputs, inputs, *layer.kernel)).astype(np.int8)
         scale = rng.uniform(0.5, 2, layer.outputs) / np.abs(weights.astype(int)).sum(axis=(1, 2, 3))
         bias = rng.integers(-3000, 3000, layer.outputs).astype(np.int32)
-        weights[1] = 0  # a dead channel, as quantisers leave them
+        weights[1] = 0  # a dead channel, as quantizers leave them
         scale[1], bias[1] = 3e-8, 2**30 - 77
         constants |= {
             f"w{n}": weights, f"ws{n}": scale.astype(F), f"wz{n}": np.zeros(layer.outputs, np.int8),
@@ -75,7 +75,7 @@ def network(shape: tuple[int, int, int], layers: Sequence[Layer], seed: int) -> 
                 helper.make_node("DequantizeLinear", [f"q{n}", "rs", "z-20"], [f"af{n}"]),
             ]
         channels, before = layer.outputs, f"{'a' if layer.adds else 'y'}f{n}"
-    nodes.pop()  # what dequantises the last
+    nodes.pop()  # what dequantizes the last
     return model(nodes, {"x": (np.int8, (1, *shape))}, [nodes[-1].output[0]], constants)
 
 

@@ -51,7 +51,7 @@ def network(per_channel: bool, zero: int) -> onnx.ModelProto:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.cpu)
 @pytest.mark.parametrize(("per_channel", "zero"), [(False, 0), (True, 0), (False, 3)])
 @pytest.mark.product(2)
-def test_the_numbers_are_those_of_dequantised_weights(
+def test_the_numbers_are_those_of_dequantized_weights(
     target: Target, per_channel: bool, zero: int, tmp_path: Path
 ) -> None:
     proto = network(per_channel, zero)

@@ -1,4 +1,4 @@
-"""Quantised operators: QDQ and QOperator, signed and unsigned, per tensor and per channel, with and without an FPU."""
+"""Quantized operators: QDQ and QOperator, signed and unsigned, per tensor and per channel, with and without an FPU."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def codes(dtype: Any, *shape: int) -> np.ndarray[Any, Any]:
     return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-def quantised_conv(dtype: Any, w_dtype: Any, per_channel: bool, act: str, group: int) -> onnx.ModelProto:
+def quantized_conv(dtype: Any, w_dtype: Any, per_channel: bool, act: str, group: int) -> onnx.ModelProto:
     channels, outputs = 8, 8 if group > 1 else 6
     w = codes(w_dtype, outputs, channels // group, 3, 3)
     count = outputs if per_channel else 1
@@ -71,7 +71,7 @@ def quantised_conv(dtype: Any, w_dtype: Any, per_channel: bool, act: str, group:
 def test_conv(
     dtype: Any, w_dtype: Any, per_channel: bool, act: str, group: int, target: Target, tmp_path: Path
 ) -> None:
-    proto = quantised_conv(dtype, w_dtype, per_channel, act, group)
+    proto = quantized_conv(dtype, w_dtype, per_channel, act, group)
     plan = compiled(proto, target)
     assert [step.node.op for step in plan.steps if step.node.op == "conv2d"] == ["conv2d"]
     assert all(not plan.graph.types[v].dtype.is_float for s in plan.steps for v in s.node.outputs), "floats remain"
@@ -80,8 +80,8 @@ def test_conv(
 
 @pytest.mark.parametrize("zero_points", [True, False])
 def test_uint8_is_int8_inside_where_simd_wants_it(zero_points: bool, tmp_path: Path) -> None:
-    proto = quantised_conv(np.uint8, np.int8, True, "relu", 1)
-    (w,) = (tensor for tensor in proto.graph.initializer if tensor.name == "w")  # symmetric, as a quantiser's are
+    proto = quantized_conv(np.uint8, np.int8, True, "relu", 1)
+    (w,) = (tensor for tensor in proto.graph.initializer if tensor.name == "w")  # symmetric, as a quantizer's are
     w.CopyFrom(numpy_helper.from_array(np.maximum(numpy_helper.to_array(w), -127), "w"))
     if not zero_points:  # uint8 and 0 are what ONNX takes then
         for node in proto.graph.node:
@@ -97,8 +97,8 @@ def test_uint8_is_int8_inside_where_simd_wants_it(zero_points: bool, tmp_path: P
     assert difference(proto, {"x": x}, tmp_path, DSP) == 0
 
 
-def test_uint8_that_more_than_dequantisations_read_stays(tmp_path: Path) -> None:
-    proto = quantised_conv(np.uint8, np.int8, True, "none", 1)
+def test_uint8_that_more_than_dequantizations_read_stays(tmp_path: Path) -> None:
+    proto = quantized_conv(np.uint8, np.int8, True, "none", 1)
     proto.graph.node[-1].output[0] = "q"
     proto.graph.node.append(helper.make_node("Cast", ["q"], ["y"], to=onnx.TensorProto.INT32))
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
@@ -106,7 +106,7 @@ def test_uint8_that_more_than_dequantisations_read_stays(tmp_path: Path) -> None
 
 
 def test_an_activation_after_a_convolution_becomes_a_table(tmp_path: Path) -> None:
-    proto = quantised_conv(np.int8, np.int8, True, "sigmoid", 1)
+    proto = quantized_conv(np.int8, np.int8, True, "sigmoid", 1)
     assert difference(proto, {"x": codes(np.int8, 1, 8, 7, 6)}, tmp_path, HOST) <= 1
 
 
@@ -130,7 +130,7 @@ def test_unary_chains_are_256_byte_tables(op: str, tmp_path: Path) -> None:
     assert difference(proto, feeds, tmp_path, HOST) == 0
 
 
-def test_requantising_to_the_same_scale_is_nothing() -> None:
+def test_requantizing_to_the_same_scale_is_nothing() -> None:
     constants = {"s": F(0.1), "z": np.int8(3)}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "z"], ["f"]),
@@ -225,8 +225,8 @@ def test_products_of_activations_are_integer_kernels(left: Any, right: Any, targ
     assert difference(proto, feeds, tmp_path, target) <= (1 if target is NO_FPU else 0)
 
 
-def test_a_gelu_between_quantisations_is_a_table() -> None:
-    """Its constants are quantised too, as onnxruntime's quantiser writes them."""
+def test_a_gelu_between_quantizations_is_a_table() -> None:
+    """Its constants are quantized too, as onnxruntime's quantizer writes them."""
     constants = {"r": F(1.4142135), "es": F(0.008), "ez": np.int8(0), "one": np.int8(127), "os": F(1 / 127)}
     nodes = [
         helper.make_node("Div", ["f", "r"], ["d"]),

@@ -1,4 +1,4 @@
-"""The scale and zero point of an input or output are told, whatever moves it before it is dequantised or after."""
+"""The scale and zero point of an input or output are told, whatever moves it before it is dequantized or after."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_a_grid_along_an_axis_is_turned_with_it() -> None:
 
 
 def _parts(scales: tuple[float, float]) -> Any:
-    """Return what is described of a model that dequantises two parts of its input, and quantises two of its output."""
+    """Return what is described of a model that dequantizes two parts of its input, and quantizes two of its output."""
     nodes = [
         helper.make_node("Split", ["x"], ["a", "b"], axis=1),
         helper.make_node("Gather", ["a", "order"], ["a2"], axis=1),
@@ -115,7 +115,7 @@ def test_a_grid_of_a_part_is_that_of_the_whole_if_nothing_else_is_read(is_read_t
 
 @models.needed
 @pytest.mark.parametrize("name", ["ad/ad_int8_qdq", "ic/ic_int8_qdq", "kws/kws_int8_qdq", "vww/vww_int8_qdq"])
-def test_quantised_inputs_of_the_shared_models_have_their_grids(name: str) -> None:
+def test_quantized_inputs_of_the_shared_models_have_their_grids(name: str) -> None:
     graph = lower(frontend.load(models.path(name)))
     for value in (*graph.inputs, *graph.outputs):
         assert graph.types[value].dtype is DType.INT8 and graph.quant[value].axis is None

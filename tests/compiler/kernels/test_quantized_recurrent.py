@@ -56,7 +56,7 @@ def qdq(op: str, dtype: Any, axis: int | None, directions: int, **attrs: Any) ->
     ],
 )  # fmt: skip
 @pytest.mark.product(3)
-def test_quantised_weights_stay_integers(op: str, attrs: Any, axis: int | None, dtype: Any, tmp_path: Path) -> None:
+def test_quantized_weights_stay_integers(op: str, attrs: Any, axis: int | None, dtype: Any, tmp_path: Path) -> None:
     proto, feeds = qdq(op, dtype, axis, 2 if attrs.get("direction") else 1, **attrs)
     plan = compiled(proto, HOST)
     sizes = [

@@ -16,7 +16,7 @@ from onnx import helper
 
 from mtool.compiler.codegen.weights import number_rows
 from mtool.compiler.ir import DType, Expr
-from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Rescale
+from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantize, Rescale
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.rvv import VectorEpilogue
 from mtool.compiler.kernels.scaling import FixedScaling
@@ -61,11 +61,11 @@ def scaling(rng: np.random.Generator, kind: str, outputs: int) -> tuple[VectorEp
             turned = rng.random(outputs) < 0.7
             multiplier[turned], bias[turned] = where_floats_differ(rng, int(turned.sum()))
             multiplier = np.where(turned, -multiplier, multiplier)
-        how = FixedRequantise(zero, low, 120, SHIFT, even=kind == "_even", near=kind == "_near")
+        how = FixedRequantize(zero, low, 120, SHIFT, even=kind == "_even", near=kind == "_near")
         limits = (zero if how.even else how.offset, SHIFT, low, 120)
         numbers = [multiplier.astype(np.int32)]
         epilogue = VectorEpilogue(Mock(), Mock(), None, kind, limits, bias, numbers[0][:, None])
-        return epilogue, Expr("requantise_fixed", DType.INT8, value=how), numbers
+        return epilogue, Expr("requantize_fixed", DType.INT8, value=how), numbers
     places = rng.integers(SHIFT - 1, SHIFT + 2, outputs).astype(np.int32)
     numbers = [multiplier.astype(np.int32), places]
     fixed = FixedScaling.of(numbers[0], places, twice=kind == "_twice")

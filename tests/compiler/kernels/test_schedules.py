@@ -64,7 +64,7 @@ def without_multipliers(rng: np.random.Generator, outputs: int) -> int:
     return int(rng.choice([(outputs - 1) // group * group, 0, outputs], p=[0.4, 0.1, 0.5]))
 
 
-def quantised(
+def quantized(
     rng: np.random.Generator,
     shape: tuple[int, ...],
     weights: Any,
@@ -86,7 +86,7 @@ def quantised(
     zero, act = limits(rng, least)
     axis = 0 if nodes[0].op_type == "Conv" else 1
     by_channel = np.moveaxis(weights, axis, 0)  # a view
-    if rng.random() < 0.3:  # as quantisers leave a dead channel
+    if rng.random() < 0.3:  # as quantizers leave a dead channel
         dead = rng.integers(0, outputs)
         by_channel[dead], w_scale[dead] = 0, rng.uniform(0, 4e-8)
         bias[dead] = rng.choice([-1, 1]) * (2**30 - 77)
@@ -130,7 +130,7 @@ def quantised(
 
 def unsigned(*arguments: Any) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """The same with an input of uint8."""
-    return quantised(*arguments, x_type=np.uint8)
+    return quantized(*arguments, x_type=np.uint8)
 
 
 def sixteen(
@@ -139,7 +139,7 @@ def sixteen(
     """The same with int16 activations; weights are int8, or int16, with which most sums may leave 32 bits."""
     if rng.random() < 0.3:
         weights = (weights.astype(np.int32) * int(rng.choice([2, 255]))).astype(np.int16)
-    return quantised(rng, shape, weights, nodes, *rest, activations=np.int16)
+    return quantized(rng, shape, weights, nodes, *rest, activations=np.int16)
 
 
 def real(
@@ -177,7 +177,7 @@ def rescaled(
     bias = rng.integers(-2000, 2000, outputs).astype(np.int32)
     if rng.random() < 0.3:  # many that have no negative, which no pairing takes
         by_channel[rng.random(by_channel.shape) < 0.2] = -128
-    if rng.random() < 0.3:  # as quantisers leave a dead channel
+    if rng.random() < 0.3:  # as quantizers leave a dead channel
         dead = rng.integers(0, outputs)
         by_channel[dead], bias[dead] = 0, rng.choice([-1, 1]) * (2**31 - 77)
     multiplier, shift = numbers(rng, np.abs(by_channel.astype(int)).reshape(outputs, -1).sum(axis=1))
@@ -414,8 +414,8 @@ def cases_of(
         hopeless = all(kinds[label] and kind not in kinds[label] for label, _ in wanting)
         if not wanting or (attempt >= SEEN and hopeless):
             continue
-        small = unsigned if prefix == "int" and attempt % 4 == 3 else quantised
-        small = (quantised, real, unsigned)[attempt // 6 % 3] if prefix == "simd" else small
+        small = unsigned if prefix == "int" and attempt % 4 == 3 else quantized
+        small = (quantized, real, unsigned)[attempt // 6 % 3] if prefix == "simd" else small
         make = asked or {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, small)
         if kind == "matmul":
             proto, feeds = product(rng)
@@ -492,7 +492,7 @@ def wide_cases(target: Target, prefix: str) -> list[Case]:
     Conditions that hold for each of its windows, or for none, are not written: clang would warn of them.
     """
     rng = np.random.default_rng(3)
-    make = {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, quantised)
+    make = {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, quantized)
     portable = [s for s in registry.KERNELS["conv2d"].schedules if s.name.startswith("c99")]
     chosen = [s for s in registry.KERNELS["conv2d"].schedules if s.name.rpartition("_")[0] == prefix]
     made: list[Case] = []

@@ -1,4 +1,4 @@
-"""Quantised operators of 16-bit activations: integers inside, within a step of onnxruntime, which computes in float."""
+"""Quantized operators of 16-bit activations: integers inside, within a step of onnxruntime, which computes in float."""
 
 from pathlib import Path
 from typing import Any

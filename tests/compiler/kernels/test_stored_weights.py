@@ -84,7 +84,7 @@ def test_float16_weights_give_the_bits_of_widened_ones_in_half_the_flash(core: s
 @pytest.mark.product(2)
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("scales", ["", "channels"])
-def test_int8_weights_give_the_numbers_of_dequantised_ones(core: str, scales: str, tmp_path: Path) -> None:
+def test_int8_weights_give_the_numbers_of_dequantized_ones(core: str, scales: str, tmp_path: Path) -> None:
     proto = network(np.int8, scales)
     plan = plan_of(proto, tmp_path, core)
     assert sum(step.schedule.name in ("f32_rows", "f32_columns") for step in plan.steps) == len(SHAPES)

@@ -31,7 +31,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {  # the shape of th
 
 
 def network(zero: int, x_type: Any = np.uint8, depth: int = 12) -> onnx.ModelProto:
-    """All layers side by side, behind an input that is quantised; and a dense layer of what a plane has."""
+    """All layers side by side, behind an input that is quantized; and a dense layer of what a plane has."""
     rng = np.random.default_rng(zero)
     constants: dict[str, Any] = {
         "xs": F(0.05),

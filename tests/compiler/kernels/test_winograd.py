@@ -57,7 +57,7 @@ def test_the_order_of_elements_turns_the_sign_of_the_last() -> None:
 
 
 class Convolution:
-    """A quantised convolution of random numbers, and what NumPy says that it gives."""
+    """A quantized convolution of random numbers, and what NumPy says that it gives."""
 
     def __init__(self, rng: np.random.Generator, shape: tuple[int, ...], outputs: int, pads: list[int]) -> None:
         channels = shape[1]

@@ -1,4 +1,4 @@
-"""What quantised graphs become where an activation is known, or a table's index is a reduction; against onnxruntime."""
+"""What quantized graphs become where an activation is known, or a table's index is a reduction; against onnxruntime."""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@ from single_pass import HOST, M3, assert_same, pairs
 
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import WithEpilogue, expression_of
-from mtool.compiler.ir.scalar import FixedRequantise
+from mtool.compiler.ir.scalar import FixedRequantize
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.passes.integer_math import best_shift, use_fixed_point
 
@@ -19,8 +19,8 @@ def test_random_networks_are_the_same() -> None:
     rewritten = 0
     for kind in ("int8", "dead"):
         for before, after in pairs("use_fixed_point", kind, 10, M3):
-            rewritten += parts(after).count("requantise_fixed")
-            assert "requantise" not in parts(after) or "requantise" in parts(before)
+            rewritten += parts(after).count("requantize_fixed")
+            assert "requantize" not in parts(after) or "requantize" in parts(before)
             assert_same(before, after)
             for node in after.nodes:
                 if node.op == "loop":  # float scales are left behind
@@ -37,9 +37,9 @@ def test_nothing_leaves_its_bits() -> None:
     for _, after in pairs("use_fixed_point", "int8", 12, M3):
         for node in after.nodes:
             for part in expr.walk() if (expr := expression_of(node)) is not None else ():
-                if part.op != "requantise_fixed":
+                if part.op != "requantize_fixed":
                     continue
-                how: FixedRequantise = part.value
+                how: FixedRequantize = part.value
                 factor = part.args[1]
                 data = np.atleast_1d(
                     factor.value if factor.op == "const" else after.constants[node.inputs[factor.value]]

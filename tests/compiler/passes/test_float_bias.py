@@ -1,4 +1,4 @@
-"""A float bias of a quantised operator: onnxruntime's numbers, as it has them when it optimises, or float's own."""
+"""A float bias of a quantized operator: onnxruntime's numbers, as it has them when it optimises, or float's own."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ RNG = np.random.default_rng(5)
 
 
 def network(op: str, size: float, x_scale: float = 0.0213471, *, rounded: bool = True) -> onnx.ModelProto:
-    """Return a quantised Conv, Gemm or MatMul + Add whose bias is a float of about `size`."""
+    """Return a quantized Conv, Gemm or MatMul + Add whose bias is a float of about `size`."""
     shape = (CHANNELS, DEPTH, 3, 3) if op == "Conv" else (DEPTH, CHANNELS)
     constants: dict[str, Any] = {
         "xs": F(x_scale), "xz": np.int8(3), "ws": F(0.0113379), "wz": np.int8(0), "ys": F(0.0213 * size + 0.0137),
@@ -58,7 +58,7 @@ def unexplained(proto: onnx.ModelProto, given: dict[str, Array], seen: Array, ex
 
 
 @pytest.mark.parametrize("op", ["Conv", "Gemm", "MatMul"])
-def test_a_quantised_result(op: str, tmp_path: Path) -> None:
+def test_a_quantized_result(op: str, tmp_path: Path) -> None:
     proto = network(op, 1.0)
     given = feeds(proto)
     (seen,) = run_c(compiled(proto), given, tmp_path)
@@ -90,11 +90,11 @@ def test_a_float_result_has_the_bias_as_it_is(op: str, tmp_path: Path) -> None:
     assert np.abs(seen - wanted).max() <= 1e-6 * np.abs(wanted).max()
 
 
-def test_the_sums_are_requantised_as_those_of_an_integer_bias() -> None:
+def test_the_sums_are_requantized_as_those_of_an_integer_bias() -> None:
     """What schedules of SIMD instructions know by heart."""
     (node,) = (node for node in lowered(network("Conv", 1.0)).nodes if node.op == "conv2d")
     assert [part.op for part in WithEpilogue.of(node).epilogue.walk()].count("add") == 0
-    assert WithEpilogue.of(node).epilogue.op == "requantise"
+    assert WithEpilogue.of(node).epilogue.op == "requantize"
 
 
 def test_a_tie_knows_how_far_the_bias_is_rounded_and_no_further() -> None:

@@ -127,7 +127,7 @@ def test_what_a_reduction_reads_often_is_computed_once() -> None:
     assert len(after.nodes) == len(before.nodes) == 2
 
 
-def test_a_quantisation_stays_with_what_makes_its_floats() -> None:
+def test_a_quantization_stays_with_what_makes_its_floats() -> None:
     """Integers are stored, also where one of its operands is of integers."""
     grid = {"s": F32(0.05), "z": np.int8(2)}
     nodes = [

@@ -9,7 +9,7 @@ from single_pass import DSP, HOST, M3, assert_same, pairs
 
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import WithEpilogue, expression_of
-from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.fuse import fuse
 from mtool.compiler.passes.integer_math import use_integer_math
@@ -28,10 +28,10 @@ def parts(graph: Graph) -> list[str]:
 def test_random_networks_stay_the_same(kind: str, target: Target) -> None:
     floats, left, forms = 0, 0, set()
     for before, after in pairs("use_integer_math", kind, 16 if target is HOST else 8, target):
-        floats, left = floats + parts(before).count("quantise"), left + parts(after).count("quantise")
+        floats, left = floats + parts(before).count("quantize"), left + parts(after).count("quantize")
         forms |= {*parts(after)}
         assert_same(before, after)
-    assert left < floats / 3 and {"requantise", "rescale_pair"} <= forms
+    assert left < floats / 3 and {"requantize", "rescale_pair"} <= forms
 
 
 def test_without_an_fpu_a_pair_may_be_off_by_one() -> None:
@@ -44,8 +44,8 @@ def test_floats_stay_the_same() -> None:
         assert_same(before, after)
 
 
-def quantised(nodes: list, operands: int = 1, scale: float = 0.03) -> tuple[Graph, Graph]:  # type: ignore[type-arg]
-    """Return the graph of x0, x1, … -> y between quantisations, before and after the pass, held to be the same."""
+def quantized(nodes: list, operands: int = 1, scale: float = 0.03) -> tuple[Graph, Graph]:  # type: ignore[type-arg]
+    """Return the graph of x0, x1, … -> y between quantizations, before and after the pass, held to be the same."""
     constants = {"s": F32(scale), "z": np.int8(4), "os": F32(0.021), "oz": np.int8(-7), "c": F32(0.1), "h": F32(0.8)}
     ins = [f"x{number}" for number in range(operands)]
     steps = [helper.make_node("DequantizeLinear", [name, "s", "z"], [f"{name}f"]) for name in ins]
@@ -59,12 +59,12 @@ def quantised(nodes: list, operands: int = 1, scale: float = 0.03) -> tuple[Grap
 
 @pytest.mark.parametrize("op", ["Sigmoid", "Tanh", "Exp", "Elu", "HardSwish", "Abs", "Neg"])
 def test_a_function_of_one_number_is_a_table(op: str) -> None:
-    _, after = quantised([helper.make_node(op, ["x0f"], ["t"])])
-    assert "quantise" not in parts(after) and op.lower() not in parts(after)
+    _, after = quantized([helper.make_node(op, ["x0f"], ["t"])])
+    assert "quantize" not in parts(after) and op.lower() not in parts(after)
 
 
 def test_a_table_has_an_entry_for_every_number() -> None:
-    _, after = quantised([helper.make_node("Sigmoid", ["x0f"], ["t"])])
+    _, after = quantized([helper.make_node("Sigmoid", ["x0f"], ["t"])])
     (table,) = after.constants.values()
     real = 1 / (1 + np.exp(-(np.arange(-128, 128) - 4) * np.float64(F32(0.03))))
     np.testing.assert_array_equal(table, np.clip(np.rint(real / F32(0.021)) - 7, -128, 127))
@@ -77,35 +77,35 @@ def test_a_chain_of_functions_is_one_table() -> None:
         helper.make_node("DequantizeLinear", ["q", "os", "oz"], ["d"]),
     ]
     nodes += [helper.make_node("Tanh", ["d"], ["t"])]
-    _, after = quantised(nodes)
+    _, after = quantized(nodes)
     assert len(after.nodes) == 1 and len(after.constants) == 1
 
 
 @pytest.mark.parametrize("op", ["Add", "Sub"])
 def test_a_sum_of_two_is_a_pair(op: str) -> None:
-    _, after = quantised([helper.make_node(op, ["x0f", "x1f"], ["t"])], 2)
-    assert "rescale_pair" in parts(after) and "quantise" not in parts(after)
+    _, after = quantized([helper.make_node(op, ["x0f", "x1f"], ["t"])], 2)
+    assert "rescale_pair" in parts(after) and "quantize" not in parts(after)
 
 
 def test_what_needs_floats_keeps_them() -> None:
-    _, after = quantised([helper.make_node("Mul", ["x0f", "x1f"], ["t"])], 2)
-    assert "quantise" in parts(after)
-    quantised([helper.make_node("Mul", ["x0f", "x1f"], ["m"]), helper.make_node("Add", ["m", "x0f"], ["t"])], 2)
+    _, after = quantized([helper.make_node("Mul", ["x0f", "x1f"], ["t"])], 2)
+    assert "quantize" in parts(after)
+    quantized([helper.make_node("Mul", ["x0f", "x1f"], ["m"]), helper.make_node("Add", ["m", "x0f"], ["t"])], 2)
 
 
 def test_bounds_clamp_after_rounding() -> None:
     nodes = [helper.make_node("Mul", ["x0f", "x1f"], ["m"]), helper.make_node("Clip", ["m", "c", "h"], ["t"])]
-    before, after = quantised(nodes, 2)
+    before, after = quantized(nodes, 2)
     assert "maximum" in parts(before) and "maximum" not in parts(after)
 
 
 def test_bounds_that_cross_keep_the_upper_one() -> None:
     nodes = [helper.make_node("Mul", ["x0f", "x1f"], ["m"])]
     nodes += [helper.make_node("Min", ["m", "c"], ["n"]), helper.make_node("Max", ["n", "h"], ["t"])]
-    quantised(nodes, 2)
+    quantized(nodes, 2)
 
 
-def test_a_quantisation_to_its_own_grid_goes() -> None:
+def test_a_quantization_to_its_own_grid_goes() -> None:
     grid = {"s": F32(0.03), "z": np.int8(4)}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "z"], ["f"]),
@@ -115,17 +115,17 @@ def test_a_quantisation_to_its_own_grid_goes() -> None:
     ]
     before = fuse(simplify_layout(lower(networks.imported(model(nodes, {"x": (np.int8, (5, 7))}, ["y"], grid)))))
     after = use_integer_math(before, HOST)
-    assert "quantise" not in parts(after)
+    assert "quantize" not in parts(after)
     assert_same(before, after)
 
 
-def test_a_requantisation_knows_whether_it_is_bounded() -> None:
+def test_a_requantization_knows_whether_it_is_bounded() -> None:
     """The cheap rounding of the FPU is right up to 2^22 only."""
     for _, after in pairs("use_integer_math", "int8", 25):
         for node in after.nodes:
             for part in expr.walk() if (expr := expression_of(node)) is not None else ():
-                if part.op == "requantise":
-                    how: Requantise = part.value
+                if part.op == "requantize":
+                    how: Requantize = part.value
                     factor = part.args[1]
                     scale = factor.value if factor.op == "const" else after.constants[node.inputs[factor.value]].max()
                     assert not how.bounded or WithEpilogue.of(node).acc_bound * scale < 2**22

@@ -1,4 +1,4 @@
-"""Between integer operators nothing is stored as float: quantised networks as onnxruntime writes them."""
+"""Between integer operators nothing is stored as float: quantized networks as onnxruntime writes them."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 
 
-class Quantised:
+class Quantized:
     """Builds a QDQ model: every tensor gets a scale and a zero point of its own."""
 
     def __init__(self) -> None:
@@ -28,16 +28,16 @@ class Quantised:
         self.constants: dict[str, Any] = {}
 
     def grid(self, value: str, scale: float, zero: int = -3, out: str = "") -> str:
-        """Put a float tensor on a grid; return its dequantised name."""
+        """Put a float tensor on a grid; return its dequantized name."""
         self.constants |= {f"{value}_s": F(scale), f"{value}_z": np.int8(zero)}
         parameters = [f"{value}_s", f"{value}_z"]
-        quantised = out or f"{value}_q"
-        self.nodes.append(helper.make_node("QuantizeLinear", [value, *parameters], [quantised]))
-        return quantised if out else self.floats(quantised, value)
+        quantized = out or f"{value}_q"
+        self.nodes.append(helper.make_node("QuantizeLinear", [value, *parameters], [quantized]))
+        return quantized if out else self.floats(quantized, value)
 
-    def floats(self, quantised: str, like: str) -> str:
-        """Dequantise integers on the grid of `like`."""
-        self.nodes.append(helper.make_node("DequantizeLinear", [quantised, f"{like}_s", f"{like}_z"], [f"{like}_f"]))
+    def floats(self, quantized: str, like: str) -> str:
+        """Dequantize integers on the grid of `like`."""
+        self.nodes.append(helper.make_node("DequantizeLinear", [quantized, f"{like}_s", f"{like}_z"], [f"{like}_f"]))
         return f"{like}_f"
 
     def op(self, op: str, inputs: list[str], out: str, **attrs: Any) -> str:
@@ -46,7 +46,7 @@ class Quantised:
         return out
 
     def input(self, name: str, scale: float) -> str:
-        """Return the dequantised name of an int8 input."""
+        """Return the dequantized name of an int8 input."""
         self.constants |= {f"{name}_s": F(scale), f"{name}_z": np.int8(5)}
         return self.floats(name, name)
 
@@ -92,7 +92,7 @@ def check(proto: onnx.ModelProto, tmp_path: Path, target: Target = HOST) -> Plan
 @pytest.mark.parametrize("target", [HOST, NO_FPU], ids=["fpu", "no_fpu"])
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a_concatenation_of_different_scales_copies_integers(axis: int, target: Target, tmp_path: Path) -> None:
-    net = Quantised()
+    net = Quantized()
     a, b = net.input("a", 0.02), net.input("b", 0.05)
     net.grid(net.op("Concat", [a, b, a], "c", axis=axis), 0.05, 5, out="y")
     plan = check(net.model({"a": (1, 4, 4, 6), "b": (1, 4, 4, 6)}, ["y"]), tmp_path, target)
@@ -102,7 +102,7 @@ def test_a_concatenation_of_different_scales_copies_integers(axis: int, target: 
 
 
 def test_a_concatenation_that_is_read_as_float_too_stays(tmp_path: Path) -> None:
-    net = Quantised()
+    net = Quantized()
     a, b = net.input("a", 0.02), net.input("b", 0.05)
     c = net.op("Concat", [a, b], "c", axis=1)
     net.grid(c, 0.05, 5, out="y")
@@ -111,7 +111,7 @@ def test_a_concatenation_that_is_read_as_float_too_stays(tmp_path: Path) -> None
 
 
 def test_a_skip_connection_is_concatenated_in_the_kernels_layout(tmp_path: Path) -> None:
-    net = Quantised()
+    net = Quantized()
     skip = net.grid(net.conv(net.input("x", 0.02), 0.02, "a", (4, 8)), 0.03)
     deep = net.op("MaxPool", [skip], "m", kernel_shape=[2, 2], strides=[2, 2])
     deep = net.grid(net.conv(deep, 0.03, "b", (8, 12)), 0.05)
@@ -128,8 +128,8 @@ def test_a_skip_connection_is_concatenated_in_the_kernels_layout(tmp_path: Path)
 
 
 @pytest.mark.parametrize("op", ["LeakyRelu", "HardSwish", "Silu"])
-def test_an_activation_behind_its_own_quantisation_is_one_table_of_a_fast_kernel(op: str, tmp_path: Path) -> None:
-    net = Quantised()
+def test_an_activation_behind_its_own_quantization_is_one_table_of_a_fast_kernel(op: str, tmp_path: Path) -> None:
+    net = Quantized()
     c = net.grid(net.conv(net.input("x", 0.02), 0.02, "a", (8, 16)), 0.03)
     if op == "Silu":  # reads the convolution twice, once through another grid
         act = net.op("Mul", [c, net.grid(net.op("Sigmoid", [c], "s"), 1 / 256, -128)], "act")
@@ -142,11 +142,11 @@ def test_an_activation_behind_its_own_quantisation_is_one_table_of_a_fast_kernel
     graph = compiled(proto, DSP).graph
     assert kernel.schedule.name == "dsp_pointwise" and Int8Epilogue.of(kernel.node, graph) is not None
     parts = list(WithEpilogue.of(kernel.node).epilogue.walk())
-    assert [part.op for part in parts].count("requantise") == 1 and not any(part.op == "quantise" for part in parts)
+    assert [part.op for part in parts].count("requantize") == 1 and not any(part.op == "quantize" for part in parts)
 
 
-def test_a_quantised_activation_with_two_readers_is_stored_as_integers(tmp_path: Path) -> None:
-    net = Quantised()
+def test_a_quantized_activation_with_two_readers_is_stored_as_integers(tmp_path: Path) -> None:
+    net = Quantized()
     c = net.grid(net.conv(net.input("x", 0.02), 0.02, "a", (8, 16)), 0.03)
     act = net.grid(net.op("Mul", [c, net.grid(net.op("HardSigmoid", [c], "h"), 1 / 256, -128)], "act"), 0.025)
     mean = net.op("ReduceMean", [act], "mean", axes=[2, 3], keepdims=1)

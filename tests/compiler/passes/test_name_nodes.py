@@ -24,7 +24,7 @@ def test_a_name_says_what_the_operator_is() -> None:
                     stems.setdefault(node.op, set()).add(node.name.rpartition("_")[0])
     assert stems["conv2d"] == {"conv", "dw", "pw"} and stems["pool2d"] == {"pool"}
     assert stems["dense"] == {"dense"} and stems["softmax"] == {"softmax"}
-    assert "quantise" in stems["loop"] or "flatten" in stems["loop"] or "transpose" in stems["loop"]
+    assert "quantize" in stems["loop"] or "flatten" in stems["loop"] or "transpose" in stems["loop"]
     for _, after in pairs("name_nodes", "float", 25):
         for node in after.nodes:
             if node.name.startswith("dw_"):

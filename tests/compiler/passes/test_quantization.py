@@ -1,4 +1,4 @@
-"""Quantised numbers cross the borders of bodies as integers, where both sides have the same scale and zero point."""
+"""Quantized numbers cross the borders of bodies as integers, where both sides have the same scale and zero point."""
 
 import pytest
 from graphs import HOST
@@ -18,7 +18,7 @@ F = "float[1, 8]"
 
 
 def on_grid(name: str, output: str, scale: str = "s") -> str:
-    """Quantise a value and dequantise it again."""
+    """Quantize a value and dequantize it again."""
     return f"{output}_q = QuantizeLinear ({name}, {scale}, z) {output} = DequantizeLinear ({output}_q, {scale}, z)"
 
 
@@ -64,7 +64,7 @@ def test_kernels_of_a_body_are_integer_and_have_the_weights_of_others() -> None:
     assert (first == second).all()
 
 
-def test_a_quantisation_of_what_branches_give_moves_into_them() -> None:
+def test_a_quantization_of_what_branches_give_moves_into_them() -> None:
     graph = graph_of(f"""f = If (yes) <
         then_branch = tb () => ({F} p) {{ p = Sin (h) }}, else_branch = eb () => ({F} q) {{ q = Add (h, h) }}>
         {on_grid("f", "y")}""")
@@ -92,26 +92,26 @@ def loop(first: str, body: str, trips: str = "n", after: str = "y = Neg (l)") ->
         body = lb ({ROUND}, {F} a) => (bool d, {F} r) {{ d = Identity (c) {body} }}> {after}""")
 
 
-QUANTISES = f"{on_grid('a', 'a1')} m = MatMul (a1, w) {on_grid('m', 'r')}"
+QUANTIZES = f"{on_grid('a', 'a1')} m = MatMul (a1, w) {on_grid('m', 'r')}"
 GIVES = f"m = Sin (a) {on_grid('m', 'r')}"
 
 
 @pytest.mark.parametrize(
     ("graph", "wanted"),
     [
-        (loop("h", QUANTISES), ["int8"] * 2),
+        (loop("h", QUANTIZES), ["int8"] * 2),
         (loop("h", GIVES), ["int8"] * 2),
         (loop("zeros", GIVES), ["int8"]),
-        (loop("x", QUANTISES, after=on_grid("l", "y")), ["int8"] * 2),
-        (loop("x", QUANTISES, "five"), ["int8"] * 2),
+        (loop("x", QUANTIZES, after=on_grid("l", "y")), ["int8"] * 2),
+        (loop("x", QUANTIZES, "five"), ["int8"] * 2),
         (loop("x", f"{on_grid('a', 'a1')} r = Sin (a1)", after=on_grid("l", "y")), ["int8"] * 2),
-        (loop("x", QUANTISES), ["float32"] * 2),
+        (loop("x", QUANTIZES), ["float32"] * 2),
         (loop("x", GIVES), ["float32"] * 2),
         (loop("h", f"{on_grid('a', 'a1')} r = Sin (a1)"), ["float32"] * 2),
         (loop("h", on_grid("m", "r", "t").join(["m = Sin (a) ", ""])), ["float32"] * 2),
     ],
     ids=[
-        "quantised throughout", "given on the grid", "from zeros", "read on the grid", "at least a round",
+        "quantized throughout", "given on the grid", "from zeros", "read on the grid", "at least a round",
         "rounded after", "floats if there is no round", "a float at first", "floats at the end", "another scale",
     ],
 )  # fmt: skip

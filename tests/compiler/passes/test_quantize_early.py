@@ -18,7 +18,7 @@ def moved_after(graph: Graph) -> list[Node]:
         maker = makers.get(node.inputs[0]) if node.op == "loop" and len(node.inputs) == 1 else None
         if maker is None or maker.op != "concat" or len({n.name for n in readers[maker.outputs[0]]}) != 1:
             continue
-        if maker.outputs[0] in graph.outputs or Loop.of(node).expr.op not in ("quantise", "cast"):
+        if maker.outputs[0] in graph.outputs or Loop.of(node).expr.op not in ("quantize", "cast"):
             continue
         if graph.types[node.outputs[0]].dtype.size < graph.types[node.inputs[0]].dtype.size:
             found.append(node)
@@ -27,7 +27,7 @@ def moved_after(graph: Graph) -> list[Node]:
 
 def test_random_networks_stay_the_same() -> None:
     exchanged = 0
-    for before, after in pairs("quantise_before_moves", "int8", 40):
+    for before, after in pairs("quantize_before_moves", "int8", 40):
         exchanged += len(moved_after(before))
         assert not moved_after(after)
         assert ops(after).count("concat") == ops(before).count("concat")
@@ -48,5 +48,5 @@ def test_a_move_that_leaves_out_a_dimension() -> None:
 
 
 def test_floats_are_left_alone() -> None:
-    for before, after in pairs("quantise_before_moves", "float", 15):
+    for before, after in pairs("quantize_before_moves", "float", 15):
         assert [str(node) for node in before.nodes] == [str(node) for node in after.nodes]

@@ -47,7 +47,7 @@ def test_an_unsigned_value_that_is_read_as_such_stays() -> None:
 
 
 def test_unsigned_inputs_and_outputs_stay_so() -> None:
-    """Between the two the same numbers are signed, by way of a quantisation at either end."""
+    """Between the two the same numbers are signed, by way of a quantization at either end."""
     constants = {"xs": np.float32(0.5), "xz": np.uint8(3), "ys": np.float32(0.25), "yz": np.uint8(200)}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["a"]),

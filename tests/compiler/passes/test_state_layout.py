@@ -16,13 +16,13 @@ F32 = np.float32
 
 
 def stream(seed: int) -> Graph:
-    """Return a network with windows of streams, quantised or not, of 3 or 4 dimensions, with initial values or not."""
+    """Return a network with windows of streams, quantized or not, of 3 or 4 dimensions, with initial values or not."""
     rng = np.random.default_rng(seed)
     rank, kept, new = int(rng.integers(3, 5)), int(rng.integers(1, 4)), int(rng.integers(1, 3))
     unit = (2,) if rank == 4 else ()
     form = "append" if rng.random() < 0.5 else "shift"
     kept += new if form == "shift" else 0
-    quantised = rng.random() < 0.5
+    quantized = rng.random() < 0.5
     constants = {
         "w": rng.uniform(-0.5, 0.5, (5, 3, 2, *[1 for _ in unit])).astype(F32),
         "first": np.array([-kept if form == "append" else new]), "end": np.array([2**31 - 1]), "time": np.array([2]),
@@ -34,7 +34,7 @@ def stream(seed: int) -> Graph:
         constants["cache"] = (rng.integers(-40, 40, shape) * F32(grid)).astype(F32)
 
     def rounded(value: str, scale: str = "s") -> tuple[list, str]:  # type: ignore[type-arg]
-        if not quantised:
+        if not quantized:
             return [], value
         names = [value, f"{value}q", f"{value}d"]
         return [

@@ -237,8 +237,8 @@ def test_a_window_that_is_read_otherwise_too_is_not_written_over(tmp_path: Path)
     check(proto, states, tmp_path)
 
 
-def quantised_window(scale_out: float) -> onnx.ModelProto:
-    """A float cache that is quantised where it is read, and dequantised where it is written."""
+def quantized_window(scale_out: float) -> onnx.ModelProto:
+    """A float cache that is quantized where it is read, and dequantized where it is written."""
     constants = {
         "s": F32(0.05), "z": np.int8(3), "t": F32(scale_out), "first": np.array([-2]), "end": np.array([99]),
         "time": np.array([2]),
@@ -259,8 +259,8 @@ def quantised_window(scale_out: float) -> onnx.ModelProto:
     return model([*q[:4], concat, *q[4:6], top, cut, *q[6:]], inputs, ["y", "next"], constants)
 
 
-def test_a_quantised_state_is_kept_as_integers(tmp_path: Path) -> None:
-    plan = check(quantised_window(0.05), [("next", "cache")], tmp_path)
+def test_a_quantized_state_is_kept_as_integers(tmp_path: Path) -> None:
+    plan = check(quantized_window(0.05), [("next", "cache")], tmp_path)
     ((state, value, _),) = plan.graph.state_values
     assert str(plan.graph.types[value]) == "int8[1,1,2,6]"
     assert state.initial is not None and (state.initial == 3).all()  # 0.0 is the zero point
@@ -268,8 +268,8 @@ def test_a_quantised_state_is_kept_as_integers(tmp_path: Path) -> None:
     assert [s.schedule.name for s in plan.steps if s.op.label(s.node, plan.graph).startswith("slice")] == ["c99_move"]
 
 
-def test_a_state_with_two_scales_is_requantised_as_the_model_says(tmp_path: Path) -> None:
-    plan = check(quantised_window(0.07), [("next", "cache")], tmp_path)
+def test_a_state_with_two_scales_is_requantized_as_the_model_says(tmp_path: Path) -> None:
+    plan = check(quantized_window(0.07), [("next", "cache")], tmp_path)
     ((_, value, _),) = plan.graph.state_values
     assert plan.graph.types[value].dtype.label == "int8"
 

@@ -17,7 +17,7 @@ from mtool.compiler.kernels.target import Target
 TARGETS = {"host": HOST, "dsp": DSP, "mve": MVE, "no_fpu": NO_FPU}
 
 
-def quantised(value: str, name: str) -> list[Any]:
+def quantized(value: str, name: str) -> list[Any]:
     """Return the nodes that put a value on the grid of `x_s`, `x_z`, and take it off again."""
     return [
         node("QuantizeLinear", f"{value} x_s x_z", f"{name}_q"),
@@ -25,7 +25,7 @@ def quantised(value: str, name: str) -> list[Any]:
     ]
 
 
-def quantised_mlp(channels: int = 8, outputs: int = 5) -> onnx.ModelProto:
+def quantized_mlp(channels: int = 8, outputs: int = 5) -> onnx.ModelProto:
     """int8 rows, as many as are given; the last layer leaves the grid, so that its results are staged."""
     constants = {
         "x_s": np.float32(0.0397), "x_z": np.int8(3), "w_s": np.float32(0.00931), "z": np.int8(0),
@@ -33,9 +33,9 @@ def quantised_mlp(channels: int = 8, outputs: int = 5) -> onnx.ModelProto:
         "v": RNG.integers(-127, 128, (12, outputs)).astype(np.int8),
     }  # fmt: skip
     nodes = [
-        *quantised("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"), node("DequantizeLinear", "v w_s z", "vf"),
-        node("MatMul", "xf wf", "a"), node("Relu", "a", "r"), *quantised("r", "rf"),
-        node("MatMul", "rf vf", "b"), *quantised("b", "bf"), node("Tanh", "bf", "y"),
+        *quantized("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"), node("DequantizeLinear", "v w_s z", "vf"),
+        node("MatMul", "xf wf", "a"), node("Relu", "a", "r"), *quantized("r", "rf"),
+        node("MatMul", "rf vf", "b"), *quantized("b", "bf"), node("Tanh", "bf", "y"),
     ]  # fmt: skip
     return build(nodes, {"x": ("n", channels)}, {"y": ("n", outputs)}, constants)
 
@@ -63,15 +63,15 @@ def temporal() -> onnx.ModelProto:
     return build(nodes, {"x": (1, 4, "n")}, outputs, constants)
 
 
-def quantised_mean() -> onnx.ModelProto:
+def quantized_mean() -> onnx.ModelProto:
     """Integers along time, with a stride, and means over what is there: one is an integer, one a float."""
     constants = {
         "x_s": np.float32(0.0397), "x_z": np.int8(3), "w_s": np.float32(0.00931), "z": np.int8(0),
         "y_s": np.float32(0.0123), "y_z": np.int8(-4), "w": RNG.integers(-127, 128, (6, 4, 3)).astype(np.int8),
     }  # fmt: skip
     nodes = [
-        *quantised("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"),
-        node("Conv", "xf wf", "a", pads=[1, 1], strides=[2]), *quantised("a", "af"),
+        *quantized("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"),
+        node("Conv", "xf wf", "a", pads=[1, 1], strides=[2]), *quantized("a", "af"),
         node("GlobalAveragePool", "af", "m"), node("QuantizeLinear", "m y_s y_z", "q"),
         node("DequantizeLinear", "q y_s y_z", "y"), node("GlobalAveragePool", "xf", "z0"),
     ]  # fmt: skip
@@ -158,7 +158,7 @@ def test_rows_of_a_dense_network(target: Target, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.product
 def test_rows_of_integers_leave_any_remainder_of_a_tile(target: Target, channels: int, tmp_path: Path) -> None:
-    check(quantised_mlp(channels), {"n": 14}, tmp_path, target, tolerance=1e-5 if target is not NO_FPU else 0.05)
+    check(quantized_mlp(channels), {"n": 14}, tmp_path, target, tolerance=1e-5 if target is not NO_FPU else 0.05)
 
 
 @pytest.mark.slow
@@ -171,8 +171,8 @@ def test_rows_of_two_sizes(target: Target, most: dict[str, int], tmp_path: Path)
         "x_s": np.float32(0.0397), "x_z": np.int8(3), "w_s": np.float32(0.00931), "z": np.int8(0),
         "w": RNG.integers(-127, 128, (8, 12)).astype(np.int8),
     }  # fmt: skip
-    nodes = [*quantised("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"), node("MatMul", "xf wf", "a")]
-    proto = build([*nodes, *quantised("a", "y")], {"x": ("n", "b", 8)}, {"y": ("n", "b", 12)}, constants)
+    nodes = [*quantized("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"), node("MatMul", "xf wf", "a")]
+    proto = build([*nodes, *quantized("a", "y")], {"x": ("n", "b", 8)}, {"y": ("n", "b", 12)}, constants)
     try:
         check(proto, most, tmp_path, target, tolerance=1e-5)
     except ModelError as refused:
@@ -200,7 +200,7 @@ def test_convolutions_along_time(target: Target, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
 @pytest.mark.product(2)
 def test_means_of_integers_over_the_size(target: Target, tmp_path: Path) -> None:
-    check(quantised_mean(), {"n": 15}, tmp_path, target)
+    check(quantized_mean(), {"n": 15}, tmp_path, target)
 
 
 @pytest.mark.product(2)
@@ -235,7 +235,7 @@ def ends() -> onnx.ModelProto:
         node("Gather", "x last", "row", axis=1), node("Gather", "x several", "rows", axis=1),
         node("Gather", "row several", "fixed", axis=1), node("Pad", "x ends", "zeros"),
         node("Pad", "x ends", "mirrored", mode="reflect"), node("Pad", "x ends", "repeated", mode="edge"),
-        node("Pad", "x ends nine", "nines"), *quantised("x", "g"), node("Pad", "g ends", "h"), *quantised("h", "steps"),
+        node("Pad", "x ends nine", "nines"), *quantized("x", "g"), node("Pad", "g ends", "h"), *quantized("h", "steps"),
     ]  # fmt: skip
     constants = {
         "last": np.array(-1), "several": np.array([[-2], [0], [-1]]), "ends": np.array([0, 1, 2, 0, 2, 1]),

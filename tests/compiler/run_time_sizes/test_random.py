@@ -22,11 +22,11 @@ SEEDS = 8
 class Network:
     """A network that grows by an operator; `shapes` has its tensors, in which N is the open size."""
 
-    def __init__(self, seed: int, *, quantised: bool) -> None:
+    def __init__(self, seed: int, *, quantized: bool) -> None:
         self.chance, self.rng = random.Random(seed), np.random.default_rng(seed)
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
-        self.quantised = quantised
+        self.quantized = quantized
         self.first: Shape = self.chance.choice([(N, 6), (1, N, 6), (N, 2, 5), (1, 4, N), (N, 3, 5, 4), (1, 3, N, 4)])
         self.shapes: dict[str, Shape] = {"x": self.first}
 
@@ -41,7 +41,7 @@ class Network:
     def op(self, op: str, inputs: list[str], shape: Shape, **attrs: Any) -> str:
         out = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [out], name=out, **attrs))
-        if self.quantised and op in ("MatMul", "Conv", "Add", "Relu"):
+        if self.quantized and op in ("MatMul", "Conv", "Add", "Relu"):
             grid = [self.constant(np.float32(0.0371)), self.constant(np.int8(-5))]
             self.nodes.append(helper.make_node("QuantizeLinear", [out, *grid], [f"{out}q"], name=f"{out}q"))
             self.nodes.append(helper.make_node("DequantizeLinear", [f"{out}q", *grid], [f"{out}d"], name=f"{out}d"))
@@ -50,8 +50,8 @@ class Network:
         return out
 
     def weights(self, *shape: int) -> str:
-        """Return weights, of int8 behind a dequantisation in a quantised network."""
-        if not self.quantised:
+        """Return weights, of int8 behind a dequantization in a quantized network."""
+        if not self.quantized:
             return self.floats(*shape)
         parts = [self.rng.integers(-127, 128, shape).astype(np.int8), np.float32(0.00831), np.int8(0)]
         names = [self.constant(part) for part in parts]
@@ -126,23 +126,23 @@ class Network:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def network(seed: int, *, quantised: bool = False) -> onnx.ModelProto | None:
+def network(seed: int, *, quantized: bool = False) -> onnx.ModelProto | None:
     """Return a network whose outputs are computed; None: nothing has grown."""
-    net = Network(seed, quantised=quantised)
+    net = Network(seed, quantized=quantized)
     for _ in range(9):
         net.grow()
     return net.proto() if net.nodes and len(net.shapes) > 1 else None
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("quantized", [False, True])
 @pytest.mark.product(2)
-def test_every_size_is_right_or_all_are_refused(seed: int, quantised: bool, tmp_path: Path) -> None:
-    proto = network(seed, quantised=quantised)
+def test_every_size_is_right_or_all_are_refused(seed: int, quantized: bool, tmp_path: Path) -> None:
+    proto = network(seed, quantized=quantized)
     if proto is None:
         pytest.skip("nothing has grown")
     target = [HOST, DSP, MVE][seed % 3]
     try:
-        check(proto, {N: 11}, tmp_path, target, tolerance=0.08 if quantised else 2e-5)
+        check(proto, {N: 11}, tmp_path, target, tolerance=0.08 if quantized else 2e-5)
     except ModelError as refused:
         assert "known at run time" in str(refused)

@@ -14,11 +14,11 @@ pytest.importorskip("ai_edge_litert")
 R = np.random.default_rng(9)
 
 
-def flattened(*, quantised: bool) -> bytes:
+def flattened(*, quantized: bool) -> bytes:
     """Keras' Flatten, whose shape is computed, and Dense."""
 
     def open_batch(name: str, *shape: int) -> T:
-        grid: dict[str, Any] = {"dtype": np.int8, "scale": 0.0987, "zero": 3} if quantised else {}
+        grid: dict[str, Any] = {"dtype": np.int8, "scale": 0.0987, "zero": 3} if quantized else {}
         return T(name, [1, *shape], signature=[-1, *shape], **grid)
 
     def whole(name: str, numbers: Any) -> T:
@@ -26,7 +26,7 @@ def flattened(*, quantised: bool) -> bytes:
         return T(name, data.shape, np.int32, data=data)
 
     weights = T("w", [5, 12], data=R.standard_normal([5, 12]))
-    if quantised:
+    if quantized:
         weights = T("w", [5, 12], np.int8, 0.0213, data=R.integers(-127, 128, [5, 12]))
     tensors = [
         open_batch("x", 2, 2, 3), whole("zero", [0]), whole("one", [1]), T("s", [4], np.int32), T("n", [], np.int32),
@@ -45,15 +45,15 @@ def flattened(*, quantised: bool) -> bytes:
 @pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
-@pytest.mark.parametrize("quantised", [False, True])
-def test_a_batch_that_is_left_open(quantised: bool, rounding: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_batch_that_is_left_open(quantized: bool, rounding: Any, tmp_path: Path) -> None:
     path = tmp_path / "open.tflite"
-    path.write_bytes(flattened(quantised=quantised))
+    path.write_bytes(flattened(quantized=quantized))
     options = Options(maxima={"x_0": 6}, rounding=rounding)
     deployment = mtool.Deployment(tmp_path / "project")
     report = mtool.verify(path, board="host", samples=6, options=options, deployment=deployment)
     report.check()
-    assert not quantised or all(output.differing == 0 for output in report.outputs)
+    assert not quantized or all(output.differing == 0 for output in report.outputs)
     layers = mtool.verify_layers(path, board="host", samples=3, options=options, deployment=deployment)
     layers.check()
-    assert not quantised or any(layer.difference and layer.difference.elements == 3 * 6 * 5 for layer in layers.layers)
+    assert not quantized or any(layer.difference and layer.difference.elements == 3 * 6 * 5 for layer in layers.layers)

@@ -70,7 +70,7 @@ def test_each_memory_counts_by_itself() -> None:
         assert line.startswith(name)
 
 
-def test_a_float_model_is_told_what_quantising_gives() -> None:
+def test_a_float_model_is_told_what_quantizing_gives() -> None:
     with pytest.raises(FitError) as caught:
         fit.check(grown(sram=3_000), manifest_of(UNO).model_copy(update={"constant_bytes": 4_000, "parameters": 1_000}))
     assert "weights 1,000 B (float32)" in caught.value.details[0]
@@ -96,7 +96,7 @@ def test_a_memory_region_of_a_devicetree_is_one_of_the_boards() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "is_float"), [("float32", True), ("int8", False)])
-def test_only_a_float_model_is_advised_to_be_quantised(dtype: str, is_float: bool) -> None:
+def test_only_a_float_model_is_advised_to_be_quantized(dtype: str, is_float: bool) -> None:
     """A depthwise filter of integers has more bytes of bias and scale than of weights."""
     manifest = manifest_of(UNO)
     operators = tuple(

@@ -83,7 +83,7 @@ def test_time_and_profile_go_on_with_the_sequence(tmp_path: Path) -> None:
 
 def test_initial_values_are_put_in_once(tmp_path: Path) -> None:
     """A state that does not begin as zero bytes: the steps of a session and the entry point are one sequence."""
-    path, options = saved(stateful.stream(quantised=True), tmp_path)
+    path, options = saved(stateful.stream(quantized=True), tmp_path)
     x = {"x": np.full((1, 40, 1), 0.7, np.float32)}
     with mtool.open(mtool.prepare(path, board="host", options=options, folder=tmp_path / "project")) as device:
         assert any(state.initial for state in device.manifest.states)
@@ -103,10 +103,10 @@ def test_initial_values_are_put_in_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("io", ["arena", "external"])
-@pytest.mark.parametrize("quantised", [False, True], ids=["float", "int8"])
+@pytest.mark.parametrize("quantized", [False, True], ids=["float", "int8"])
 @pytest.mark.product
-def test_a_stream_matches_the_reference(quantised: bool, io: Any, board: str, tmp_path: Path) -> None:
-    made = stateful.stream(quantised=quantised)
+def test_a_stream_matches_the_reference(quantized: bool, io: Any, board: str, tmp_path: Path) -> None:
+    made = stateful.stream(quantized=quantized)
     path, options = saved(made, tmp_path)
     options = commands.Options(io=io, states=made[1])
     report = mtool.verify(
@@ -123,7 +123,7 @@ def test_a_stream_matches_the_reference(quantised: bool, io: Any, board: str, tm
 
 def test_the_reference_goes_on_too(tmp_path: Path) -> None:
     """Without the state, the same samples give other outputs: the comparison would notice a state that stands still."""
-    made = stateful.stream(quantised=False)
+    made = stateful.stream(quantized=False)
     path, options = saved(made, tmp_path)
     inputs = [{"x": np.full((1, 40, 1), 0.5, np.float32)}] * 2
     ran = commands.run(
@@ -136,10 +136,10 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.product(2)
 @needs_arm
-@pytest.mark.parametrize(("quantised", "at_most"), [(False, 0.9), (True, 0.65)], ids=["float", "int8"])
-def test_a_state_saves_instructions_and_memory(quantised: bool, at_most: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("quantized", "at_most"), [(False, 0.9), (True, 0.65)], ids=["float", "int8"])
+def test_a_state_saves_instructions_and_memory(quantized: bool, at_most: float, tmp_path: Path) -> None:
     """Against the same model whose caches the caller hands in and out."""
-    path, options = saved(stateful.stream(quantised=quantised), tmp_path)
+    path, options = saved(stateful.stream(quantized=quantized), tmp_path)
     kept = commands.bench(path, board=M4, options=options, deployment=commands.Deployment(tmp_path / "kept"))
     handed = commands.bench(path, board=M4, deployment=commands.Deployment(tmp_path / "handed"))
     assert kept.instructions is not None and handed.instructions is not None
@@ -241,8 +241,8 @@ def test_a_tflite_model(board: str, tmp_path: Path) -> None:
     assert app.invoke(["verify", str(path), *arguments, "--layers"]) == 0
 
 
-def quantised(moved: bool) -> onnx.ModelProto:
-    """Return a sum of int8 frames over time; `moved`: the state is reshaped before it is dequantised."""
+def quantized(moved: bool) -> onnx.ModelProto:
+    """Return a sum of int8 frames over time; `moved`: the state is reshaped before it is dequantized."""
     reshaped = (
         "flat = Reshape(h, row)  hf = DequantizeLinear(flat, s, z)" if moved else "hf = DequantizeLinear(h, s, z)"
     )
@@ -266,9 +266,9 @@ def quantised(moved: bool) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_quantised_state_begins_at_its_zero_point(moved: bool, tmp_path: Path) -> None:
+def test_a_quantized_state_begins_at_its_zero_point(moved: bool, tmp_path: Path) -> None:
     """Which is what 0 is: the first sum is the first frame."""
-    onnx.save(quantised(moved), path := tmp_path / "model.onnx")
+    onnx.save(quantized(moved), path := tmp_path / "model.onnx")
     options = commands.Options(states=[("next", "h")])
     project = tmp_path / "project"
     report = mtool.verify(path, board="host", options=options, samples=6, deployment=mtool.Deployment(project))
@@ -284,7 +284,7 @@ def test_a_quantised_state_begins_at_its_zero_point(moved: bool, tmp_path: Path)
 
 def test_a_state_begins_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    onnx.save(quantised(False), "model.onnx")
+    onnx.save(quantized(False), "model.onnx")
     first = np.array([[1, 2, 3, 4]], np.int8)
     np.save("first.npy", first)
     frame = np.array([[5, 6, 7, 8]], np.int8)
@@ -299,7 +299,7 @@ def test_a_state_begins_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("value", [200, 0.5, [1, 2]])
 def test_a_first_value_that_does_not_go_into_the_state(value: Any, tmp_path: Path) -> None:
-    onnx.save(quantised(False), path := tmp_path / "model.onnx")
+    onnx.save(quantized(False), path := tmp_path / "model.onnx")
     options = frontend.ModelOptions(states=[("next", "h")], state_values={"h": np.asarray(value)})
     with pytest.raises(UsageError, match="does not go into that input") as refused:
         frontend.load(path, options)

@@ -76,13 +76,13 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
             const int32_t o = p * 4 + c;
             if (MT_SELDOM(ties[c])) {
                 for (int32_t i = 0; i < 4; ++i)
-                    output[o + i * 4] = (int8_t)mt_requantise_fixed_exact(sums[i], multiplier[c], -4080, 5, -128,
+                    output[o + i * 4] = (int8_t)mt_requantize_fixed_exact(sums[i], multiplier[c], -4080, 5, -128,
                             127);
             } else {
-                const int8_t y0 = (int8_t)mt_requantise_fixed(sums[0], multiplier[c], -4080, 5, -128, 127);
-                const int8_t y1 = (int8_t)mt_requantise_fixed(sums[1], multiplier[c], -4080, 5, -128, 127);
-                const int8_t y2 = (int8_t)mt_requantise_fixed(sums[2], multiplier[c], -4080, 5, -128, 127);
-                const int8_t y3 = (int8_t)mt_requantise_fixed(sums[3], multiplier[c], -4080, 5, -128, 127);
+                const int8_t y0 = (int8_t)mt_requantize_fixed(sums[0], multiplier[c], -4080, 5, -128, 127);
+                const int8_t y1 = (int8_t)mt_requantize_fixed(sums[1], multiplier[c], -4080, 5, -128, 127);
+                const int8_t y2 = (int8_t)mt_requantize_fixed(sums[2], multiplier[c], -4080, 5, -128, 127);
+                const int8_t y3 = (int8_t)mt_requantize_fixed(sums[3], multiplier[c], -4080, 5, -128, 127);
                 output[o] = y0;
                 output[o + 4] = y1;
                 output[o + 8] = y2;
@@ -141,17 +141,17 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     const int32_t sums[] = {s0, s1, s2};
                     for (int32_t i = 0; i < 3; ++i)
                         output[o + i * 4] = (int8_t)mt_clamp((residual[o + i * 4] * 5592405 +
-                                (int8_t)mt_requantise_fixed_exact(sums[i], multiplier[c], 88, 4, -128, 127) *
+                                (int8_t)mt_requantize_fixed_exact(sums[i], multiplier[c], 88, 4, -128, 127) *
                                 6710886 - 387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 } else {
                     output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                            (int8_t)mt_requantise_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                            (int8_t)mt_requantize_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                     output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 +
-                            (int8_t)mt_requantise_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                            (int8_t)mt_requantize_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                     output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 +
-                            (int8_t)mt_requantise_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                            (int8_t)mt_requantize_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 }
             }
@@ -168,7 +168,7 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
         int32_t acc = 0;
         for (int32_t i = 0; i < 36; ++i)
             acc += input[i * 4 + c];
-        output[c] = (int8_t)mt_requantise_fixed_exact(acc + 4608, -1908874368, -2040, 4, -128, 127);
+        output[c] = (int8_t)mt_requantize_fixed_exact(acc + 4608, -1908874368, -2040, 4, -128, 127);
     }
 }
 
@@ -186,7 +186,7 @@ MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *w
             const int32_t b = w[k];
             acc += a * b;
         }
-        output[c] = (int8_t)mt_requantise_fixed_exact(acc, -2061584256, 144, 5, -128, 127);
+        output[c] = (int8_t)mt_requantize_fixed_exact(acc, -2061584256, 144, 5, -128, 127);
     }
 }
 
@@ -205,7 +205,7 @@ MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *
     }
     for (int32_t i = 0; i < 3; ++i) {
         const float acc = exponential[255 + row[i] - top] / sum;
-        output[i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
+        output[i] = (int8_t)mt_quantize(acc, 0.00390625f, -128, -128, 127);
     }
 }
 

@@ -87,11 +87,11 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
                 acc11 += a1 * b1;
             }
             const int32_t o0 = p * 4 + c;
-            output[o0] = (int8_t)mt_requantise(acc00, scale[c], -128, -128, 127);
-            output[o0 + 1] = (int8_t)mt_requantise(acc01, scale[c + 1], -128, -128, 127);
+            output[o0] = (int8_t)mt_requantize(acc00, scale[c], -128, -128, 127);
+            output[o0 + 1] = (int8_t)mt_requantize(acc01, scale[c + 1], -128, -128, 127);
             const int32_t o1 = o0 + 4;
-            output[o1] = (int8_t)mt_requantise(acc10, scale[c], -128, -128, 127);
-            output[o1 + 1] = (int8_t)mt_requantise(acc11, scale[c + 1], -128, -128, 127);
+            output[o1] = (int8_t)mt_requantize(acc10, scale[c], -128, -128, 127);
+            output[o1 + 1] = (int8_t)mt_requantize(acc11, scale[c + 1], -128, -128, 127);
         }
     }
 }
@@ -137,7 +137,7 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                 acc += p[17] * w7;
                 acc += p[18] * w8;
                 output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                        (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 -
+                        (int8_t)mt_requantize(acc, scale[c], 5, -128, 127) * 6710886 -
                         387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
             }
         }
@@ -153,7 +153,7 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
         int32_t acc = 0;
         for (int32_t i = 0; i < 36; ++i)
             acc += input[i * 4 + c];
-        output[c] = (int8_t)mt_requantise(acc + 4608, 0.027777778f, -128, -128, 127);
+        output[c] = (int8_t)mt_requantize(acc + 4608, 0.027777778f, -128, -128, 127);
     }
 }
 
@@ -171,7 +171,7 @@ MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *w
             const int32_t b = w[k];
             acc += a * b;
         }
-        output[c] = (int8_t)mt_requantise(acc, 0.015f, 4, -128, 127);
+        output[c] = (int8_t)mt_requantize(acc, 0.015f, 4, -128, 127);
     }
 }
 
@@ -190,7 +190,7 @@ MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *
     }
     for (int32_t i = 0; i < 3; ++i) {
         const float acc = exponential[255 + row[i] - top] / sum;
-        output[i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
+        output[i] = (int8_t)mt_quantize(acc, 0.00390625f, -128, -128, 127);
     }
 }
 

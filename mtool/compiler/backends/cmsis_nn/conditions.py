@@ -66,7 +66,7 @@ def reduced(multiplier: int) -> int:
     return (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
 
 
-def requantised(values: Array, multiplier: int, shift: int) -> Array:
+def requantized(values: Array, multiplier: int, shift: int) -> Array:
     """Return accumulators on another grid as CMSIS-NN computes them: rounded to 31 bits, then by the shift."""
     left, right = max(shift, 0), max(-shift, 0)
     first = ((values.astype(np.int64) << left) * multiplier + (1 << 30)) >> 31
@@ -77,7 +77,7 @@ def requantised(values: Array, multiplier: int, shift: int) -> Array:
     return rounded
 
 
-def requantised_wide(values: Array, multiplier: int, shift: int) -> Array:
+def requantized_wide(values: Array, multiplier: int, shift: int) -> Array:
     """Return accumulators of 64 bits on another grid as CMSIS-NN computes them, by a multiplier of 15 bits."""
     exact: Array = ((values.astype(np.int64) * reduced(multiplier) >> (14 - shift)) + 1) >> 1
     return exact
@@ -95,7 +95,7 @@ def differs_from_real(scale: float, real: float, bound: int, *, wide: bool) -> b
     multiplier, shift = fixed_multiplier(scale)
     if shift > (14 if wide else 0) or 31 - shift > 62:
         return True
-    ours = requantised_wide if wide else requantised
+    ours = requantized_wide if wide else requantized
     return bound > _MOST or any(
         bool((ours(values, multiplier, shift) != rounded_real(values, real)).any()) for values in _up_to(bound)
     )
@@ -262,7 +262,7 @@ def _lstm(operation: Operation) -> str:
     if len(operands) < len(operation.inputs) or not all(one.is_constant for one in operands[3:]):
         return "a gate has no weights or no bias, or variable ones"
     scaled = (*operands[:3], *(one for one in operands[3:] if one.dtype is DType.INT8))
-    return "" if all(one.is_per_tensor for one in scaled) else "an operand is not quantised with one scale"
+    return "" if all(one.is_per_tensor for one in scaled) else "an operand is not quantized with one scale"
 
 
 def _svdf(operation: Operation) -> str:
@@ -270,7 +270,7 @@ def _svdf(operation: Operation) -> str:
     if not all(one.is_constant for one in operands[2:]):
         return "its weights are no constants"
     if not all(one.is_per_tensor for one in (*operands[:4], operation.output)):
-        return "an operand is not quantised with one scale"
+        return "an operand is not quantized with one scale"
     off = next((one for one in operands[1:4] if one.zero_point), None)
     if off is not None:
         return f"{off.tensor} has a zero point of {off.zero_point}; it takes 0"
@@ -292,7 +292,7 @@ _KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any
 }
 PATTERNS = (
     *(
-        Pattern(kind, (dtype,), quantised=True, where=(*first, *where, *last[kind in (CONV, "Gemm", "MatMul")]), **more)
+        Pattern(kind, (dtype,), quantized=True, where=(*first, *where, *last[kind in (CONV, "Gemm", "MatMul")]), **more)
         for dtype, first, last in (("int8", (), ((), ())), ("int16", (_around_zero,), ((), (_sums_fit,))))
         for kind, (where, more) in _KINDS.items()
     ),

@@ -24,7 +24,7 @@ from mtool.compiler.backends.interface import (
 
 
 class EthosU(Backend):
-    """Regions of quantised operations by an Ethos-U55, U65 or U85."""
+    """Regions of quantized operations by an Ethos-U55, U65 or U85."""
 
     name = "ethos_u"
     layout = "NHWC"

@@ -352,7 +352,7 @@ WRITERS: Mapping[str, Callable[[_Writer, Operation], None]] = {
 """How an operation of each kind is written."""
 
 
-# What a region may hold: quantised operations that a TFLite file can say. Vela has the last word.
+# What a region may hold: quantized operations that a TFLite file can say. Vela has the last word.
 
 
 _BYTES = ("int8", "uint8")
@@ -417,7 +417,7 @@ _KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat"), ((_one_grid,), {})),
 }
 PATTERNS = (
-    *(Pattern(kind, _BYTES, quantised=True, where=where, **more) for kind, (where, more) in _KINDS.items()),
+    *(Pattern(kind, _BYTES, quantized=True, where=where, **more) for kind, (where, more) in _KINDS.items()),
     Pattern(COMPILED),
 )
 """What is claimed: int8 and uint8, with one scale a tensor but for a convolution's weights."""

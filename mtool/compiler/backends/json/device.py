@@ -36,7 +36,7 @@ class Operator(_Table):
     rounding: list[Rounding] = Field(default=[])
     dtypes: list[str] = Field(default=[])
     constant_dtypes: list[str] = Field(default=[])
-    quantised: bool | None = None
+    quantized: bool | None = None
     constants: list[int] = Field(default=[])
     variables: int | None = None
     ranks: list[int] = Field(default=[])

@@ -166,8 +166,8 @@ BUILTINS: dict[str, Builtin] = {
         is_coarse=True,
     ),
     "CAST": Builtin(lambda t: t.put(t.cast(t.stored(0), t.result().dtype))),
-    "QUANTIZE": Builtin(elementwise.requantise, elementwise.exact_quantize),
-    "DEQUANTIZE": Builtin(elementwise.requantise),
+    "QUANTIZE": Builtin(elementwise.requantize, elementwise.exact_quantize),
+    "DEQUANTIZE": Builtin(elementwise.requantize),
     "FAKE_QUANT": Builtin(composed(elementwise.fake_quant)),
     # Along axes.
     "SOFTMAX": Builtin(composed(reductions.softmax), reductions.exact_softmax, reductions.wide_softmax, is_coarse=True),

@@ -21,7 +21,7 @@ from mtool.compiler.frontend.tflite.rescaling import (
     eight_bits,
     kept_of,
     mean_of,
-    requantised,
+    requantized,
     rescale,
     rescale_to,
 )
@@ -60,7 +60,7 @@ def composed(build: Callable[..., str], inputs: int = 1) -> Translate:
 def floor_div(t: Translation) -> None:
     """Append FLOOR_DIV."""
     a, b = t.real(0), t.real(1)
-    if t.tensor(0).dtype.kind == "f" or t.tensor(0).is_quantised:
+    if t.tensor(0).dtype.kind == "f" or t.tensor(0).is_quantized:
         t.store(t("Floor", t("Div", a, b)))
         return
     remainder = t("Mod", a, b)  # the sign of the divisor: what is left is divisible
@@ -98,12 +98,12 @@ def prelu(t: Translation, x: str, slope: str) -> str:
     return t("PRelu", x, slope)
 
 
-def requantise(t: Translation) -> None:
+def requantize(t: Translation) -> None:
     """QUANTIZE, DEQUANTIZE: the same numbers on another grid, or on none."""
-    if t.op.kind == "DEQUANTIZE" and not t.tensor(0).is_quantised and t.tensor(0).dtype != np.float16:
-        raise Unsupported(f"its input is {t.tensor(0).dtype}, which is not quantised")
-    if t.tensor(0).is_quantised and t.result().is_quantised and t.result().dtype == np.int32:
-        t.put(requantised(t))  # QuantizeLinear has no int32
+    if t.op.kind == "DEQUANTIZE" and not t.tensor(0).is_quantized and t.tensor(0).dtype != np.float16:
+        raise Unsupported(f"its input is {t.tensor(0).dtype}, which is not quantized")
+    if t.tensor(0).is_quantized and t.result().is_quantized and t.result().dtype == np.int32:
+        t.put(requantized(t))  # QuantizeLinear has no int32
     else:
         t.store(t.real(0))
 
@@ -276,7 +276,7 @@ def exact_quantize(t: Translation) -> None:
     """QUANTIZE: of float32, rounded with ties away from zero, or of integers."""
     x, out = t.tensor(0), t.result()
     if x.dtype != np.float32:
-        t.put(requantised(t))
+        t.put(requantized(t))
         return
     if out.dtype.name not in GRIDS or out.scale.size != 1:
         raise Unsupported(f"its output is {out.dtype} with {out.scale.size} scales")

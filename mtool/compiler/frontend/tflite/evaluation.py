@@ -38,10 +38,10 @@ def settle(t: Translation, start: int) -> None:
     known = known and not any(node.domain for node in nodes)
     if not nodes or not (known or is_open):
         return
-    if known and t.op.kind == "DEQUANTIZE" and t.tensor(0).is_quantised:
-        t.dequantised[t.op.outputs[0]] = t.op.inputs[0]  # the integers are kept: the weights stay small
+    if known and t.op.kind == "DEQUANTIZE" and t.tensor(0).is_quantized:
+        t.dequantized[t.op.outputs[0]] = t.op.inputs[0]  # the integers are kept: the weights stay small
         known = False
-    types, constants = _known_types(t, nodes), ChainMap(_dequantised(t), t.constants)
+    types, constants = _known_types(t, nodes), ChainMap(_dequantized(t), t.constants)
     for node in nodes:
         kinds: dict[str, TensorType] = {}
         try:
@@ -66,9 +66,9 @@ def settle(t: Translation, start: int) -> None:
         del t.nodes[start:]
 
 
-def _dequantised(t: Translation) -> dict[str, Array]:
+def _dequantized(t: Translation) -> dict[str, Array]:
     """Return the values of the constants that the operator at work reads behind a DEQUANTIZE."""
-    found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantised}
+    found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantized}
     return {name: data for name, data in found.items() if data is not None}
 
 

@@ -174,12 +174,12 @@ def _is_exact(t: Translation, operator: Operator, builtin: Builtin, options: Mod
     rounding = options.rounding
     made = t.tensors[operator.outputs[0]]
     if rounding == "tflite" or not builtin.is_coarse or not operator.inputs:
-        return made.is_quantised and rounding == "tflite"
-    return made.is_quantised and made.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
+        return made.is_quantized and rounding == "tflite"
+    return made.is_quantized and made.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
 
 
 def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
-    """Return the quantisation that the file gives to the graph's values."""
+    """Return the quantization that the file gives to the graph's values."""
     return {
         name: Quant(
             tuple(tensor.scale.tolist()),
@@ -187,7 +187,7 @@ def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
             tensor.axis if tensor.scale.size > 1 else None,
         )
         for name, tensor in network.tensors.items()
-        if tensor.is_quantised and name in graph.types
+        if tensor.is_quantized and name in graph.types
     }
 
 

@@ -439,11 +439,11 @@ def segments(kind: str) -> Translate:
 def embedding_lookup(t: Translation) -> None:
     """EMBEDDING_LOOKUP: rows of a table, which may be integers where the result is real."""
     table = t.tensor(1)
-    if table.is_quantised and t.result().dtype == np.float32:
+    if table.is_quantized and t.result().dtype == np.float32:
         if table.scale.size != 1:
             raise Unsupported(f"its table has {table.scale.size} scales")
         rows = t("Gather", t.stored(1), t.stored(0), axis=0)
-        t.put(t.dequantise(rows, table.dtype, table.scale, table.zero_point))
+        t.put(t.dequantize(rows, table.dtype, table.scale, table.zero_point))
         return
     moved(t, lambda x: t("Gather", x, t.stored(0), axis=0), 1)
 

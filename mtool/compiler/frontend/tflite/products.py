@@ -56,13 +56,13 @@ def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis
     """
     tensor = t.weights(index)
     data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
-    if tensor.is_quantised:
+    if tensor.is_quantized:
         lie = tensor is t.tensor(index) or _are_along(tensor, arranged, axis)
         if tensor.scale.size not in (1, data.shape[axis]) or not lie:
             raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
         _check_range(t, x, index)
         name = t.constant("weights", data)
-        return t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, axis)
+        return t.dequantize(name, data.dtype, tensor.scale, tensor.zero_point, axis)
     if data.dtype.kind != "f":
         raise Unsupported(f"its weights are {data.dtype} without a scale")
     return t.constant("weights", data, np.float32)
@@ -85,8 +85,8 @@ def _check_range(t: Translation, x: int, w: int) -> None:
     """Refuse scales whose product, or its quotient by the output's, is no float32."""
     source, result = t.tensor(x), t.result()
     with np.errstate(all="ignore"):
-        product = t.weights(w).scale * (source.scale if source.is_quantised else np.float32(1))
-        quotient = product / (result.scale if result.is_quantised else np.float32(1))
+        product = t.weights(w).scale * (source.scale if source.is_quantized else np.float32(1))
+        quotient = product / (result.scale if result.is_quantized else np.float32(1))
     if product.size and (not np.isfinite(quotient).all() or product.min() < np.finfo(np.float32).tiny):
         raise Unsupported(f"the product of its scales, from {product.min():.3g}, is too small or too large for float32")
 
@@ -102,20 +102,20 @@ def bias(t: Translation, index: int, channels: int, x: int, w: int) -> list[str]
     data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
         raise Unsupported(f"it has {data.size} biases for {channels} channels")
-    if data.dtype.kind == "f" and not t.tensor(x).is_quantised:
+    if data.dtype.kind == "f" and not t.tensor(x).is_quantized:
         return [t.constant("bias", data, np.float32)]
     if tensor is not t.tensor(index):  # integers that DEQUANTIZE makes real
         return [t.constant("bias", (data - tensor.zero_point) * tensor.scale, np.float32)]
-    if data.dtype.kind != "i" or not t.tensor(x).is_quantised or not t.tensor(w).is_quantised:
-        raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
+    if data.dtype.kind != "i" or not t.tensor(x).is_quantized or not t.tensor(w).is_quantized:
+        raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantized")
     scale = t.tensor(x).scale * t.tensor(w).scale
     if data.dtype != np.int32 and np.abs(data).max(initial=0) >= 2**31:  # 16 x 8 bits: int64
         return [t.constant("bias", data.astype(np.float64) * scale, np.float32)]
     name = t.constant("bias", data, np.int32)
-    return [t.dequantise(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)]
+    return [t.dequantize(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)]
 
 
-STEPS = "QuantisedRows"  # mtool's own operator, of mtool/compiler/operators/quantize.py
+STEPS = "QuantizedRows"  # mtool's own operator, of mtool/compiler/operators/quantize.py
 
 
 def in_integers(options: ModelOptions) -> bool:
@@ -129,7 +129,7 @@ def has_int8_weights(operator: Operator, tensors: Sequence[Tensor]) -> bool:
     if len(numbers) != 3 or min(numbers) < 0:
         return False
     x, w, y = (tensors[number] for number in numbers)
-    int8 = w.dtype == np.int8 and w.is_quantised and w.data is not None and not w.zero_point.any()
+    int8 = w.dtype == np.int8 and w.is_quantized and w.data is not None and not w.zero_point.any()
     return int8 and x.dtype == np.float32 and y.dtype == np.float32
 
 
@@ -157,7 +157,7 @@ class Real:
     def operand(self, index: int, name: str = "") -> str:
         """Return an input, or the same by another name, as it is multiplied."""
         tensor = self.t.tensor(index)
-        return self.t.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point) if name else self.t.real(index)
+        return self.t.dequantize(name, tensor.dtype, tensor.scale, tensor.zero_point) if name else self.t.real(index)
 
     def factor(self, index: int) -> str:
         """Return an operand of a matrix product of two variables."""
@@ -265,11 +265,11 @@ class Exact(Real):
         """Return the weights less their zero points."""
         t = self.t
         data, tensor = arranged(t.known(self.w, "weights")), t.tensor(self.w)
-        if data.dtype not in EIGHT_BITS or not tensor.is_quantised:
+        if data.dtype not in EIGHT_BITS or not tensor.is_quantized:
             raise Unsupported(f"its weights are {data.dtype}")
         name, points = t.constant("weights", data), tensor.zero_point
         points = points[:1] if np.unique(points).size == 1 else points
-        return t.dequantise(name, data.dtype, np.ones(points.size, np.float32), points, axis)
+        return t.dequantize(name, data.dtype, np.ones(points.size, np.float32), points, axis)
 
     def bias(self, channels: int, phases: int = 1) -> list[str]:
         """Return the bias, for each phase of a transposed convolution once more."""
@@ -348,7 +348,7 @@ def _check_kernel_reads(t: Translation) -> None:
         Unsupported: there are such weights.
     """
     x, w, kind = t.tensor(0), t.tensor(1), t.op.kind
-    if not x.is_quantised or x.dtype == np.uint8 or not w.is_quantised:
+    if not x.is_quantized or x.dtype == np.uint8 or not w.is_quantized:
         return
     if kind == "FULLY_CONNECTED" and x.dtype == np.int16 and w.dtype == np.uint8:
         raise Unsupported("its input is int16 and its weights are uint8, which LiteRT's kernel reads as int8")
@@ -488,7 +488,7 @@ def flat_rows(products: Real) -> tuple[str, int]:
     if len(shape) == 2 and shape[1] == depth:
         return products.operand(0), channels
     tensor, flat = t.tensor(0), (math.prod(shape) // depth, depth)
-    if tensor.is_quantised and tensor.scale.size == 1:
+    if tensor.is_quantized and tensor.scale.size == 1:
         return products.operand(0, t("Reshape", t.stored(0), flat)), channels
     rows = t("Reshape", t.real(0), flat)
     return products.operand(0, rows) if isinstance(products, Hybrid) else rows, channels

@@ -185,7 +185,7 @@ def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> 
 def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
     """Return the weights of several gates as one matrix of real numbers; a vector is a diagonal matrix."""
     tensors = [t.weights(index) for index in operands]
-    if all(one.is_quantised and one.data is not None and one.data.ndim == 2 for one in tensors):
+    if all(one.is_quantized and one.data is not None and one.data.ndim == 2 for one in tensors):
         kinds = {one.dtype for one in tensors}
         if len(kinds) == 1 and all(one.scale.size == 1 for one in tensors):
             data = np.concatenate([one.data for one in tensors if one.data is not None])
@@ -193,7 +193,7 @@ def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
             scales, points = (
                 np.repeat([getattr(one, name)[0] for one in tensors], rows) for name in ("scale", "zero_point")
             )
-            return t.dequantise(t.constant(role, data), data.dtype, scales.astype(np.float32), points, 0)
+            return t.dequantize(t.constant(role, data), data.dtype, scales.astype(np.float32), points, 0)
     found = [_real(t, index, role) for index in operands]
     return t.constant(role, np.concatenate([np.diag(data) if data.ndim == 1 else data for data in found]), np.float32)
 
@@ -202,7 +202,7 @@ def _real(t: Translation, index: int, role: str) -> Array:
     """Return the real numbers of a constant input."""
     data, tensor = t.known(index, role), t.tensor(index)
     if data.dtype.kind != "f":
-        if not tensor.is_quantised or tensor.scale.size != 1:
+        if not tensor.is_quantized or tensor.scale.size != 1:
             raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales")
         return real_numbers(data, tensor.scale, tensor.zero_point, None)
     return data.astype(np.float32)
@@ -310,7 +310,7 @@ def _direction(t: Translation, at: Operands, *, backward: bool = False) -> tuple
     """Append one direction; return its results and their width."""
     cells, width = _checked(t, at)
     _, images, _ = sizes(t)
-    integer = t.tensor(0).is_quantised
+    integer = t.tensor(0).is_quantized
     state = state_of(t, at.state, (images, width), "int8" if integer else "float32")
     cell = state_of(t, at.cell, (images, cells), "int16" if integer else "float32")
     made = _integer_cell(t, at, state.tensor, cell.tensor) if integer else _Cell(t, at)
@@ -331,7 +331,7 @@ def lstm(t: Translation) -> None:
 
 def bidirectional_lstm(t: Translation) -> None:
     """Append BIDIRECTIONAL_SEQUENCE_LSTM."""
-    if t.tensor(0).is_quantised:
+    if t.tensor(0).is_quantized:
         raise Unsupported("LiteRT has it of real numbers only")
     if any(t.has(index) for index in range(39, len(t.op.inputs))):
         raise Unsupported("it has a second input")
@@ -361,7 +361,7 @@ def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) ->
         own = t("Gemm", states[0], _stacked(t, [first + 1], "recurrent weights"), transB=1)
         return [real_activation(t, t("Add", sums, own))]
 
-    if t.tensor(0).is_quantised:
+    if t.tensor(0).is_quantized:
         raise Unsupported("LiteRT has it of real numbers only")
     state = state_of(t, kept, (images, width), "float32")
     return over_time(t, t.real(0), [state], step, backward=backward), width
@@ -438,7 +438,7 @@ class _IntegerCell(_Cell):
         if not t.has(projection):
             return rescale_to(t, product, scale, INT8, inner.zero)
         made = rescale_to(t, product, scale, INT8, -inner.zero)
-        centred = t.dequantise(made, INT8, np.ones(1, np.float32), np.asarray([-inner.zero]))
+        centred = t.dequantize(made, INT8, np.ones(1, np.float32), np.asarray([-inner.zero]))
         sums = _products(t, centred, [projection], [projection + 1] if t.has(projection + 1) else [])
         scale = float(np.float32(t.tensor(projection).scale[0] * inner.scale[0]) / self.state.scale[0])
         limit = _steps(t.op.option("ProjClip", 0.0), t.result(), INT8)
@@ -526,7 +526,7 @@ def svdf(t: Translation) -> None:
     rank, memory = int(t.op.option("Rank")), t.shape(2, 2)[1]
     if rank < 1 or filters % rank or width != count or t.shape(2)[0] != filters or not memory:
         raise Unsupported(f"its weights {list(t.shape(1))} and {list(t.shape(2))} do not fit together")
-    integer = t.tensor(0).is_quantised
+    integer = t.tensor(0).is_quantized
     state = state_of(t, 4, (images, memory * filters), t.tensor(2).dtype.name if integer else "float32")
     if t.at_once and integer:
         inputs = [t.stored(0), state.name, t.stored(1), t.stored(2), t.stored(3) if t.has(3) else ""]
@@ -554,10 +554,10 @@ def svdf(t: Translation) -> None:
 def _terms(t: Translation, seen: str) -> str:
     """Return what was seen times the weights over time."""
     data, tensor = t.known(2, "weights over time"), t.tensor(2)
-    if not tensor.is_quantised:
+    if not tensor.is_quantized:
         return t("Mul", seen, t.constant("time", data, np.float32))
     name = t.constant("time", data)
-    return t("Mul", seen, t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, 0))
+    return t("Mul", seen, t.dequantize(name, data.dtype, tensor.scale, tensor.zero_point, 0))
 
 
 def _integer_features(t: Translation, state: State) -> str:

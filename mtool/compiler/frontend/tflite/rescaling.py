@@ -76,12 +76,12 @@ def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis
 def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
     """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
     points = tensor.zero_point if point is None else np.asarray([point])
-    return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
+    return t.dequantize(name, tensor.dtype, np.asarray([scale], np.float32), points)
 
 
 def whole(t: Translation, name: str, dtype: "np.dtype[Any]") -> str:
     """Return integers as whole numbers of float32."""
-    return t.dequantise(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
+    return t.dequantize(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
 def centred(t: Translation, index: int) -> str:
@@ -95,7 +95,7 @@ def centred_of(t: Translation, name: str, tensor: Tensor) -> str:
     return t("Sub", wide, tensor.zero) if tensor.zero else wide
 
 
-def requantised(t: Translation) -> str:
+def requantized(t: Translation) -> str:
     """Return an input of one scale on the grid of the output."""
     x, out = t.tensor(0), t.result()
     if x.scale.size != 1 or out.scale.size != 1:

@@ -28,7 +28,7 @@ from mtool.compiler.operators.budget import Budget
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor: `scale` and `zero_point` are empty where it is not quantised; `axis` is that of several scales.
+    """A tensor: `scale` and `zero_point` are empty where it is not quantized; `axis` is that of several scales.
 
     `problem` is why it can't be used, or "". `open` are the dimensions whose size in the file stands for any. `place`
     is where it lies in memory, in bytes, if the file says that.
@@ -46,14 +46,14 @@ class Tensor:
     place: int | None = None
 
     @property
-    def is_quantised(self) -> bool:
+    def is_quantized(self) -> bool:
         """Whether its numbers are integers on a grid."""
         return bool(self.scale.size) and self.dtype.kind in "iu"
 
     @property
     def zero(self) -> int:
         """What 0 is stored as."""
-        return int(self.zero_point.reshape(-1)[0]) if self.is_quantised else 0
+        return int(self.zero_point.reshape(-1)[0]) if self.is_quantized else 0
 
     def allows(self, shape: tuple[int, ...]) -> bool:
         """Whether the tensor may be of a shape, by what the file says."""
@@ -66,7 +66,7 @@ class Tensor:
 class Operator:
     """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names.
 
-    `intermediates` are tensors of which only the quantisation matters: that of numbers inside of the operator.
+    `intermediates` are tensors of which only the quantization matters: that of numbers inside of the operator.
     `custom` are the options of a custom operator, whose form is its own.
     """
 
@@ -325,7 +325,7 @@ class _Reader:
                 raise Damaged(f"{where} has shape {list(shape)}")
         if tensor.IsVariable():
             problem = VARIABLE
-        scale, points, axis = self._quantisation(where, tensor.Quantization(), shape)
+        scale, points, axis = self._quantization(where, tensor.Quantization(), shape)
         data = None
         if not problem and (raw := self._buffer(where, tensor.Buffer())).size:
             data = self._elements(where, tensor, dtype, shape, raw)
@@ -360,7 +360,7 @@ class _Reader:
             return np.frombuffer(self.data, np.uint8, size, start)
         return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
 
-    def _quantisation(self, where: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
+    def _quantization(self, where: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
         nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
         if found is None:
             return nothing
@@ -374,7 +374,7 @@ class _Reader:
         if not np.isfinite(scale).all() or (scale < 0).any():
             raise Damaged(f"{where} has a scale that is not a positive number")
         if not (scale > 0).all():
-            return nothing  # as converters write for tensors that they did not quantise
+            return nothing  # as converters write for tensors that they did not quantize
         if not points.size:
             points = np.zeros(scale.size, np.int64)
         if points.size == 1:
@@ -483,9 +483,9 @@ def _axes_outside(data: bytes) -> list[int]:
     model, found = tflite.Model.GetRootAs(data, 0), []
     graphs = [model.Subgraphs(number) for number in range(model.SubgraphsLength())]
     for tensor in (graph.Tensors(number) for graph in graphs for number in range(graph.TensorsLength())):
-        quantisation = tensor.Quantization()
-        if quantisation is not None and tensor.ShapeLength() == 1 and quantisation.QuantizedDimension():
-            table = quantisation._tab
+        quantization = tensor.Quantization()
+        if quantization is not None and tensor.ShapeLength() == 1 and quantization.QuantizedDimension():
+            table = quantization._tab
             found.append(table.Pos + table.Offset(_SLOT))
     return found
 

@@ -1,6 +1,6 @@
 """The ONNX graph under construction: tensors by their TFLite names, each operator as a few ONNX nodes.
 
-A quantised operator becomes DequantizeLinear, the float operator, QuantizeLinear, as ONNX quantisers write it; the
+A quantized operator becomes DequantizeLinear, the float operator, QuantizeLinear, as ONNX quantizers write it; the
 passes turn that into integer arithmetic. Images are NHWC in the file and NCHW in ONNX: each operator that has an image
 transposes to and fro, and `simplify_layout` takes those out again.
 """
@@ -126,7 +126,7 @@ def _check_like(known: Tensor, kind: Tensor) -> None:
 OPSET = 21
 NHWC_OF_NCHW = [0, 2, 3, 1]
 NCHW_OF_NHWC = [0, 3, 1, 2]
-GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
+GRIDS = ("int8", "uint8", "int16")  # what activations are quantized to
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Translation(Names):
         self.variables = Variables()
         self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
         self.complex: dict[int, tuple[str, str]] = {}  # real and imaginary parts, by the number of the tensor
-        self.dequantised: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
+        self.dequantized: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
         self._made_bytes = 0
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
@@ -211,11 +211,11 @@ class Translation(Names):
         return self._usable(self.op.outputs[index], "output")
 
     def _usable(self, number: int, role: str) -> Tensor:
-        """Return a tensor that mtool has; zero points of one that is quantised to 16 bits or fewer are of its type."""
+        """Return a tensor that mtool has; zero points of one that is quantized to 16 bits or fewer are of its type."""
         found = self.tensors[number]
         if found.problem:
             raise Unsupported(f"its {role} {found.name!r} has {found.problem}")
-        if found.is_quantised and found.dtype.name in GRIDS:
+        if found.is_quantized and found.dtype.name in GRIDS:
             limits = np.iinfo(found.dtype)
             if (found.zero_point < limits.min).any() or (found.zero_point > limits.max).any():
                 point = int(found.zero_point.reshape(-1)[0])
@@ -274,9 +274,9 @@ class Translation(Names):
 
     def value(self, number: int) -> Array | None:
         """Return the value of a tensor, of one that DEQUANTIZE makes real numbers; None: only the run would know it."""
-        if number not in self.dequantised:
+        if number not in self.dequantized:
             return self.tensors[number].data
-        source = self.tensors[self.dequantised[number]]
+        source = self.tensors[self.dequantized[number]]
         assert source.data is not None
         self.afford(4 * source.data.size)
         return real_numbers(source.data, source.scale, source.zero_point, source.axis)
@@ -284,7 +284,7 @@ class Translation(Names):
     def weights(self, index: int) -> Tensor:
         """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
         found = self.tensor(index)
-        number = self.dequantised.get(self.op.inputs[index])
+        number = self.dequantized.get(self.op.inputs[index])
         return found if number is None else self.tensors[number]
 
     def numbers(self, index: int, role: str) -> list[int]:
@@ -297,16 +297,16 @@ class Translation(Names):
         return self.names[self.op.inputs[index]]
 
     def real(self, index: int) -> str:
-        """Return input `index` as the numbers that it stands for: dequantised, and float16 as float32.
+        """Return input `index` as the numbers that it stands for: dequantized, and float16 as float32.
 
         Raises:
             Unsupported: it is of a quantized type, without a scale; LiteRT's kernels then calculate with a scale of 0.
         """
         tensor, name = self.tensor(index), self.stored(index)
-        if tensor.dtype in (np.int8, np.uint8, np.int16) and not tensor.is_quantised:
+        if tensor.dtype in (np.int8, np.uint8, np.int16) and not tensor.is_quantized:
             raise Unsupported(f"its input {index} is {tensor.dtype} without a scale")
-        if tensor.is_quantised:
-            return self.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
+        if tensor.is_quantized:
+            return self.dequantize(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
         if tensor.dtype == np.float16 and self.result().dtype == np.float32:
             return self.cast(name, np.float32)
         return name
@@ -372,14 +372,14 @@ class Translation(Names):
         kinds = {int: np.int32, float: np.float32}
         return self.constant("operand", data, None if known else kinds.get(type(data), np.int64))
 
-    def dequantise(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
+    def dequantize(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
         """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
         along = scale.size > 1
         scales = self.constant("scale", scale if along else scale[0], np.float32)
         points = self.constant("zero_point", zero_point if along else zero_point.reshape(-1)[0], dtype)
         return self("DequantizeLinear", name, scales, points, axis=axis if along else 0)
 
-    def quantise(self, name: str, tensor: Tensor) -> str:
+    def quantize(self, name: str, tensor: Tensor) -> str:
         """Append a QuantizeLinear to the grid of a tensor.
 
         Raises:
@@ -432,15 +432,15 @@ class Translation(Names):
             self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
 
     def store(self, value: str, index: int = 0) -> None:
-        """Make the real numbers of `value` output number `index`, quantised if the output is."""
+        """Make the real numbers of `value` output number `index`, quantized if the output is."""
         tensor = self.result(index)
-        if tensor.is_quantised:
-            value = self.quantise(value, tensor)
+        if tensor.is_quantized:
+            value = self.quantize(value, tensor)
         elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
             first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
-            if first.is_quantised and first.data is None:
+            if first.is_quantized and first.data is None:
                 what = f"its output {tensor.name!r} is {tensor.dtype}"
-                raise Unsupported(f"{what}, its input {first.name!r} is quantised")
+                raise Unsupported(f"{what}, its input {first.name!r} is quantized")
         elif tensor.dtype == np.float16:
             value = self.cast(value, np.float16)
         self.put(value, index)
@@ -450,7 +450,7 @@ class Translation(Names):
         self.store(self("Transpose", value, perm=[0, *range(2, rank), 1]))
 
     def same_grid(self, *operands: int) -> bool:
-        """Whether these inputs and all outputs are of one type and, if quantised, stand on one grid."""
+        """Whether these inputs and all outputs are of one type and, if quantized, stand on one grid."""
         tensors = [*(self.tensor(index) for index in operands), *(self.result(n) for n in range(len(self.op.outputs)))]
         first = tensors[0]
         return all(

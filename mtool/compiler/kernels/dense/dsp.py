@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Graph, Node
-from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels import dsp
 from mtool.compiler.kernels.code_price import nodes_of_operator, price_of_code
 from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix
@@ -79,7 +79,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
         """Four, or eight where that saves more than the outputs that nobody wants cost; only those of multipliers."""
-        if epilogue.scale is None or not isinstance(epilogue.how, Requantise):
+        if epilogue.scale is None or not isinstance(epilogue.how, Requantize):
             return 4
         return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
 

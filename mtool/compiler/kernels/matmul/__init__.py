@@ -1,4 +1,4 @@
-"""Batched products of two 8-bit activations (ai.onnx MatMul between quantisations, QLinearMatMul): attention.
+"""Batched products of two 8-bit activations (ai.onnx MatMul between quantizations, QLinearMatMul): attention.
 
 Internal form `matmul`: inputs a and b, whose elements are found by strides, then what the epilogue reads. acc is the
 int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M, N].

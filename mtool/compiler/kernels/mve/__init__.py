@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mtool.compiler.ir import Array, Graph, Node
-from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import ExactScaling
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
@@ -19,7 +19,7 @@ ONE = 1 << 30  # the multiplier of channels whose result is known
 
 @dataclass(frozen=True, slots=True)
 class MultiplierScaling(Scaling):
-    """A multiplier a channel and one offset for all, which VQDMLASH adds: see mt_requantise_exact of mt_math.h."""
+    """A multiplier a channel and one offset for all, which VQDMLASH adds: see mt_requantize_exact of mt_math.h."""
 
     places: int
     meaning = "multiplier"
@@ -33,7 +33,7 @@ class MultiplierScaling(Scaling):
 def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
     """Return an epilogue with multipliers, if all channels have one with the layer's offset; else with near floats."""
     scaling, bias = epilogue.exact_scaling()
-    if not isinstance(scaling, ExactScaling) or not isinstance(epilogue.how, Requantise):
+    if not isinstance(scaling, ExactScaling) or not isinstance(epilogue.how, Requantize):
         return epilogue.nearer()
     if (epilogue.how.low, epilogue.how.high) != (-128, 127) or not scaling.has_multiplier.all():
         return epilogue.nearer()

@@ -19,7 +19,7 @@ uint8_t *const model_buffer = (uint8_t *)sample;
 const size_t model_buffer_bytes = sizeof sample;
 {% if is_float and t.is_on_a_scale(input) %}
 
-{{ t.quantise(model, input) }}
+{{ t.quantize(model, input) }}
 {%- endif %}
 {% if inference == "infer()" %}
 
@@ -38,7 +38,7 @@ void model_load(size_t count)
     }
     for (int32_t i = 0; i < {{ t.of(model, input) }}_COUNT; ++i) {
 {% if is_float and t.is_on_a_scale(input) %}
-        {{ input_of }}{{ input.c_name }}[i] = quantise_{{ input.c_name }}(sample[i]);
+        {{ input_of }}{{ input.c_name }}[i] = quantize_{{ input.c_name }}(sample[i]);
 {% elif is_float or input.dtype == "uint8" %}
         {{ input_of }}{{ input.c_name }}[i] = sample[i];
 {% elif benchmark in ["ic01", "vww01"] %}
