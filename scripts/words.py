@@ -25,7 +25,7 @@ PHRASES = {
     r"\b(?:no|some)body\b": "the caller, the reader; no operator",
     r"\bwho (?:reads|names|gives|wants|has)\b": "the reader, the caller",
     r"\bof one's own\b": "your own",
-    r"\bquantiz": "quantiz",
+    r"\bquantis": "quantiz",
     r"\bwhat is (?:asked|given|made|told|left|said)\b": "the noun: the options, the rest",
 }
 
