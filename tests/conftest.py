@@ -14,6 +14,7 @@ Python looks for objects in circles less often than by itself: compiling a model
 
 import gc
 import os
+import signal
 import sys
 import time
 import zlib
@@ -35,6 +36,9 @@ import cpu_times
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("COLUMNS", None)  # which xdist sets: tables would be folded
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each start of mtool would compile all that it imports
+    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:  # as in a shell's background; what the tests start inherits it
+            signal.signal(number, default)
     compiler_cache.use()
     os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
     os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's

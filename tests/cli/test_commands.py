@@ -186,6 +186,7 @@ def test_a_demo_that_reads_badly_ends_with_9(monkeypatch: pytest.MonkeyPatch, ca
     assert "host: 98.9%" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_dry_build_prints_its_commands_and_writes_nothing(capsys: Captured) -> None:
     assert app.invoke(["build", str(DIGITS), "--board", "mps2_an386", "--dry-run"]) == 0
     first, *commands = capsys.readouterr().out.splitlines()

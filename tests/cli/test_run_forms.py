@@ -76,6 +76,7 @@ def test_a_project_is_built_and_run_and_every_tensor_dumped(project: Path, tmp_p
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], np.load(tmp_path / "dump" / found["y"]["file"]))
 
 
+@pytest.mark.slow
 def test_what_the_inputs_are_filled_with(project: Path, tmp_path: Path, capsys: Captured) -> None:
     session = onnxruntime.InferenceSession(project / "net.onnx")
     own = np.linspace(-1, 1, 192, dtype=np.float32).reshape(1, 3, 8, 8)

@@ -54,6 +54,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_first_run_of_a_build_is_compared_and_the_second_is_not(
     model: Path, asked: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:

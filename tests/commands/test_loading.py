@@ -173,6 +173,7 @@ def kill_half_way(there: int, whole: int) -> None:
         raise Killed
 
 
+@pytest.mark.slow
 def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project: Path, tmp_path: Path) -> None:
     tuned = onnx.load(DIGITS)
     random = np.random.default_rng(0)

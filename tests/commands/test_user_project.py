@@ -36,6 +36,7 @@ def project(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "p"
 
 
+@pytest.mark.slow
 def test_the_program_is_the_users(project: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     main = project / "src" / "main.c"
     main.write_text(main.read_text().replace("0; /* element i", "(float)(i == 7); /* element i"))

@@ -13,7 +13,10 @@ SECONDS = amount.of(30, 1)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", fuzzing.TARGETS)
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(name, marks=[] if name in ("server", "loader") else pytest.mark.slow) for name in fuzzing.TARGETS],
+)
 def test_no_input_harms(target: str, tmp_path: Path) -> None:
     if shutil.which("clang") is None:
         pytest.skip("clang is not installed")

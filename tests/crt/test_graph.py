@@ -151,6 +151,7 @@ def test_no_graph_leaves_its_memory() -> None:
     assert all(ran == 0 for _, ran in found)
 
 
+@pytest.mark.slow
 def test_numbers_are_edited_too() -> None:
     """Digits alone: most of these are well-formed graphs whose tensors lie and look otherwise."""
     random_ = random.Random(6)

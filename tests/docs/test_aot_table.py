@@ -54,6 +54,7 @@ def test_the_model_is_what_others_call_micro_speech(speech: Path) -> None:
     assert found.macs == 25 * 20 * 8 * 10 * 8 + 4000 * 4
 
 
+@pytest.mark.slow
 def test_a_typed_image_links_nothing_of_the_others(speech: Path, tmp_path: Path) -> None:
     prepared = built(speech, tmp_path / "typed", conventions())
     alone = symbols(prepared.built.firmware["standalone"])

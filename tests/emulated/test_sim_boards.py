@@ -112,6 +112,7 @@ def test_every_other_core_gives_the_same_outputs(board: str, device: Device, tmp
             assert np.array_equal(other.run(feed(number))["scores"], device.run(feed(number))["scores"])
 
 
+@pytest.mark.slow
 def test_one_operator_is_timed_by_name_or_number(device: Device) -> None:
     operators = device.manifest.operators
     rows = device.profile(feed(0), repeat=1).operators

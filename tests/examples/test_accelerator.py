@@ -162,6 +162,7 @@ def test_all_operators_of_int8(rounding: Literal["onnx", "tflite"], tmp_path: Pa
     assert left == (set() if rounding == "tflite" else {"Softmax"})
 
 
+@pytest.mark.slow
 @needs_cc
 def test_a_dense_layer_with_decimal_scales(tmp_path: Path) -> None:
     """LiteRT multiplies its sums by a float64; by multipliers of 31 bits some would be off by one."""
@@ -193,6 +194,7 @@ def _nodes(path: Path) -> list[str]:
     return [name for node in graph.node for name in (node.name, *node.output) if name]
 
 
+@pytest.mark.slow
 def test_it_is_too_small(detector: Path, tmp_path: Path) -> None:
     """A smaller limit of memory leaves operators to C; none at all is an error of the compiler, in the user's names."""
     shutil.copytree(wren.FOLDER, tmp_path / "npu")
@@ -214,6 +216,7 @@ def test_it_is_too_small(detector: Path, tmp_path: Path) -> None:
     assert not any(claim.backend for claim in model.manifest.claims)
 
 
+@pytest.mark.slow
 @needs_cc
 def test_bad_binaries(detector: Path, tmp_path: Path) -> None:
     """The driver and the device check what they are given: an address outside is a status, not an access."""

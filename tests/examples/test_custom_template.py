@@ -60,6 +60,7 @@ def test_mtools_own_templates_have_boards() -> None:
     assert "arduino_uno" in ProjectApi("arduino").info().boards
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["--template", str(TEMPLATE), "--option", "greeting=hello", "-q"]

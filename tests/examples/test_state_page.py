@@ -13,6 +13,7 @@ from mtool.cli import app
 PAGE = Path(__file__).parents[2] / "docs" / "state.md"
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)

@@ -126,6 +126,7 @@ def test_pytorch_on_a_board(torch_models: Named, tmp_path: Path) -> None:
     check_on_the_board(torch_models, tmp_path)
 
 
+@pytest.mark.slow
 def test_classes_of_text_are_refused_by_name() -> None:
     pytest.importorskip("skl2onnx", reason="needs skl2onnx and scikit-learn: pip install 'mtool-mcu[dev]'")
     from exported import sklearn_models

@@ -77,6 +77,7 @@ def test_a_cmake_project_takes_the_package(tmp_path: Path) -> None:
     assert (tmp_path / "installed/lib/cmake/digits_int8/digits_int8-config.cmake").is_file()
 
 
+@pytest.mark.slow
 def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
     need("cmake", "ninja", "cc")
     options = [Options(name="left"), Options(name="right")]

@@ -151,6 +151,7 @@ class Npu(Backend):
 """
 
 
+@pytest.mark.slow
 def test_a_firmware_of_it_beside_the_c_of_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     value = helper.make_tensor_value_info

@@ -158,6 +158,7 @@ def test_each_scheme_gives_a_model_that_runs(scheme: Scheme, tmp_path: Path) -> 
     check_it_runs(done)
 
 
+@pytest.mark.slow
 def test_a_scale_for_each_channel_loses_less(tmp_path: Path) -> None:
     x, _ = bright(20)
     samples = [{"x": image[np.newaxis]} for image in x]
@@ -169,6 +170,7 @@ def test_a_scale_for_each_channel_loses_less(tmp_path: Path) -> None:
     assert better is not None and worse is not None and better > worse
 
 
+@pytest.mark.slow
 def test_an_integer_input_stays_behind_a_transposition(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
     nodes = [
@@ -314,6 +316,7 @@ def test_other_data_may_tell_the_loss(tmp_path: Path) -> None:
     assert done.classes is not None and done.classes.right_before == 30
 
 
+@pytest.mark.slow
 def test_an_old_model_is_converted(tmp_path: Path) -> None:
     samples = [{"x": image[np.newaxis]} for image in bright(5)[0]]
     done = mtool.quantize(network(tmp_path / "net.onnx", opset=9), samples)

@@ -95,6 +95,7 @@ def test_what_fails_on_any_device_is_raised_and_ends_all() -> None:
     assert all(device.is_closed for device in others) and threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_processes_of_this_computer_share_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "sums.onnx"
     onnx.save(model([helper.make_node("Add", ["x", "x"], ["y"])], {"x": (np.float32, (1, 2))}, ["y"]), str(path))

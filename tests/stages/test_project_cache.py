@@ -59,6 +59,7 @@ def test_a_second_run_compiles_nothing(runs: Runs, monkeypatch: pytest.MonkeyPat
     assert runs.run() == (0, 2.0)
 
 
+@pytest.mark.slow
 def test_another_model_of_the_same_name_is_compiled(runs: Runs) -> None:
     runs.run()
     write(runs.path, 3)

@@ -76,6 +76,7 @@ def test_the_fastest_are_tried_at_other_levels_and_known_afterwards(spaces: list
     assert [row.best for row in again.rows.values()] == [row.best for row in progress.rows.values()]
 
 
+@pytest.mark.slow
 def test_builds_have_their_part_of_the_trials(spaces: list[Space], tmp_path: Path) -> None:
     progress, _ = search(spaces, tmp_path / "t.jsonl", Goal(trials=20, builds=({"opt": "O3"},)))
     assert progress.measured == 20

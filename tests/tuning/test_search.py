@@ -54,6 +54,7 @@ def truly_best(spaces: list[Space], truth: Mapping[str, float], without: Any = (
     return [min((c.text for c in s.candidates if c.text not in without), key=truth.__getitem__) for s in spaces]
 
 
+@pytest.mark.slow
 def test_every_candidate_is_measured_once_in_as_few_firmwares_as_hold_them(spaces: list[Space], tmp_path: Path) -> None:
     world = World(truth_of(spaces, 0))
     progress = search(spaces, SimulatedBench(world, "instructions"), tmp_path / "t.jsonl")

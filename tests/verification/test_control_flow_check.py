@@ -58,6 +58,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tying.onnx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["host", pytest.param("mps2_an386", marks=[needs_arm, pytest.mark.product])])
 def test_ties_in_bodies_are_ties(board: str, path: Path, tmp_path: Path) -> None:
     deployment = mtool.Deployment(tmp_path / "project")

@@ -100,6 +100,7 @@ def test_a_board_that_it_is_not_built_for_is_a_failure() -> None:
     assert "## Models that fail" in text
 
 
+@pytest.mark.slow
 def test_dimensions_are_those_that_are_suggested(tmp_path: Path) -> None:
     path = tmp_path / "open.onnx"
     onnx.save(one_operator("Exp", "n"), path)

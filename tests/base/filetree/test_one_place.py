@@ -31,7 +31,7 @@ ALLOWED = {
     "device/transport/through.py": {"unlink"},  # an emulator's flash file that was left empty
     "device/transport/emulator.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
     "tuning/farm/messages.py": {"mkdir", "chmod"},  # of a folder that a worker made for one firmware
-    "verification/control_flow.py": {"write_bytes"},  # a model, in a temporary folder
+    "verification/layers.py": {"write_bytes"},  # a model, in a temporary folder
     "commands/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder
     "boards/zephyr/describing.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
 }

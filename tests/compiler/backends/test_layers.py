@@ -26,6 +26,7 @@ class Npu(Backend):
 """
 
 
+@pytest.mark.slow
 def test_a_region_among_the_operators(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     nodes = [

@@ -106,6 +106,7 @@ def test_c_and_python_have_the_same_lists() -> None:
     assert _listed("mt_bytecode_map.h", "MT_BYTECODE_STEPS") == STEPS
 
 
+@pytest.mark.slow
 def test_a_call_that_is_cut_or_unknown_is_refused(path: Path) -> None:
     image = compile_bytecode(path, Options()).image
     words = list(struct.unpack(f"<{len(image.data) // 4}I", image.data))

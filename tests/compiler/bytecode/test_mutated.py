@@ -39,6 +39,7 @@ def _images(folder: Path) -> list[Path]:
     return made
 
 
+@pytest.mark.slow
 def test_changed_modules_are_refused_or_stay_inside(program: Path, tmp_path: Path) -> None:
     asked = [program, str(CASES), "1", *_images(tmp_path)]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=550)

@@ -280,6 +280,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
                     assert key in of_model | {"operator", "reason"}, (title, key)
 
 
+@pytest.mark.slow
 @settings(max_examples=amount.of(300, 100), deadline=None)
 @given(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
 def test_a_comment_is_one_comment(lines: list[str]) -> None:

@@ -136,6 +136,7 @@ def test_names_get_another_beginning_where_they_are_taken() -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=amount.of(200, 66), deadline=None)
 @given(st.lists(st.text(max_size=120) | st.sampled_from(TENSORS), max_size=12))
 def test_tensors_have_identifiers_that_differ(names: list[str]) -> None:
@@ -330,6 +331,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow
 def test_every_file_name_builds_beside_all_others(tmp_path: Path) -> None:
     """The files of all models lie in one folder, in which a compiler looks first."""
     need("gcc")

@@ -1,5 +1,6 @@
 import amount
 import numpy as np
+import pytest
 from single_pass import HOST, M3, assert_same, pairs
 
 from mtool.compiler.ir import Graph
@@ -14,6 +15,7 @@ def parts(graph: Graph) -> list[str]:
     return [part.op for expr in found for part in expr.walk()]
 
 
+@pytest.mark.slow
 def test_random_networks_are_the_same() -> None:
     """Multipliers of 32 bits are chosen so that no accumulator gives another integer."""
     rewritten = 0

@@ -13,6 +13,7 @@ from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.passes.lower import lower
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float", "int8", "uint8"])
 def test_random_networks_are_onnxruntimes(kind: str) -> None:
     for seed in range(30):

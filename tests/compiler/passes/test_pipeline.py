@@ -58,6 +58,7 @@ def pools() -> onnx.ModelProto:
     return model(nodes, {"x": (np.int8, (1, 4, 2, 2))}, [f"v{MANY}"], numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [chain, of_one_value, side_by_side, pools])
 @pytest.mark.product(2)
 def test_a_thousand_nodes(made: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:

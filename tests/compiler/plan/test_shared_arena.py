@@ -6,6 +6,7 @@ import amount
 import interpreter
 import networks
 import numpy as np
+import pytest
 import stateful
 from graphs import HOST, lowered
 from interpreter import Arena
@@ -23,6 +24,7 @@ def test_without_states_the_arena_is_the_largest() -> None:
     assert [plan.offsets for plan in share_arena(plans)] == [plan.offsets for plan in plans]
 
 
+@pytest.mark.slow
 def test_models_run_in_turn_in_one_arena_and_keep_their_states() -> None:
     for seed in range(amount.of(60, 10)):
         io: Io = "external" if seed % 3 == 0 else "arena"

@@ -125,6 +125,7 @@ def test_operators_are_compared_at_each_size(folder: Path) -> None:
     assert layers.samples == 4 and any(layer.difference for layer in layers.layers)
 
 
+@pytest.mark.slow
 def test_ties_explain_what_differs_at_any_size(tmp_path: Path) -> None:
     """Each 64th of the sums lies in the middle between two steps."""
     random = np.random.default_rng(1)

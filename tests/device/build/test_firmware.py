@@ -114,6 +114,7 @@ def test_a_role_may_have_any_memory(tmp_path: Path) -> None:
     assert run(moved, built.firmware["standalone"]) == (toy.RAN_WELL, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.product(3)
 @every_board
 def test_a_port_keeps_its_contract(board: boards.Board, tmp_path: Path) -> None:

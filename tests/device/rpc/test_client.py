@@ -173,6 +173,7 @@ def test_a_model_that_hangs(client: Client, monkeypatch: pytest.MonkeyPatch) -> 
     assert "longer than 0.1 s? --timeout SECONDS, in Python timeout_s" in failed.value.hint
 
 
+@pytest.mark.slow
 def test_a_slow_model_is_asked_sparingly(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it runs, repetitions of the CALL must not fill the device's receive buffer."""
     monkeypatch.setattr(window, "PATIENCE_S", 0.3)

@@ -84,6 +84,7 @@ def listed(client: Client) -> list[tuple[Place, str]]:
     return [(one.place, one.name) for one in loading.models(client)]
 
 
+@pytest.mark.slow
 def test_a_module_in_ram_is_a_model_of_the_device(client: Client) -> None:
     assert listed(client) == [(Place.FIRMWARE, "test_model")]
     told: list[tuple[int, int]] = []
@@ -156,6 +157,7 @@ def test_a_device_keeps_models_of_several_names_each_with_its_counter(monkeypatc
         assert sorted(name for _, name in listed(client)) == ["ad", "ic", "kws", "test_model"]
 
 
+@pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("counter", [4, 6])
 def test_a_damaged_module_and_a_load_that_broke_off_leave_the_counter(flash: Path, counter: int) -> None:

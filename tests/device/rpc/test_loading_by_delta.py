@@ -103,6 +103,7 @@ def test_a_whole_file_goes_on_where_a_delta_broke_off_and_the_other_way() -> Non
             assert loading.fetch(client, 1, 0, len(file)) == file
 
 
+@pytest.mark.slow
 def test_power_that_is_cut_at_any_write_of_a_delta_leaves_a_good_model(monkeypatch: pytest.MonkeyPatch) -> None:
     old = model(5)
     with process() as transport:

@@ -99,6 +99,7 @@ def test_no_place_for_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     digits = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"

@@ -14,6 +14,7 @@ from tests.device.rpc.test_loading_by_delta import flash, model
 __all__ = ["flash"]  # a fixture that each test has
 
 
+@pytest.mark.slow
 def test_what_was_loaded_from_here_is_what_the_next_starts_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def machine(board: Board, folder: Path) -> Iterator[int]:
         yield port
 
 
+@pytest.mark.slow
 def test_the_emulator_is_driven_over_rtt(built: tuple[Board, Path]) -> None:
     _, folder = built
     with session.open(folder, timeout_s=30) as device:
@@ -64,6 +65,7 @@ def test_the_emulator_is_driven_over_rtt(built: tuple[Board, Path]) -> None:
         device.run(first(firmware.LEAVE))
 
 
+@pytest.mark.slow
 def test_a_gdb_server_that_somebody_started(built: tuple[Board, Path]) -> None:
     board, folder = built
     with machine(board, folder) as port:

@@ -40,6 +40,7 @@ def flags(pairs: list[tuple[str, str]]) -> list[str]:
     return [text for output, value in pairs for text in ("--state", f"{output}:{value}")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("style", ["torch", "keras"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -81,6 +82,7 @@ def test_time_and_profile_go_on_with_the_sequence(tmp_path: Path) -> None:
         np.testing.assert_array_equal(device.run(x)["y"], steps[3])
 
 
+@pytest.mark.slow
 def test_initial_values_are_put_in_once(tmp_path: Path) -> None:
     """A state that does not begin as zero bytes: the steps of a session and the entry point are one sequence."""
     path, options = saved(stateful.stream(quantized=True), tmp_path)
@@ -282,6 +284,7 @@ def test_a_quantized_state_begins_at_its_zero_point(moved: bool, tmp_path: Path)
         assert np.array_equal(device.run({"x": frame})["y"], alone)
 
 
+@pytest.mark.slow
 def test_a_state_begins_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(quantized(False), "model.onnx")

@@ -22,6 +22,7 @@ needs_arm = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_rows_come_by_writes(tmp_path: Path) -> None:
     """Runs, times and profiles; an order that is refused changes nothing."""
     proto, feeds = images(gated=True)

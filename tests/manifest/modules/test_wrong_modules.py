@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import amount
+import pytest
 import sanitized
 from crt.firmware import STRICT
 
@@ -15,6 +16,7 @@ CRT = Path(__file__).parents[3] / "crt"
 SOURCES = [CRT / "tests" / "mt_test_module.c", *(CRT / "modules" / f"{name}.c" for name in ("mt_module", "mt_sha512"))]
 
 
+@pytest.mark.slow
 def test_changed_modules_stay_within_their_memory(tmp_path: Path) -> None:
     program = sanitized.build(SOURCES, tmp_path / "program", STRICT)
     (tmp_path / "one.mtm").write_bytes(pack(MODULE))

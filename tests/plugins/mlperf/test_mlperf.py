@@ -98,6 +98,7 @@ def test_a_sample_of_another_size_is_an_error(device: DeviceUnderTest) -> None:
         device.infer(1, 0, timeout_s=10)
 
 
+@pytest.mark.slow
 def test_the_runner(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(project)
     samples = np.eye(WIDTH, dtype=np.float32) + 0.25
@@ -138,6 +139,7 @@ def test_an_emulated_inference_takes_its_time_at_the_boards_clock(board: str, mi
     assert time is not None and abs(time.milliseconds - milliseconds) < time.error * milliseconds
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_scikit_learn() -> None:
     from sklearn.metrics import roc_auc_score  # takes seconds, in each process that collects this file
 

@@ -79,6 +79,7 @@ def test_nothing_is_lost_or_doubled_when_workers_die_and_the_scheduler_is_starte
     assert all(count <= 7 for count in times.values())
 
 
+@pytest.mark.slow
 def test_a_board_that_fails_or_hangs_is_quarantined_by_name_and_its_work_goes_elsewhere(
     rack: Cluster, spaces: list[Space], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_board_that_fails_or_hangs_is_quarantined_by_name_and_its_work_goes_el
     rack.kill_worker(1)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_no_board_survives_costs_itself_alone(
     rack: Cluster, spaces: list[Space], tmp_path: Path
 ) -> None:

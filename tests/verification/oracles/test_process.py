@@ -69,6 +69,7 @@ def test_its_death_is_an_error_and_the_next_call_starts_another(division: Path, 
         assert ran(relu) == [0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["verify", "verify --layers"])
 def test_verify_says_that_it_died(command: str, division: Path, capsys: Captured) -> None:
     assert app.invoke([*command.split(), str(division), "--board", "host"]) == ModelError.exit_code
@@ -149,6 +150,7 @@ def test_a_warning_of_its_is_one_of_this_process(
     assert caplog.messages == ["100 % of it"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_it_does_not_outlive_this_process(end: signal.Signals, relu: Path) -> None:
     program = f"""
