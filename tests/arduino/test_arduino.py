@@ -16,6 +16,7 @@ from mtool.commands import Options
 from mtool.compiler.codegen import weights
 from mtool.device.build import arduino
 from mtool.manifest import Manifest, Project
+from mtool.stages.deployment import run_samples
 from tests.arduino import simavr, sine
 from tests.device.flash.jobs import fake
 
@@ -61,7 +62,7 @@ def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
         found = [device.run(sample)["scores"] for sample in samples]
         timing = device.time(number=1, repeat=2, inputs=samples[0])
     assert timing.spread == 0 and timing.median * 0.016 > 1e6, "cycles of millions are the same each time"
-    expected = [output["scores"] for output in commands.inference.run_samples(host, samples)]
+    expected = [output["scores"] for output in run_samples(host, samples)]
     np.testing.assert_allclose(np.array(found), np.array(expected), atol=1)  # fixed point: within one step
     assert [int(scores.argmax()) for scores in found] == labels.tolist()
 
