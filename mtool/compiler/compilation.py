@@ -43,11 +43,11 @@ from mtool.compiler.plan.for_time import (
 )
 from mtool.compiler.plan.partial import PartialCache
 from mtool.compiler.plan.pools import (
-    asked_pools,
+    board_pools,
     constant_pools,
     first_in_pools,
     first_that_fits,
-    lent_pools,
+    requested_pools,
     tensor_pools,
 )
 from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
@@ -114,11 +114,11 @@ def settled(
         UsageError: a pool is none of the board's.
         FitError: the pools have no room.
     """
-    request.check_pools(asked_pools(board, request.pools))
+    request.check_pools(requested_pools(board, request.pools))
     own = tensor_pools(board, request.pools)
     if own:
         return first_in_pools(own, attempts)
-    return first_that_fits(board, lent_pools(board) if is_alone and request.may_be_split else (), attempts)
+    return first_that_fits(board, board_pools(board) if is_alone and request.may_be_split else (), attempts)
 
 
 if TYPE_CHECKING:

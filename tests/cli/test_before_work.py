@@ -18,7 +18,7 @@ FOLDER = [
 ]
 C = [
     (["--board", "nope"], "there is no board named 'nope'"),
-    (["--schedule", "conv_1=dsp_path"], "there is none of that name"),
+    (["--schedule", "conv_1=dsp_path"], "unknown schedule dsp_path"),
 ]
 TUNED = [(["--tuned", "nope"], "there is no tuning log nope")]
 TEMPLATE = [

@@ -202,7 +202,7 @@ def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, m
     assert everything - nodes(schedules={"conv_2": Choice("dsp_patch", {"unroll": "8"})}) == {"conv_2"}
     last = tuning_log.read([tmp_path / "t.jsonl"]).plans[-1]
     assert sorted(last.choices.values()) == ["c99_patch", "dsp_patch:unroll=8"]
-    with pytest.raises(UsageError, match="there is no such node"):
+    with pytest.raises(UsageError, match="unknown node"):
         nodes(schedules={"conv_9": Choice("dsp_patch")})
     (tmp_path / "own.py").write_text(BACKEND)
     of_c = nodes(backends=(parse(str(tmp_path / "own.py")),))

@@ -11,7 +11,7 @@ from mtool.compiler.backends.interface import Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.external import HOOKS, External, Lent, RegionCode
+from mtool.compiler.kernels.external import HOOKS, External, MemoryPiece, RegionCode
 from mtool.compiler.operators.external import KIND
 
 
@@ -83,7 +83,7 @@ def bytes_named(name: str, product: Product, region: Region) -> int | None:
     return side[number].type.bytes if str(number) == found[2] and number < len(side) else None
 
 
-def placed(product: Product, region: Region) -> tuple[Lent, ...]:
+def placed(product: Product, region: Region) -> tuple[MemoryPiece, ...]:
     """Return where the buffers lie, one behind the other in each memory."""
     ends: dict[str, int] = {}
     found = []
@@ -92,7 +92,7 @@ def placed(product: Product, region: Region) -> tuple[Lent, ...]:
         size = _multiple(int(one.bytes) or bytes_named(name, product, region) or 0, alignment)  # whole lines of a cache
         offset = _multiple(ends.get(one.memory, 0), alignment)
         ends[one.memory] = offset + size
-        found.append(Lent(name, one.memory, offset, size, alignment))
+        found.append(MemoryPiece(name, one.memory, offset, size, alignment))
     return tuple(found)
 
 
@@ -144,7 +144,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             macs=region.macs,
             operators=tuple(one.name for one in region.operations),
             hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),
-            lent=placed(product, region),
+            memory_pieces=placed(product, region),
             **cache_care(product),
         )
         inputs = (*(one.value for one in region.inputs), *constants)

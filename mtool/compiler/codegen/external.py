@@ -2,7 +2,7 @@
 
 from mtool.base.errors import BuildError
 from mtool.base.escaping import comment, short_name
-from mtool.compiler.kernels.external import External, Lent
+from mtool.compiler.kernels.external import External, MemoryPiece
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.whole import plans_in
 
@@ -83,6 +83,6 @@ def lent_memories(plan: Plan) -> list[str]:
     return lines
 
 
-def _pieces(plan: Plan) -> list[Lent]:
+def _pieces(plan: Plan) -> list[MemoryPiece]:
     steps = [step for one in plans_in(plan) for step in one.steps]
-    return [one for step in steps if isinstance(step.node.attrs, External) for one in step.node.attrs.lent]
+    return [one for step in steps if isinstance(step.node.attrs, External) for one in step.node.attrs.memory_pieces]

@@ -1,7 +1,7 @@
-"""Control flow: nodes whose attributes are graphs, of which the run decides which are computed, and how often.
+"""Control flow: nodes whose attributes are graphs; which of them run, and how often, is decided at run time.
 
-A body reads values of the graph around it as inputs of its own, and writes the node's outputs. Inputs and outputs
-belong together by their position, so that either graph may rename its own.
+A body reads values of the graph around it as its own inputs and writes the node's outputs. Inputs and outputs are
+matched by position, so either graph may rename its own values.
 """
 
 import itertools
@@ -14,17 +14,17 @@ from mtool.compiler.ir.node import Attributes, Node
 from mtool.compiler.ir.types import Array, TensorType
 
 GUESSED = 16
-"""Rounds that are counted where only the run knows how many there are."""
+"""The number of rounds assumed in estimates if it is only known at run time."""
 
 
 class Control(Attributes):
-    """A node that computes graphs: `bodies`, one for each of `names`, as ONNX calls them."""
+    """A node that computes graphs: `bodies`, one for each of `names`, which are ONNX's attribute names."""
 
     names: ClassVar[tuple[str, ...]]
     bodies: tuple[Graph, ...]
 
     def with_bodies(self, bodies: Iterable[Graph]) -> Self:
-        """Return the same with other graphs, of the same inputs and outputs."""
+        """Return a copy with other graphs, which have the same inputs and outputs."""
         return replace(self, bodies=tuple(bodies))
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Control(Attributes):
 
 
 class Branches(Control):
-    """A choice of two graphs.
+    """A choice between two graphs (ONNX If).
 
     Inputs of the node: the condition, of one element; the inputs of both graphs. Outputs: those of both graphs.
     """
@@ -42,11 +42,11 @@ class Branches(Control):
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A value that each round makes of the one before it.
+    """A loop-carried value: each round computes it from the previous round's value.
 
-    is_given: the value of the first round is an input of the node.
-    initial: what it is otherwise; None: zeros.
-    is_output: the value of the last round is an output of the node.
+    is_given: the initial value is an input of the node.
+    initial: the initial value otherwise; None: zeros.
+    is_output: the final value is an output of the node.
     """
 
     is_given: bool = True
@@ -55,18 +55,18 @@ class Carried:
 
 
 class Rounds(Control):
-    """A graph that is computed again and again.
+    """A graph that is computed repeatedly (ONNX Loop and Scan).
 
     Inputs of the node: the number of rounds, if `has_trips`; whether there is a first one, if `has_condition`; the
     first of each carried value that is given; what is read by rows; what each round reads whole.
     Outputs: the last of each carried value that is wanted; what is written by rows; the number of rounds, if `counts`.
     Inputs of the graph: a row of each of those; what is read whole; the number of the round from 0 on, int64[]; the
-    carried values. Outputs: whether there is another round, if `goes_on`; the rows; the carried values.
+    carried values. Outputs: whether another round follows, if `goes_on`; the rows; the carried values.
 
-    most: there are no more rounds than these; None: no limit is known.
+    most: the maximum number of rounds; None: unknown.
     carried: the carried values.
-    backwards: for each value that is read by rows, whether the last row comes first.
-    reversed: for each value that is written by rows, whether the first row comes last.
+    backwards: for each value that is read by rows, whether rows are read from the last to the first.
+    reversed: for each value that is written by rows, whether rows are written from the last to the first.
     """
 
     names = ("body",)
@@ -86,12 +86,12 @@ class Rounds(Control):
 
     @property
     def is_counted(self) -> bool:
-        """Whether there are exactly `most` rounds, known when it is compiled."""
+        """Whether there are always exactly `most` rounds."""
         return self.most is not None and not (self.has_trips or self.has_condition or self.goes_on)
 
     @property
     def expected(self) -> int:
-        """How many rounds there are, as far as that is known when it is compiled."""
+        """The number of rounds, estimated if it is not known at compile time."""
         if self.is_counted and self.most is not None:
             return self.most
         return min(self.most or GUESSED, GUESSED)
@@ -108,7 +108,7 @@ class Rounds(Control):
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Which input and output of the node are the first and the last of each carried value; -1: none."""
+        """For each carried value, the node's input with its initial value and output with its final value; -1: none."""
         inputs, outputs = itertools.count(self.first_carried), itertools.count()
         return [(next(inputs) if one.is_given else -1, next(outputs) if one.is_output else -1) for one in self.carried]
 
@@ -127,12 +127,12 @@ def with_own_bodies(graph: Graph) -> Iterator[Graph]:
 
 
 def bodies_of(node: Node) -> tuple[Graph, ...]:
-    """Return the graphs of a node; most have none."""
+    """Return a node's graphs; most nodes have none."""
     return node.attrs.bodies if isinstance(node.attrs, Control) else ()
 
 
 def has_bodies(graph: Graph) -> bool:
-    """Whether a node of a graph has graphs."""
+    """Whether any node of a graph has graphs of its own."""
     return any(isinstance(node.attrs, Control) for node in graph.nodes)
 
 
@@ -140,7 +140,7 @@ def check(node: Node, graph: Graph) -> None:
     """Check that a control node and its graphs fit together.
 
     Raises:
-        AssertionError: they do not; a bug of what made them.
+        AssertionError: they do not; a bug in the pass that made them.
     """
     attrs, where = node.attrs, f"{node.op} {node.name}"
 

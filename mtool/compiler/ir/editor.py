@@ -1,4 +1,4 @@
-"""A graph that is changed node by node: each change costs what it touches, not the whole graph."""
+"""A graph that is edited node by node; the cost of an edit does not depend on the size of the graph."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ Position = tuple[int, ...]
 
 
 class Editor(Rewriter):
-    """A graph under change: who makes and who reads each value is always known, and what nothing reads is gone.
+    """An editable graph: producers and readers of each value stay up to date, and unread nodes are removed.
 
-    `removed` and `added` are the nodes that the last change took out and put in. Changes are counted: a pass that
-    makes far more than there are nodes would never end.
+    `removed` and `added` are the nodes that the last change removed and added. Changes are counted, so that a pass
+    that would never end is stopped.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -42,7 +42,7 @@ class Editor(Rewriter):
         return node if node is not None and node.op == op else None
 
     def readers(self, value: str, op: str = "") -> Collection[Node]:
-        """Return the nodes that read a value, those that are an `op` if one is named; each once, in no order."""
+        """Return the nodes that read a value, only those with operator `op` if given; each once, in no order."""
         by_op = self._readers.get(value, {})
         if op:
             return by_op.get(op, {}).values()
@@ -53,7 +53,7 @@ class Editor(Rewriter):
         return self._readers.get(value, {}).keys()
 
     def only_reader(self, value: str) -> Node | None:
-        """Return the one node that reads a value that is no output of the graph; None: there are more, or none."""
+        """Return a value's only reader; None: it has none or several, or is an output of the graph."""
         by_op = self._readers.get(value, {})
         if len(by_op) != 1 or self.is_output(value):
             return None
@@ -65,32 +65,32 @@ class Editor(Rewriter):
         return value in self._results
 
     def has(self, node: Node) -> bool:
-        """Whether a node is still there, as it was."""
+        """Whether the graph still contains a node, unchanged."""
         return self._by_name.get(node.name) is node
 
     def named(self, name: str) -> Node | None:
-        """Return the node of a name, if there is one."""
+        """Return the node with this name, if there is one."""
         return self._by_name.get(name)
 
     def position(self, node: Node) -> Position:
-        """Return where a node stands."""
+        """Return a node's position in the order."""
         return self._positions[node.name]
 
     def in_order(self) -> list[Node]:
-        """Return the nodes in their order."""
+        """Return the nodes in execution order."""
         return sorted(self._by_name.values(), key=self.position)
 
     def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
-        """Add a value and return its name; if the change leaves it unread, it goes."""
+        """Add a value and return its name; it is removed if the change leaves it unread."""
         self._made.append(super().value(stem, dtype, shape))
         return self._made[-1]
 
     def change(
         self, node: Node, function: Callable[["Editor", Node], object], without: Node | None = None
     ) -> Sequence[Node]:
-        """Put the nodes that `function` appends in the place of a node, and rename what it renames; return them.
+        """Replace a node by the nodes that `function` appends, apply its renames, and return the new nodes.
 
-        `without` is a node that goes too.
+        `without` is another node to remove.
         """
         self.nodes, self._made = [], []
         function(self, node)
@@ -104,7 +104,7 @@ class Editor(Rewriter):
         return self.nodes
 
     def put(self, old: Node, new: Node, without: Node | None = None) -> None:
-        """Put a node in the place of one, and take out another and what nothing reads any more."""
+        """Replace a node; remove `without`, and whatever is unread afterwards."""
         self._exchange(old, [new], without)
         self._sweep()
 
@@ -121,9 +121,9 @@ class Editor(Rewriter):
         if self.changes > MOST + MOST_OF_A_NODE * len(self.graph.nodes):
             where = ", ".join(old.origins) or old.name
             raise ModelError(
-                f"the graph does not settle: {self.changes} changes, the last one at {where}",
+                f"the graph is still changing after {self.changes} rewrites; the last one was at {where}",
                 details=[f"{old.op} -> {', '.join(node.op for node in new)}"],
-                hint="this is a bug of mtool: report it with the model",
+                hint="this is a bug in mtool: please report it with the model",
             )
         self.removed, self.added = [], []
         if without is not None:
@@ -156,7 +156,7 @@ class Editor(Rewriter):
         return self._positions.pop(node.name)
 
     def _redirect(self, old: str, new: str) -> None:
-        """Replace a value by another one in all readers and in the graph's outputs."""
+        """Replace a value by another in all readers and in the graph's outputs."""
         for node in self.readers(old):
             position = self._take_out(node)
             self._insert(replace(node, inputs=tuple(new if value == old else value for value in node.inputs)), position)
@@ -165,7 +165,7 @@ class Editor(Rewriter):
             self._results = set(self.outputs)
 
     def _sweep(self) -> None:
-        """Take out what nothing reads since the last change."""
+        """Remove what has become unread."""
         waiting = [*self.removed, *self.added]
         values: list[str] = []
         while waiting:
@@ -180,7 +180,7 @@ class Editor(Rewriter):
         self._forget(values)
 
     def _forget(self, values: Iterable[str]) -> None:
-        """Drop what is known of values that are not there any more."""
+        """Drop the records of removed values."""
         for value in values:
             if value in self.makers or value in self._readers or value in self._results or value in self._given:
                 continue

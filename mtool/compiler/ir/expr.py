@@ -1,6 +1,6 @@
-"""Scalar expressions: what one element of a tensor is, in terms of loop axes and elements of operands.
+"""Scalar expressions: one element of a tensor as a function of loop axes and elements of operands.
 
-An epilogue of a kernel and the body of a loop operator are both such an expression. Leaves:
+A kernel's epilogue and the body of a loop operator are both such expressions. Leaves:
 
     const   value: a Python number
     axis    value: the number of a loop axis (int32)
@@ -24,7 +24,7 @@ LONGEST_SHOWN = 200  # parts of an expression in a dump
 class Reduction:
     """Combine the body over extra axes: kind is the NumPy ufunc "add", "multiply", "maximum" or "minimum".
 
-    careful: what each addition of a float rounds away is added up too.
+    careful: compensated summation: the rounding error of each float addition is added up too.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Reduction:
 
 
 def first_of(kind: str, dtype: DType) -> float | int | bool:
-    """Return what a reduction of a kind is before its first element: what it is of no elements."""
+    """Return a reduction's neutral element, which is its result for no elements."""
     if kind in ("add", "multiply"):
         return int(kind == "multiply")
     if dtype.is_float:
@@ -46,9 +46,9 @@ def first_of(kind: str, dtype: DType) -> float | int | bool:
 class Expr:
     """One node of an expression; immutable and hashable.
 
-    Parts may be shared: what is done for each of them (`fold`, `rewrite`) is done once a part, with no recursion.
-    `size` counts the nodes, those of a shared part as often as it stands there, as they do in C; `depth` is the
-    longest way down. Two constants are equal if their bits are: -0.0 is not 0.0, and a NaN is itself. Operators are
+    Parts may be shared: `fold` and `rewrite` visit each part once, without recursion. `size` counts the nodes, those
+    of a shared part each time it occurs, as it is written in C; `depth` is the length of the longest
+    path down. Two constants are equal if their bits are: -0.0 is not 0.0, and a NaN is itself. Operators are
     index arithmetic, of int32 that never overflows, with Python numbers on the right.
     """
 
@@ -115,11 +115,11 @@ class Expr:
         return call("floordiv", self, number(other), value="index")
 
     def __mod__(self, other: "Index") -> "Expr":
-        """Return the rest of a quotient of numbers that are not negative."""
+        """Return the remainder of a division of numbers that are not negative."""
         return call("mod", self, number(other), value="index")
 
     def walk(self, *, indices: bool = True) -> Iterator["Expr"]:
-        """Yield every node, this one first; without `indices`, none of what says which element a load reads."""
+        """Yield every node, this one first; without `indices`, loads' index expressions are left out."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -132,7 +132,7 @@ class Expr:
         return {node.value for node in self.parts() if node.op == "load"}
 
     def parts(self, leaves: Collection[str] = ()) -> Iterator["Expr"]:
-        """Yield every node, a shared one once, its arguments before it; none of the arguments of `leaves`."""
+        """Yield every node once, after its arguments; the arguments of ops in `leaves` are left out."""
         is_done, waiting = dict[int, bool](), [self]  # a node waits once more below its arguments
         while waiting:
             node = waiting.pop()
@@ -146,9 +146,9 @@ class Expr:
                 yield node
 
     def fold(self, function: Callable[["Expr", Sequence[T]], T], leaves: Collection[str] = ()) -> T:
-        """Return what `function` makes of this node and of what it made of the arguments; bottom-up, each part once.
+        """Return `function` of this node and of its arguments' results; bottom-up, each part once.
 
-        The arguments of `leaves`, by their op, are left alone. What was made is let go of after its last use.
+        The arguments of ops in `leaves` are not visited. Results are released after their last use.
         """
         order = [*self.parts(leaves)]
         last = {id(arg): node for node in order for arg in node.args}
@@ -171,7 +171,7 @@ class Expr:
         return self.fold(rebuilt)
 
     def with_part(self, part: "Expr", by: "Expr") -> "Expr":
-        """Replace a part, wherever it stands."""
+        """Replace a part wherever it occurs."""
         return self.rewrite(lambda found: by if found == part else found)
 
     def with_axes(self, axes: Mapping[int, "Expr"]) -> "Expr":
@@ -210,7 +210,7 @@ def load(operand: int, dtype: DType, index: tuple[Expr, ...]) -> Expr:
 
 
 def call(op: str, *args: Expr, dtype: DType | None = None, value: Any = None) -> Expr:
-    """Apply a scalar function; the result has the first argument's type unless told."""
+    """Apply a scalar function; the result has the first argument's type unless `dtype` is given."""
     return simplify(Expr(op, dtype or args[0].dtype, args, value))
 
 
@@ -223,7 +223,7 @@ def broadcast_index(shape: tuple[int, ...], into: tuple[int, ...]) -> tuple[Expr
     """Return the index into an operand of `shape` that is broadcast (NumPy's rule) into the shape `into`.
 
     Raises:
-        ValueError: it does not broadcast; the index would lead out of it.
+        ValueError: the shapes do not broadcast.
     """
     shift = len(into) - len(shape)
     if shift < 0 or any(size not in (1, into[shift + number]) for number, size in enumerate(shape)):
@@ -239,7 +239,7 @@ def _is(expr: Expr, value: int) -> bool:
 
 
 def simplify(expr: Expr) -> Expr:
-    """Fold what is trivial: integer constants, +0, *1, casts to the same type."""
+    """Simplify integer constants, +0, *1, and casts to the same type."""
     args = expr.args
     if expr.op == "cast" and args[0].dtype == expr.dtype:
         return args[0]

@@ -19,7 +19,7 @@ Move = tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantise
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tensor of the model, by its name there, and the moves that make a value of it, in order.
+    """A tensor of the model, by its name there, and the moves that turn it into a value, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
     dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
@@ -31,7 +31,7 @@ class Source:
     moves: tuple[Move, ...] = ()
 
     def then(self, move: Move) -> "Source":
-        """Return the source of a value that is made by one more move."""
+        """Return the source of the value that one more move gives."""
         if self.moves and self.moves[-1][0] == move[0] not in ("signed", "rows", "quantised"):
             before, (what, numbers) = self.moves[:-1], move
             last = self.moves[-1][1]
@@ -66,8 +66,8 @@ def moved(data: Array, moves: tuple[Move, ...]) -> Array:
 
 
 def undone(data: Array, moves: tuple[Move, ...]) -> tuple[Array, tuple[Move, ...]]:
-    """Return the tensor's own array from a moved one, and the moves that can't be undone: those that left elements out,
-    or shapes that nobody noted, and all before them.
+    """Return the tensor's own array from a moved one, and the moves that can't be undone: those that left elements out
+    or whose shape was not recorded, and all before them.
     """
     left = list(moves)
     while left:
@@ -86,20 +86,20 @@ def undone(data: Array, moves: tuple[Move, ...]) -> tuple[Array, tuple[Move, ...
 
 
 def rounded(data: Array, scale: Array, zero_point: Array | int, dtype: DType) -> Array:
-    """Return floats as the nearest integers of a quantization; NaN as the least."""
+    """Return floats quantized to the nearest integers; NaN becomes the smallest."""
     least, most = dtype.limits
     with np.errstate(all="ignore"):
         steps: Array = np.clip(np.rint(data / scale) + zero_point, least, most)
         return np.nan_to_num(steps, nan=least).astype(dtype.numpy)
 
 
-# Names that are not taken yet: a stem, then the stem with the smallest number that makes it new.
+# Unique names: a stem, or the stem with the smallest number that is not taken.
 
 
 class Names:
-    """Gives names; how many of a stem there are makes none of them slower to find.
+    """Gives unique names in constant time, however many share a stem.
 
-    Names that were taken once are held to be so until they are released.
+    A name stays taken until it is released.
     """
 
     def __init__(self, is_taken: Callable[[str], bool]) -> None:
@@ -121,7 +121,7 @@ class Names:
         return name
 
     def release(self, name: str) -> None:
-        """Let a name be given once more."""
+        """Make a name available again."""
         stem, dot, number = name.rpartition(".")
         if name in self._next:
             heapq.heappush(self._released.setdefault(name, []), 0)
@@ -133,12 +133,12 @@ def _numbered(stem: str, number: int) -> str:
     return f"{stem}.{number}" if number else stem
 
 
-DEEPEST = 160  # levels of an expression: what C compilers and what compares two of them can take
+DEEPEST = 160  # levels of an expression that C compilers and comparisons can take
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An output of the model that feeds an input of its next call, and is kept between the calls.
+    """An output of the model that is kept between calls and feeds an input of the next one.
 
     `output` and `input` are their names in the model. `initial` is the input's value at the first call, of the
     type that the graph's input has; None: zeros.
@@ -151,12 +151,12 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class RunTimeSize:
-    """A size that the caller gives at run time.
+    """A dimension whose size the caller gives at run time.
 
-    name: of the dimension, in the model.
-    symbol: what formulas call it (mtool.base.formulas).
-    value: the graph's input that has it, int32[].
-    least, most: what it may be.
+    name: the dimension's name in the model.
+    symbol: its name in formulas (mtool.base.formulas).
+    value: the graph's input with the size, int32[].
+    least, most: the range of the size.
     """
 
     name: str
@@ -168,11 +168,11 @@ class RunTimeSize:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An input whose rows the caller gives as they arrive, so that it is never whole in memory.
+    """An input whose rows the caller passes as they arrive, so that it is never in memory as a whole.
 
     value: the graph's input; its rows lie one after the other, the pixels of a row with their channels side by side.
-    order: how the model's own tensor is transposed to that; (): not at all.
-    rows: how many there are; 0: before the plan is made.
+    order: the permutation from the model's own tensor to that layout; (): none.
+    rows: the number of rows; 0: before the plan is made.
     until: the last operator that is computed row by row, as they arrive; "": before the plan is made.
     """
 
@@ -188,22 +188,22 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A model. An empty input name ("") is an optional input that is not given.
+    """A model. An empty input name ("") stands for an omitted optional input.
 
     `types` has every value, constants included; `output_names` are the outputs' names in the model
     (a pass may rename the values themselves, never the inputs); `quant` has the quantization of values that are
     known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
     tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
-    along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
-    of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
+    along which dimension; `states` are pairs that are not part of the interface: they are the last of `inputs` and
+    of `outputs`, in this order; `line_buffers` has the line buffer that a value lies in, by
     name, and at which byte (mtool.compiler.plan.partial); `sizes` are the run-time sizes, whose largest values
     the graph has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without
     those inputs, at some values of the sizes, `fixed_sizes` the sizes of dimensions that do not follow them, and
-    `is_sample` tells that a graph is one of these; `halves`
+    `is_sample` marks a graph that is such a sample; `halves`
     says that the model's file has weights of float16, which kernels may store so, though the graph has them as
     float32; `rounds` is how often an inference computes a graph that is a body, about; `stream` is the input that
-    comes by rows, if there is one; `memo` caches answers to what is asked at every node.
+    arrives by rows, if there is one; `memo` caches results that every node needs.
     """
 
     name: str
@@ -229,12 +229,12 @@ class Graph:
 
     @property
     def caller_inputs(self) -> tuple[str, ...]:
-        """The inputs that the caller gives: all but those of states."""
+        """The inputs that the caller passes: all except states."""
         return self.inputs[: len(self.inputs) - len(self.states)]
 
     @property
     def caller_outputs(self) -> tuple[str, ...]:
-        """The outputs that the caller gets: all but those of states."""
+        """The outputs that the caller gets: all except states."""
         return self.outputs[: len(self.outputs) - len(self.states)]
 
     @property
@@ -245,7 +245,7 @@ class Graph:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """The scales of values that have one for the whole tensor."""
+        """The scales of the values that are quantized per tensor."""
         return tuple(sorted({quant.scale[0] for quant in self.quant.values() if len(quant.scale) == 1}))
 
     @property
@@ -259,18 +259,18 @@ class Graph:
         return self.once("sized nodes", found) if own else frozenset()
 
     def once(self, about: str, answer: Callable[[], T]) -> T:
-        """Return the answer to what is asked about the graph, which is found once."""
+        """Return `answer()`, cached under the key `about`."""
         if about not in self.memo:
             self.memo[about] = answer()
         found: T = self.memo[about]
         return found
 
     def producers(self) -> dict[str, Node]:
-        """Return the node that makes each value."""
+        """Return the node that produces each value."""
         return {output: node for node in self.nodes for output in node.outputs if output}
 
     def consumers(self) -> dict[str, list[Node]]:
-        """Return the nodes that read each value, once for each time that they do."""
+        """Return the nodes that read each value, once for each use."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for value in node.inputs:
@@ -285,7 +285,7 @@ class Graph:
         return node.title, tuple(self.types.get(value) for value in (*node.inputs, *node.outputs))
 
     def without_elements(self) -> "Graph":
-        """Return the graph with constants of the same types that are all 0, and together take no memory."""
+        """Return the graph with all constants replaced by zeros that take no memory."""
         constants = {name: np.broadcast_to(np.zeros((), one.dtype), one.shape) for name, one in self.constants.items()}
         made = replace(self, constants=constants)
         made.memo.update(self.memo)
@@ -305,25 +305,25 @@ def verify(graph: Graph) -> None:
     """Check that the graph is well formed: names unique, values defined before use, constants as typed, no deep nests.
 
     Raises:
-        AssertionError: it is not; a bug of the pass that made it.
+        AssertionError: it is not; a bug in the pass that made it.
     """
     known = {*graph.inputs, *graph.constants, ""}
     names = set()
     for node in graph.nodes:
         expr = expression_of(node)
         assert expr is None or expr.depth <= DEEPEST, f"{node.name} has too deep an expression"
-        assert node.name not in names, f"{node.name} stands twice"
+        assert node.name not in names, f"two nodes are named {node.name}"
         names.add(node.name)
         for value in node.inputs:
-            assert value in known, f"{node.name} reads {value!r} before it is made"
+            assert value in known, f"{node.name} reads {value!r} before it is written"
         for value in filter(None, node.outputs):
-            assert value not in known, f"{value!r} is made twice"
+            assert value not in known, f"{value!r} is written twice"
             assert value in graph.types, f"{value!r} has no type"
             known.add(value)
     for value, data in graph.constants.items():
         kind = TensorType(DType.of(data.dtype), data.shape)
-        assert graph.types[value] == kind, f"constant {value!r} is {kind}, typed {graph.types[value]}"
-    assert set(graph.outputs) <= known, "an output is never made"
+        assert graph.types[value] == kind, f"constant {value!r} is {kind}; its declared type is {graph.types[value]}"
+    assert set(graph.outputs) <= known, "an output is never written"
 
 
 class Rewriter:
@@ -342,7 +342,7 @@ class Rewriter:
         self._unused = Names(lambda name: self._is_taken(name))
 
     def unique(self, stem: str) -> str:
-        """Return a name for a value or node that is not taken."""
+        """Return an unused name for a value or node."""
         name = self._unused.take(stem)
         self._names.add(name)
         return name
@@ -386,7 +386,7 @@ class Rewriter:
         return made
 
     def _relate(self, node: Node) -> None:
-        """Let a transposition or a view tell the source of one of its values by that of the other."""
+        """Derive the source of a transposition's or view's input from its output, or the reverse."""
         before, after = self.resolve(node.inputs[0]), node.outputs[0]
         there: Move
         back: Move
@@ -401,7 +401,7 @@ class Rewriter:
             self.sources[before] = self.sources[after].then(back)
 
     def keep(self, node: Node) -> Node:
-        """Append a node of the old graph, its inputs renamed as `rename` was told."""
+        """Append a node of the old graph, with the renames applied to its inputs."""
         inputs = tuple(self.resolve(value) for value in node.inputs)
         kept = node if inputs == node.inputs else replace(node, inputs=inputs)
         self.nodes.append(kept)
@@ -414,7 +414,7 @@ class Rewriter:
             self.sources.setdefault(new, self.sources[old])
 
     def resolve(self, value: str) -> str:
-        """Return the name that a value goes by now."""
+        """Return a value's current name."""
         found = value
         while found in self._renamed:
             found = self._renamed[found]
@@ -445,9 +445,9 @@ class Rewriter:
 
 
 def rewritten(graph: Graph, change: Callable[[Rewriter, Node], Node | None], kinds: Any = Attributes) -> Graph:
-    """Return a graph in which each node whose attributes are of some kinds is what `change` returns for it.
+    """Return a graph in which each node whose attributes are of some kinds is replaced by what `change` returns.
 
-    `change` may append other nodes before it; it returns None for a node that goes, or that these take the place of.
+    `change` may append other nodes before it; it returns None to drop the node.
     """
     rewriter = Rewriter(graph)
     for node in graph.nodes:
@@ -474,7 +474,7 @@ def _reads_of(expr: Expr) -> tuple[frozenset[tuple[int, DType, int]], frozenset[
 
 
 def accumulators(expr: Expr) -> frozenset[DType]:
-    """Return the types that an epilogue reads what its kernel computed as: one, or none if it does not read it."""
+    """Return the types as which an epilogue reads the accumulator: one, or none if it does not read it."""
     return _reads_of(expr)[2]
 
 
@@ -482,16 +482,16 @@ def check_expression(node: Node, graph: Graph, expr: Expr) -> None:
     """Check that a node's expression fits its inputs and its (first) output.
 
     Raises:
-        AssertionError: it does not; a bug of the pass that made it.
+        AssertionError: it does not; a bug in the pass that made it.
     """
     where, made = f"{node.op} {node.name}", graph.types[node.outputs[0]]
     loads, axes, accumulated = _reads_of(expr)
     assert expr.dtype is made.dtype, f"{where} computes {expr.dtype.label}; its output is {made}"
     for number, dtype, rank in loads:
-        assert number < len(node.inputs), f"{where} loads input {number}, which it lacks"
+        assert number < len(node.inputs), f"{where} loads input {number}, but has {len(node.inputs)}"
         kind = graph.types[node.inputs[number]]
         right = kind.dtype is dtype and len(kind.shape) == rank
         assert right, f"{where} loads {dtype.label} by {rank} indices from input {number}, which is {kind}"
     last = max(axes, default=-1)
     assert last < len(made.shape), f"{where} has no axis {last}: its output is {made}"
-    assert isinstance(node.attrs, WithEpilogue) or not accumulated, f"{where} reads an accumulator, and is no kernel"
+    assert isinstance(node.attrs, WithEpilogue) or not accumulated, f"{where} reads an accumulator but is not a kernel"

@@ -1,4 +1,4 @@
-"""Nodes: one operator each, with its attributes as a class of its kind."""
+"""Nodes: one operator each, with attributes in a class per kind."""
 
 from dataclasses import dataclass, field, fields
 from typing import Protocol, Self, dataclass_transform
@@ -29,7 +29,7 @@ class Attributes:
 
     @classmethod
     def of(cls, node: _Bearer) -> Self:
-        """Return a node's attributes, which are of this class.
+        """Return a node's attributes as an instance of this class.
 
         Raises:
             AssertionError: the node is of another kind.
@@ -46,7 +46,7 @@ class Attributes:
 class Computation(Attributes):
     """An operator that computes each element of its output by an expression.
 
-    expr: what an element is: the body of a loop, or a kernel's epilogue. It loads the node's inputs by number.
+    expr: the value of an element: the body of a loop, or a kernel's epilogue. It loads the node's inputs by number.
     label: the ONNX operators that were fused into it, in lower case, joined by "+"; "": none.
     """
 
@@ -55,9 +55,9 @@ class Computation(Attributes):
 
 
 class WithEpilogue(Computation):
-    """A kernel: it writes each element of its output through its epilogue, which reads what it computed as `acc`.
+    """A kernel: it writes each element of its output through its epilogue, which reads the accumulator as `acc`.
 
-    acc_bound: no accumulator is further from 0; 0: that is not known.
+    acc_bound: the largest magnitude of an accumulator; 0: unknown.
     """
 
     acc_bound: int = 0
@@ -69,9 +69,9 @@ class WithEpilogue(Computation):
 
 
 class View(Attributes):
-    """The same bytes under another shape, or those from element `first` on.
+    """The same bytes with another shape, or those from element `first` on.
 
-    Of several inputs, which lie one behind the other (mtool.compiler.plan.partial), it is all of them together.
+    Several inputs, which are adjacent in memory (mtool.compiler.plan.partial), are viewed as one.
     """
 
     first: int = 0
@@ -87,8 +87,8 @@ class Transpose(Attributes):
 class Node:
     """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
 
-    whole: the name of the operator of which it computes some rows (mtool.compiler.plan.partial); "": it computes
-    all. parts: how many nodes compute that operator.
+    whole: the name of the operator that it computes some rows of (mtool.compiler.plan.partial); "": it computes all
+    rows. parts: the number of nodes that compute that operator.
     """
 
     op: str
@@ -102,7 +102,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        """The name of the operator that it computes: its own, or that of which it computes a part."""
+        """The name of the operator that it computes, in whole or in part."""
         return self.whole or self.name
 
     def __str__(self) -> str:
@@ -111,5 +111,5 @@ class Node:
 
 
 def expression_of(node: Node) -> Expr | None:
-    """Return the expression by which a node computes its elements; None: it has none."""
+    """Return the expression that computes a node's elements; None: it has none."""
     return node.attrs.expr if isinstance(node.attrs, Computation) else None

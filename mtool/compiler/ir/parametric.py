@@ -1,7 +1,7 @@
-"""One description of many: what a model is at several sizes becomes what it is at any.
+"""Generalize a model from a few sizes to all sizes.
 
-A model is imported for a few values of its run-time sizes. What comes of that has to be of one structure; whole
-numbers in it that differ become formulas of the sizes. So no operator has to know of sizes that are not numbers.
+A model is imported for a few values of its run-time sizes. The results must have the same structure; whole numbers
+that differ become formulas of the sizes. So operators only ever handle sizes that are numbers.
 """
 
 import itertools
@@ -25,10 +25,10 @@ FormulaOf = Callable[[Sequence[int]], Formula | None]
 
 @dataclass(frozen=True, slots=True)
 class RealFormula:
-    """A float that is a whole number, or a number divided by a whole one.
+    """A float that is a whole number, or a number divided by a whole number.
 
-    `is_inverse`: it is divided; `is_single`: the quotient is float32. `numerator` is what is divided, and `divisor` a
-    scale that the quotient is divided by.
+    `is_inverse`: it is a quotient, of `numerator`; `is_single`: the quotient is float32. `divisor` is a scale that the
+    quotient is divided by.
     """
 
     formula: Formula
@@ -63,14 +63,14 @@ def real_formula(
     values: Sequence[float],
     scales: Collection[float] = (),
 ) -> RealFormula | None:
-    """Return the formula that floats follow exactly; None: they follow none.
+    """Return a formula that gives these floats exactly; None: there is none.
 
     Args:
-        formula: returns that of whole numbers at the points.
-        names: of the run-time sizes.
-        points: values of them.
-        values: what the formula has to be at each.
-        scales: of the model's tensors, which may be divided by a whole number and by one another.
+        formula: returns the formula of whole numbers at the points.
+        names: the names of the run-time sizes.
+        points: their values.
+        values: the float at each point.
+        scales: the scales of the model's tensors, which may be divided by a whole number and by one another.
     """
     if not all(np.isfinite(value) for value in values):
         return None
@@ -90,7 +90,7 @@ def real_formula(
 
 
 def _divided(formula: FormulaOf, values: Sequence[float], scales: Collection[float]) -> Iterator[RealFormula]:
-    """Yield formulas of a scale that is divided by a whole number, as a mean's is by how many elements there are.
+    """Yield formulas of a scale that is divided by a whole number, such as the number of elements of a mean.
 
     The result may be divided by another scale, in float32 too.
     """
@@ -114,16 +114,16 @@ def _divided(formula: FormulaOf, values: Sequence[float], scales: Collection[flo
 
 _FEW = 64  # elements of an array that may each follow a formula
 At = Callable[[Mapping[str, int]], Any]
-"""What a thing is at given sizes."""
+"""Returns the value at given sizes."""
 
 
 class DifferError(Exception):
-    """Things that are not of one structure, or numbers in them that follow no formula; the message says where."""
+    """The structures differ, or their numbers follow no formula; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A thing that is what `at` returns; `is_fixed`: the same at all sizes."""
+    """A value that depends on the sizes, as returned by `at`; `is_fixed`: it is the same at all sizes."""
 
     at: At
     is_fixed: bool = False
@@ -131,12 +131,12 @@ class Joined:
 
 @dataclass(slots=True)
 class Joiner:
-    """Joins what was made at several points.
+    """Joins the results for several points into one for all sizes.
 
-    names: of the run-time sizes.
-    points: their values, in the order of the things that are joined.
-    period: formulas are for sizes alone that leave the remainders of the points when they are divided by it.
-    scales: of the model's tensors, that floats may be made of.
+    names: the names of the run-time sizes.
+    points: their values, in the order of the results.
+    period: formulas hold only for sizes with the same remainders modulo `period` as the points.
+    scales: the scales of the model's tensors, from which floats may be computed.
     """
 
     names: tuple[str, ...]
@@ -146,14 +146,14 @@ class Joiner:
     _expressions: dict[tuple[int, ...], tuple[Joined, Sequence[Any]]] = field(default_factory=dict)
 
     def formula(self, values: Sequence[int]) -> Formula | None:
-        """Return the formula of numbers; None: they follow none."""
+        """Return a formula that gives these numbers; None: there is none."""
         return fitted(self.names, self.points, [int(value) for value in values], self.period)
 
     def join(self, things: Sequence[Any], where: str = "") -> Joined:
-        """Return the thing at any sizes.
+        """Return the joined value for any sizes.
 
         Raises:
-            DifferError: they are not of one structure.
+            DifferError: the structures differ.
         """
         first = things[0]
         if all(other is first for other in things):
@@ -174,7 +174,7 @@ class Joiner:
             return self._parts(first, columns, lambda parts: kind(*parts) if is_named else kind(parts))
         if isinstance(first, Mapping):
             if any(set(thing) != set(first) for thing in things):
-                raise DifferError(f"{where}: other keys")
+                raise DifferError(f"{where}: the keys differ")
             columns = [(f"{where} {key}".strip(), [thing[key] for thing in things]) for key in first]
             return self._parts(first, columns, lambda parts: dict(zip(first, parts, strict=True)))
         if is_dataclass(first):
@@ -191,13 +191,13 @@ class Joiner:
         else:
             raise DifferError(f"{where}: {_shown(things)}")
         if joined is None:
-            raise DifferError(f"{where}: {_shown(things)} follow no formula")
+            raise DifferError(f"{where}: no formula gives {_shown(things)}")
         return Joined(joined.at)
 
     def _parts(
         self, first: Any, columns: Iterable[tuple[str, Sequence[Any]]], whole: Callable[[list[Any]], Any]
     ) -> Joined:
-        """Join what things consist of: where each part stands, and what it is in each; `whole` makes a thing of it."""
+        """Join the parts of composite values: each part's path and its values; `whole` reassembles them."""
         parts = [self.join(each, where) for where, each in columns]
         if all(part.is_fixed for part in parts):
             return _fixed(first)
@@ -211,7 +211,7 @@ class Joiner:
             return known[0]
         first = things[0]
         if len({(thing.op, thing.dtype, len(thing.args)) for thing in things}) != 1:
-            raise DifferError(f"{where}: another expression")
+            raise DifferError(f"{where}: the expressions differ")
         value = self.join([thing.value for thing in things], f"{where} {first.op}")
         args = [self.join(each, where) for each in zip(*(thing.args for thing in things), strict=True)]
         joined = _fixed(first)
@@ -230,9 +230,9 @@ class Joiner:
 
     def _array(self, things: Sequence[Array], where: str) -> Joined:
         """Join arrays: of few elements that may differ, or each the beginning of a larger one in every dimension."""
-        first, depends = things[0], DifferError(f"{where}: a constant's values depend on the sizes")
+        first, depends = things[0], DifferError(f"{where}: the values of a constant depend on the sizes")
         if len({(thing.dtype, thing.ndim) for thing in things}) != 1:
-            raise DifferError(f"{where}: arrays of another kind")
+            raise DifferError(f"{where}: the arrays have different types or ranks")
         longest = max(things, key=lambda thing: thing.size)
         parts = [longest[tuple(map(slice, thing.shape))] for thing in things]
         are_beginnings = all(map(_are_equal, parts, things))
@@ -247,12 +247,12 @@ class Joiner:
             raise depends
         formulas = [self.formula(sizes) for sizes in zip(*(thing.shape for thing in things), strict=True)]
         if None in formulas:
-            raise DifferError(f"{where}: {_shown([thing.shape for thing in things])} follow no formula")
+            raise DifferError(f"{where}: no formula gives {_shown([thing.shape for thing in things])}")
 
         def at(sizes: Mapping[str, int]) -> Array:
             shape = tuple(formula.at(sizes) for formula in formulas if formula is not None)
             if any(size > most for size, most in zip(shape, longest.shape, strict=True)):
-                raise DifferError(f"{where}: a constant is needed beyond what is known of it")
+                raise DifferError(f"{where}: a constant would have to be larger than at any of the known sizes")
             return np.ascontiguousarray(longest[tuple(map(slice, shape))])
 
         return Joined(at)

@@ -1,4 +1,4 @@
-"""Between which whole numbers an expression lies, whatever the data: what shows that an index stays inside a tensor."""
+"""Ranges of integer expressions, whatever the data: they prove that an index stays inside a tensor."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,7 +6,7 @@ from mtool.compiler.ir.expr import Expr, Reduction
 from mtool.compiler.ir.types import DType
 
 Range = tuple[int, int]  # the smallest and the largest
-SMALL = 16  # nodes of a branch that is looked at again with what its condition says
+SMALL = 16  # nodes of a branch up to which it is analysed again with its condition
 
 
 class Ranges:
@@ -25,7 +25,7 @@ class Ranges:
                 self.axes[number] = max(size, self.axes.get(number, 0))
 
     def of(self, expr: Expr, known: Mapping[Expr, Range] | None = None) -> Range | None:
-        """Return the range of an expression; None: it is no whole number. `known` has the ranges of its parts."""
+        """Return the range of an expression; None: it is not an integer. `known` has the ranges of its parts."""
         facts = known or {}
         return expr.fold(lambda part, args: common(self._of(part, args), facts.get(part)))
 
@@ -57,7 +57,7 @@ class Ranges:
         return form(*args) if form else None
 
     def _chosen(self, part: Expr, args: Sequence[Range | None]) -> Range | None:
-        """A choice: each branch under what its condition says, where it is small; one that is never taken is none."""
+        """Return the range of a choice: small branches are analysed under its condition, unreachable ones ignored."""
         condition, *branches = part.args
         reach: list[Range | None] = []
         for branch, plain, holds in zip(branches, args[1:], (True, False), strict=True):
@@ -75,7 +75,7 @@ class Ranges:
 
 
 def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Range]:
-    """Return the ranges of what a condition compares with constants, if it holds, or if it does not."""
+    """Return the ranges of the expressions that a condition compares with constants, if it holds or does not."""
     found: dict[Expr, Range] = {}
     waiting = [condition]
     while waiting:
@@ -92,7 +92,7 @@ def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Rang
 
 
 Limits = tuple[int | None, int | None]
-"""What is added to a constant for the smallest and the largest number; None: there is no limit."""
+"""Added to a constant to get the smallest and the largest number; None: no limit."""
 _TESTS: dict[str, tuple[Limits, Limits]] = {
     "less": ((None, -1), (0, None)),
     "less_equal": ((None, 0), (1, None)),
@@ -100,16 +100,16 @@ _TESTS: dict[str, tuple[Limits, Limits]] = {
     "greater_equal": ((0, None), (None, -1)),
     "equal": ((0, 0), (None, None)),
 }
-"""What a comparison with a constant says of its first side where it holds, and where it does not."""
+"""The bounds that a comparison with a constant implies for its left side if it holds, and if it does not."""
 
 
 def overlap(a: Range, b: Range) -> Range:
-    """Return what lies in both ranges."""
+    """Return the intersection of two ranges."""
     return max(a[0], b[0]), min(a[1], b[1])
 
 
 def common(a: Range | None, b: Range | None) -> Range | None:
-    """Return what lies in both ranges; None is no bound."""
+    """Return the intersection of two ranges; None: unbounded."""
     return a or b if a is None or b is None else overlap(a, b)
 
 
@@ -125,7 +125,7 @@ def _product(a: Range, b: Range) -> Range:
 
 
 def _quotient(a: Range, b: Range) -> Range | None:
-    """C's division by one positive number, which rounds towards zero."""
+    """Return the range of C's division by a positive constant, which rounds towards zero."""
     if b[0] != b[1] or b[0] <= 0:
         return None
     low, high = (end // b[0] if end >= 0 else -(-end // b[0]) for end in a)
@@ -133,7 +133,7 @@ def _quotient(a: Range, b: Range) -> Range | None:
 
 
 def _rest(a: Range, b: Range) -> Range | None:
-    """C's rest of a division by one positive number, which has the sign of what is divided."""
+    """Return the range of C's remainder of a division by a positive constant; it has the dividend's sign."""
     if b[0] != b[1] or b[0] <= 0:
         return None
     return (0 if a[0] >= 0 else 1 - b[0]), min(max(a[1], 0), b[0] - 1)

@@ -26,8 +26,8 @@ ATOM, UNARY, MUL, ADD, SHIFT, COMPARE, AND, OR, SELECT = range(9)  # precedence 
 class Text:
     """A piece of C and how tightly its outermost operator binds.
 
-    condition: the same, of any integer type, for who asks only whether it is 0; None: `c` is that.
-    uncast: the same number without the cast to a smaller type that `c` is, an int32; empty: there is none.
+    condition: the same in any integer type, if only compared with 0; None: `c`.
+    uncast: the same number as int32, without the cast to a smaller type in `c`; empty: `c` has no such cast.
     """
 
     c: str
@@ -40,12 +40,12 @@ class Text:
         return self.c if self.level <= level else f"({self.c})"
 
     def truth(self, level: int) -> str:
-        """Return the condition that it is not 0, as `at` does."""
+        """Return the condition that it is not 0, in parentheses as for `at`."""
         return (self.condition or self).at(level)
 
 
 def within(dtype: DType, int32: str) -> Text:
-    """Return a call that gives an int32 within the limits of a smaller type, as a number of that type."""
+    """Return a call whose int32 result is within a smaller type's limits, as a number of that type."""
     return Text(f"({dtype.c}){int32}", UNARY, uncast=int32)
 
 
@@ -80,7 +80,7 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
 
 
 def half(dtype: DType) -> str:
-    """Return what the functions of mt_half.h and mt_float8.h for a type begin with."""
+    """Return the prefix of a type's functions in mt_half.h and mt_float8.h."""
     return {DType.FLOAT16: "mt_f16", DType.BFLOAT16: "mt_bf16"}.get(dtype, f"mt_{dtype.label}")
 
 
@@ -90,7 +90,7 @@ def loaded(c: str, dtype: DType) -> str:
 
 
 def stored(c: str, dtype: DType) -> str:
-    """Return the C of a number as it is stored."""
+    """Return the C that converts a number for storage."""
     return f"{half(dtype)}_store({c})" if dtype.is_half else c
 
 
@@ -140,7 +140,7 @@ def infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
 
 
 def _unsigned(c: str, dtype: DType) -> str:
-    """Return an operand as an unsigned number of a signed type's size; of a cast to that type the bits stay."""
+    """Return an operand as unsigned, of a signed type's size; a cast to that type is dropped: the bits are equal."""
     own = c.removeprefix(f"({dtype.c})")
     return own if own.startswith(f"((u{dtype.c})") else f"(u{dtype.c}){own}"
 
@@ -184,7 +184,7 @@ def predicate(name: str, meaning: Callable[..., A]) -> Function:
 
 # gemmlowp's logistic function and hyperbolic tangent of 16-bit fixed point: crt/include/mt_fixed16.h in NumPy.
 #
-# An argument has so many bits before the point as the expression's value says; a result has 15 behind it.
+# The expression's value is the number of an argument's integer bits; a result has 15 fractional bits.
 
 
 _FACTORS = (25520, 19875, 12055, 4435, 600, 11, 0)
@@ -206,7 +206,7 @@ def _divide(x: A, bits: int) -> A:
 
 
 def _exp(x: A, whole: int) -> A:
-    """Return exp of what is not positive."""
+    """Return exp(x) for x <= 0."""
     bits = 15 - whole
     quarter = 1 << (bits - 2)
     rest = (x & (quarter - 1)) - quarter
@@ -223,7 +223,7 @@ def _exp(x: A, whole: int) -> A:
 
 
 def _quotient(x: A) -> A:
-    """Return 4 / (1 + x), with two bits before the point."""
+    """Return 4 / (1 + x), with two integer bits."""
     half = (x + _ONE + 1) >> 1
     y = 23130 + _product(half, -15420)
     for _ in range(3):
@@ -444,7 +444,7 @@ def _divide_text(expr: Expr, a: Text, b: Text) -> Text:
 
 
 def _pow(a: A, b: A) -> A:
-    """Of integers, a power below zero is a fraction, but for those of 1 and -1: towards zero, it is 0."""
+    """A negative power of an integer is truncated to 0, except for bases 1 and -1."""
     exponent = np.asarray(b).astype(np.asarray(a).dtype)
     if not np.issubdtype(exponent.dtype, np.signedinteger):
         return np.power(a, exponent)
@@ -481,7 +481,7 @@ def _cast(expr: Expr, a: A) -> A:
 
 
 def _truncated(data: A, dtype: DType) -> A:
-    """Return integers, towards zero, as mt_scalar.h has them: of NaN and outside of the type its least number."""
+    """Truncate to integers as mt_scalar.h does; NaN and out-of-range values become the type's smallest number."""
     bits = 64 if dtype.size == 8 else 32
     whole, least = np.trunc(data), -(2.0 ** (bits - 1))
     held = np.where((whole >= least) & (whole < -least), whole, least).astype(f"int{bits}")
@@ -535,7 +535,7 @@ def _bitcast_text(expr: Expr, x: Text) -> Text:
     return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
 
 
-# An expression whole: its meaning for a tensor, and its C.
+# Whole expressions: their meaning for a tensor, and their C.
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -594,19 +594,19 @@ FUNCTIONS: dict[str, Function] = {
     "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
     **FIXED16,
 }
-"""All scalar functions, by the name that an expression has for them."""
+"""All scalar functions, by their names in expressions."""
 
 
 def evaluate(
     expr: Expr, operands: Sequence[np.ndarray[Any, Any]], shape: tuple[int, ...], total: A = None
 ) -> np.ndarray[Any, Any]:
-    """Return what an expression means for every element of a tensor of `shape`.
+    """Evaluate an expression for every element of a tensor of `shape`.
 
     Args:
         expr: the expression of one element.
         operands: the node's inputs, by number.
         shape: the loop's size along axes 0, 1, …
-        total: what stands for `acc`, an array of `shape`.
+        total: the value of `acc`, an array of `shape`.
     """
     sizes = dict(enumerate(shape))
     for node in expr.parts():

@@ -51,7 +51,7 @@ class DType(enum.Enum):
         self.size: int = self.numpy.itemsize  # bytes an element
 
     def c_bytes(self, count: int) -> str:
-        """Return the bytes of so many elements as C: 24 of int8, 6 * sizeof(float)."""
+        """Return the bytes of `count` elements as C: 24 (int8), 6 * sizeof(float)."""
         return str(count) if self.size == 1 else f"{count} * sizeof({self.c})"
 
     @property
@@ -71,7 +71,7 @@ class DType(enum.Enum):
 
     @property
     def bits(self) -> int:
-        """Bits that an integer's value has; it may be stored in more."""
+        """The number of bits of an integer's value; storage may use more."""
         return {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}.get(self.label, self.size * 8)
 
     @property
@@ -81,12 +81,12 @@ class DType(enum.Enum):
 
     @property
     def computed(self) -> str:
-        """The C type that an element has inside an expression."""
+        """The C type of an element inside an expression."""
         return "float" if self.is_half else self.c
 
     @property
     def code(self) -> str:
-        """The suffix of C functions for it: f32, i8, u64."""
+        """The suffix of its C functions: f32, i8, u64."""
         return "f32" if self.is_half else f"{self.kind[0] if self.kind != 'bool' else 'u'}{self.size * 8}"
 
     @property
@@ -106,7 +106,7 @@ class DType(enum.Enum):
         """Return the type of a NumPy dtype.
 
         Raises:
-            KeyError: mtool has no such type.
+            KeyError: mtool does not support the type.
         """
         return _BY_LABEL[np.dtype(dtype).name]
 
@@ -153,7 +153,7 @@ BLOCK_ELEMENTS = 1 << 18
 
 
 def row_blocks(data: Array, multiple: int = 1) -> Iterator[slice]:
-    """Return slices of the first dimension, one at least: so many rows each, of about BLOCK_ELEMENTS elements."""
+    """Return slices of the first dimension, at least one, of about BLOCK_ELEMENTS elements each."""
     rows = max(BLOCK_ELEMENTS // max(math.prod(data.shape[1:]) * multiple, 1), 1) * multiple
     for first in range(0, max(data.shape[0], 1), rows):
         yield slice(first, first + rows)

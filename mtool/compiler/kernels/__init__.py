@@ -1,5 +1,5 @@
-"""The internal operators and what their C has in common: one package an operator, the rest knows none of them.
+"""The internal operators, one package each, and what their C has in common.
 
-Schedules, targets, knobs; the C text of operands and epilogues; quantized arithmetic. What belongs to one instruction
-set lies in a folder named as in each operator: c99, integer, f32, dsp (SIMD32), mve (Helium).
+Common code: schedules, targets, knobs; the C text of operands and epilogues; quantized arithmetic. Code for one
+instruction set is in a folder with the same name for all operators: c99, integer, f32, dsp (SIMD32), mve (Helium).
 """

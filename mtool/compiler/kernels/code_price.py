@@ -1,4 +1,4 @@
-"""What code is worth: how many instructions a byte of it has to save."""
+"""The price of code: how many instructions a byte of it has to save."""
 
 import math
 from collections import defaultdict
@@ -6,14 +6,14 @@ from collections import defaultdict
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.weighted_sum import WeightedSum, remembered
 
-SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
-LEAST = 10.0  # instructions that a byte of code has to save in a small model: 1 KB 0.4 ms at 25 MHz
+SHARE = 30000  # a byte of code has to save 1/30000 of a model's products, so 1 KB about 3%
+LEAST = 10.0  # the least instructions that a byte has to save, in small models: 1 KB 0.4 ms at 25 MHz
 
 
 def price_of_code(node: Node, graph: Graph) -> float:
-    """Return how many instructions a byte of a node's code has to save each time that it runs.
+    """Return how many instructions a byte of a node's code has to save each time it runs.
 
-    It depends on how many an inference has, and how often the code runs in one.
+    It depends on the instructions of an inference, and on how often the code runs in one.
     """
 
     def all_products() -> int:
@@ -25,17 +25,17 @@ def price_of_code(node: Node, graph: Graph) -> float:
 
 
 def nodes_alike(node: Node, graph: Graph) -> float:
-    """Return how many layers of the same operator have sums of as many products: their inner loops are one function."""
+    """Return the number of layers of the same operator and depth, which share the function of their inner loop."""
     return _layers(graph).get(_depth(node, graph), 1)
 
 
 def nodes_of_operator(node: Node, graph: Graph) -> float:
-    """Return how many layers there are of a node's operator."""
+    """Return the number of layers of a node's operator."""
     return max(1.0, sum(count for (op, _), count in _layers(graph).items() if op == node.op))
 
 
 def _layers(graph: Graph) -> dict[tuple[str, int], float]:
-    """Return how many layers there are of each operator and depth; one that is computed in parts is one."""
+    """Return the number of layers of each operator and depth; a layer that is computed in parts counts once."""
 
     def counted() -> dict[tuple[str, int], float]:
         found: dict[tuple[str, int], float] = defaultdict(float)

@@ -13,8 +13,8 @@ from mtool.compiler.kernels.specification import RowReads, RowWise, Specificatio
 class Concat(Attributes):
     """A concatenation of values of one type.
 
-    axis: the dimension along which they are joined, from 0 on.
-    appends: the output lies over the first input, which then is not copied; the planner says so.
+    axis: the dimension along which they are joined, counted from 0.
+    appends: the output overlaps the first input, which is not copied then; set by the planner.
     """
 
     axis: int
@@ -29,7 +29,7 @@ def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
 
 
 def _agree(node: Node, graph: Graph) -> None:
-    """What is joined is alike but for the size along the axis, which is that of the output together."""
+    """Check that inputs differ only in the size along the axis, which adds up to the output's."""
     axis, made = Concat.of(node).axis, graph.types[node.outputs[0]]
     kinds = [graph.types[value] for value in node.inputs]
     where = f"{node.op} {node.name} of {', '.join(map(str, kinds))} along {axis} -> {made}"
@@ -47,7 +47,7 @@ SPECIFICATION = Specification(Concat, takes_more=True, agree=_agree, row_wise=Ro
 
 
 class Copies(Schedule):
-    """A memcpy for each input and each slice before the axis; none for a first input that is in its place already."""
+    """A memcpy for each input and each slice before the axis; none for a first input that is already in place."""
 
     name = "c99_copies"
 

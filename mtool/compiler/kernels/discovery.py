@@ -15,11 +15,11 @@ INSTRUCTION_SETS = {
     "rvv": "RISC-V vectors",
     "simd": "this computer, in vectors of floats",
 }
-"""By what the names of schedules begin with, in the order of the schedules: of equal costs, the first is taken."""
+"""Instruction sets by prefix of schedule names, in order of preference: of equal costs, the first is taken."""
 
 
 def instruction_set(schedule: Schedule) -> str:
-    """Return the instruction set that a schedule is written for, as INSTRUCTION_SETS has it."""
+    """Return the instruction set of a schedule, from INSTRUCTION_SETS."""
     return schedule.name.split("_")[0].removesuffix("16")
 
 

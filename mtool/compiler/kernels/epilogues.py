@@ -20,16 +20,16 @@ from mtool.compiler.kernels.weighted_sum import WeightedSum, stored_weights, wei
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """A layer's weights as a template reads them, and the function of the runtime that multiplies with them, if any.
+    """A layer's weights as a template reads them, and the runtime function that multiplies by them, if any.
 
-    layout: in what order the weights stand; "": in that of the operator.
-    header: the runtime's, that has the loops.
-    function: its name.
-    declared: what is declared for it, in C.
-    last: what it is called with last, in C, if it has one argument more.
-    shared: the lines that define it, as a Kernel has them.
-    others: further headers of it.
-    ties: what `EpilogueText.beside_halves` returns of the channels that are computed together.
+    layout: the order of the weights; "": that of the operator.
+    header: the runtime's header with the loops.
+    function: the function's name.
+    declared: declarations that it needs, in C.
+    last: its additional last argument, in C, if there is one.
+    shared: the lines that define it, as in Kernel.
+    others: further headers that it needs.
+    ties: the result of `EpilogueText.beside_halves` for the channels that are computed together.
     """
 
     weights: Array
@@ -53,10 +53,10 @@ class Products:
         return (self.header, *self.others) if self.header else ()
 
 
-# The epilogue of portable kernels: the expression that fusion gave, written out around each result.
+# The epilogue of portable kernels: the fused expression, written out around each result.
 
 
-TIES = "whether a tile from this channel on has one whose sums beside a half are looked at more closely"
+TIES = "whether a tile from this channel on has a channel whose sums near a half need a closer check"
 _OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel columns, input channels"}
 
 
@@ -66,7 +66,7 @@ def _is_near(part: Expr) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What follows a kernel's sums, with what the kernel computes them from."""
+    """A kernel's epilogue, with the operands of its sums."""
 
     node: Node
     graph: Graph
@@ -102,7 +102,7 @@ class EpilogueText(Epilogue):
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
-        """Return that of a node."""
+        """Return a node's epilogue."""
         return cls(node, graph)
 
     @property
@@ -115,7 +115,7 @@ class EpilogueText(Epilogue):
         return self._text(self.expr, acc, offset, axes)
 
     def plain(self, acc: str, offset: str, axes: dict[int, str]) -> str:
-        """Return the value to store of a channel that `beside_halves` does not name."""
+        """Return the value to store for a channel that `beside_halves` does not mark."""
         expr = self.expr.rewrite(
             lambda part: replace(part, value=replace(part.value, near=False)) if _is_near(part) else part
         )
@@ -126,9 +126,9 @@ class EpilogueText(Epilogue):
         return element(expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
 
     def beside_halves(self, together: int) -> Array | None:
-        """Return from which channels on one of so many needs more than a product (FixedRequantize), uint8 [N].
+        """Return for each channel whether one of `together` from it on needs more than a product, uint8 [N].
 
-        None: no channel does.
+        See FixedRequantize. None: no channel does.
         """
         parts = [part for part in self.expr.walk() if _is_near(part)]
         if not parts:
@@ -143,7 +143,7 @@ class EpilogueText(Epilogue):
 
     @property
     def kind(self) -> DType:
-        """The type of what its kernel has in its scratch."""
+        """The type of the elements of the kernel's scratch."""
         return self.x
 
     @property
@@ -153,16 +153,16 @@ class EpilogueText(Epilogue):
 
     @property
     def offset(self) -> int:
-        """What the weights are stored without; vectors of floats have them all."""
+        """The offset that is subtracted from the stored weights; vectors of floats have none."""
         return weight_offset(self.node, self.graph)
 
     @property
     def has_bias(self) -> bool:
-        """Whether a weighted sum has a bias that is not zeros, which it has where the model has none."""
+        """Whether a weighted sum has a bias that is not all zeros (zeros stand for no bias)."""
         return bool(self.bias_of_model.any())
 
     def bias(self, channel: str) -> str:
-        """Return what the sum of a channel begins with."""
+        """Return the initial value of a channel's sum."""
         zero = "0.0f" if self.acc.is_float else "0"
         return f"bias[{channel}]" if self.has_bias else zero
 
@@ -170,9 +170,9 @@ class EpilogueText(Epilogue):
         """Render a template and assemble the function: input, output, weights, bias if any, what the epilogue reads.
 
         Args:
-            name: of the template.
+            name: the template's name.
             products: the weights.
-            scratch: its type; "": there is none.
+            scratch: the type of the scratch; "": none.
             values: the template's variables beside `epilogue`, `products`, `x`, `w` and `acc` (the types of inputs,
                 weights and sums), `offset` and `ties`.
         """
@@ -190,12 +190,12 @@ class EpilogueText(Epilogue):
         return kernel_of(node, graph, body, self.expr, own, scratch, behind, headers=products.headers, layouts=layouts)
 
 
-# Epilogues of the runtime's tiles, and what may follow them: an expression over the stored results.
+# Epilogues of the runtime's tiles, optionally followed by an expression over the stored results.
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sum of two tensors, each times a number: their names, "" for the stored results."""
+    """A sum of two tensors with factors: their names, "" for the stored results."""
 
     names: tuple[str, ...]
     how: RescalePair
@@ -203,10 +203,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class TileEpilogue(Epilogue):
-    """A node's epilogue that tiles of the runtime know by heart, but for `rest`: an expression over their results.
+    """An epilogue that the runtime's tiles implement, except for `rest`: an expression over their results.
 
-    What that loads lies at the element itself, in a table, or (of a dense layer) at the output's channel. None: nothing
-    follows. `kind` is the type of the results that it reads.
+    `rest` may load operands at the element itself, from a table, or (in a dense layer) at the output's channel; None:
+    nothing follows. `kind` is the type of the results that it reads.
     """
 
     rest: Expr | None
@@ -214,12 +214,12 @@ class TileEpilogue(Epilogue):
 
     @property
     def is_alone(self) -> bool:
-        """Whether nothing but the kernel's own numbers is read after its sums."""
+        """Whether the epilogue reads only the kernel's own numbers."""
         return not self.expr.operands()
 
     @property
     def stores_kind(self) -> bool:
-        """Whether the output's elements are as large as the results that `rest` reads, which can lie in their place."""
+        """Whether the output's elements are as large as the results that `rest` reads, which can be stored there."""
         return self.graph.types[self.node.outputs[0]].dtype.size == self.kind.size
 
     @property
@@ -228,7 +228,7 @@ class TileEpilogue(Epilogue):
         return self.graph.types[self.node.outputs[0]].dtype is self.x
 
     def pair(self) -> Pair | None:
-        """Return `rest` as the sum of the stored results and another tensor's elements of int8, if it is that."""
+        """Return `rest` as a sum of the stored results and another int8 tensor, if it has that form."""
         node, types, rest = self.node, self.graph.types, self.rest
         if rest is None or rest.op != "rescale_pair":
             return None
@@ -251,9 +251,9 @@ class TileEpilogue(Epilogue):
         """Render a template and assemble the function: input, output, packed weights, what `rest` reads, scratch.
 
         Args:
-            name: of the template.
-            products: packed weights, and what multiplies with them.
-            scratch: its type; "": there is none.
+            name: the template's name.
+            products: packed weights, and the function that multiplies by them.
+            scratch: the type of the scratch; "": none.
             values: the template's variables beside `epilogue`, `rest`, `x` (the type of the inputs), `products`, and of
                 those `function`, `declared` and `last`.
         """
@@ -267,9 +267,9 @@ class TileEpilogue(Epilogue):
 
 
 def split(node: Node, graph: Graph, scaled: Collection[str], kind: DType) -> tuple[Expr, Expr | None] | None:
-    """Return what scales a node's sums to the type of its input, and what follows that, if anything.
+    """Split an epilogue: the part that scales sums to the input's type, and the rest, if any.
 
-    None: its epilogue has another form, or reads what is not elementwise.
+    None: the epilogue has another form, or does not read its operands elementwise.
 
     Args:
         node: the node.
@@ -309,7 +309,7 @@ def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_chann
     return True
 
 
-# The epilogue that SIMD schedules have by heart: sums to int8 or int16 by numbers a channel, and what may follow.
+# The epilogue that SIMD schedules implement: sums to int8 or int16 by per-channel numbers, optionally with a rest.
 
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
@@ -321,9 +321,9 @@ SCALED = ("requantize", "rescale")  # the expressions that stand for a Scaling
 class Int8Epilogue(TileEpilogue):
     """An epilogue as `rest(requantize(acc))`: the limits and zero point, how sums are scaled, and what follows.
 
-    `rest` reads the requantized int8 as `acc`; None: it is the result. What it loads lies at the element itself,
-    in a table, or (of a dense layer) at the output's channel. `bias` is the kernel's, but where a sum is known
-    beforehand and too large for the scaling.
+    `rest` reads the requantized int8 as `acc`; None: that is the result. It may load operands at the element itself,
+    from a table, or (in a dense layer) at the output's channel. `bias` is the kernel's, except where a sum is known
+    in advance and too large for the scaling.
     """
 
     how: Requantize | Rescale
@@ -344,12 +344,12 @@ class Int8Epilogue(TileEpilogue):
         return self.scaling.scale if isinstance(self.scaling, FloatScaling) else None
 
     def exact_scaling(self, together: Together = ALONE) -> tuple[Scaling, Array]:
-        """Return what scales sums by multipliers that give what the float scales give, and the biases for it.
+        """Return a scaling by multipliers with the same results as the float scales, and the matching biases.
 
-        Where there are none: its own.
+        If there is none, return its own scaling and biases.
 
         Args:
-            together: channels that are scaled in one way.
+            together: the channels that are scaled in one way.
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantize):
             return self.scaling, self.bias
@@ -380,7 +380,7 @@ class Int8Epilogue(TileEpilogue):
         return bool((furthest < NEAR).all())
 
     def nearer(self) -> Self:
-        """Return this with what tells the runtime that results are near, if they are; see is_near."""
+        """Return this with the scaling for near results, if they are; see is_near."""
         if not self.is_near:
             return self
         near = OddFloatScaling if self.how.zero_point % 2 else NearFloatScaling
@@ -415,7 +415,7 @@ class Int16Epilogue(Int8Epilogue):
 
 
 def scaling_of(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
-    """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
+    """Return the scaling and bias for an expression of a sum; None: kernels do not support it."""
     weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
     numbers = [per_channel(number, node, graph) for number in part.args[1:]]
     if part.op == "requantize":
@@ -483,7 +483,7 @@ class SumEpilogue(TileEpilogue):
 
 
 Epilogue16 = Int16Epilogue | SumEpilogue
-"""What follows sums of int16: they are scaled by the tile, or are the results."""
+"""Epilogues of int16 sums: the tile scales them, or they are the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,7 +518,7 @@ class FloatEpilogue(TileEpilogue):
 
     @property
     def least(self) -> str:
-        """Return the bound that tiles of mt_mve_f32.h have, in C."""
+        """Return the lower bound of results for the tiles of mt_mve_f32.h, in C."""
         return "0" if self.relu else "MT_MVE_F32_ANY"
 
 

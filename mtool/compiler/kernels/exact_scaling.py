@@ -18,23 +18,23 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.threshold_multipliers import UNKNOWN, Reach, first_sums, multiplier_bounds
 
-PLACES = (4, 1)  # that are tried: a scale has 24 bits, and its multiplier of 31 keeps them in one or the other
+PLACES = (4, 1)  # the places to try: a scale's 24 bits fit in a 31-bit multiplier with one or the other
 LIMIT = 2**31
 LIMIT_OF_PAIRS = 2**23  # of the second channel's sums (mtool.compiler.kernels.dsp)
-MOST_MOVED = 2**14  # what a bias is moved by
-TRIES = 9  # moves that are tried
-BESIDE = 2**16  # of 2^32: so near to a half (mt_requantize_fixed_exact of mt_math.h)
-FEW = 8  # channels for which they are, and a fourth of a layer
-MOST = 0.8  # the part of the channels with which no other number of places is tried
-LEAST = 0.5  # the part of the channels that must have a multiplier
+MOST_MOVED = 2**14  # the most that a bias is moved by
+TRIES = 9  # the moves to try
+BESIDE = 2**16  # out of 2^32: the distance from a half that counts as near (mt_requantize_fixed_exact of mt_math.h)
+FEW = 8  # the most channels without a multiplier for which moves are tried, or a fourth of the layer
+MOST = 0.8  # the share of channels with a multiplier at which no other number of places is tried
+LEAST = 0.5  # the share of channels that must have a multiplier
 
 
 @dataclass(frozen=True, slots=True)
 class ExactScaling(Scaling):
     """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantize_exact of mt_math.h.
 
-    scale: float32 [N], of all channels.
-    zero_point: of the results; of two channels without multipliers it stands in the place of the second's.
+    scale: float32 [N], the scales of all channels.
+    zero_point: the results' zero point; for two channels without multipliers it takes the place of the second offset.
     """
 
     places: int
@@ -44,7 +44,7 @@ class ExactScaling(Scaling):
 
     @classmethod
     def of_floats(cls, scale: Array, zero_point: int, places: int) -> Self:
-        """Return that of channels of which none has a multiplier, float32 [N]."""
+        """Return a scaling in which no channel has a multiplier, for float32 scales [N]."""
         return cls(_bits(scale), places, scale, zero_point)
 
     @property
@@ -99,14 +99,14 @@ def _bits(scale: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The accumulators at which a layer's channels take their steps.
+    """The accumulators at which the results of a layer's channels step up.
 
     Attributes:
         scale: float32 [N].
-        first: the least accumulator that gives `step` or more, int64 [N, steps]; one beyond the reach where none does,
-            UNKNOWN where it was not found.
-        step: above the zero point, int64 [steps].
-        reach: of the accumulators.
+        first: the smallest accumulator that gives `step` or more, int64 [N, steps]; one beyond the range if none does,
+            UNKNOWN if it was not found.
+        step: the results, relative to the zero point, int64 [steps].
+        reach: the range of the accumulators.
     """
 
     scale: Array
@@ -116,7 +116,7 @@ class Steps:
 
     @classmethod
     def of(cls, scale: Array, how: Requantize, reach: Reach) -> Self:
-        """Find them: near the quotients of the halves before the steps, by asking the float arithmetic itself."""
+        """Find the steps near the quotients of the halves before them, with the float arithmetic itself."""
         step = np.arange(how.low + 1, how.high + 1, dtype=np.int64) - how.zero_point
         factor = scale.astype(np.float32)[:, None]
         quotients = (step - 0.5)[None] / factor.astype(np.float64)
@@ -132,11 +132,11 @@ class Steps:
         Every accumulator from `first` on has to give the step, and the one before it less.
 
         Args:
-            places: behind the product's high word.
-            moved: what is added to the accumulators, int64 [N].
-            more: what is added to the offset, int64 [N].
+            places: the shift after the product's high word.
+            moved: the number added to the accumulators, int64 [N].
+            more: the number added to the offset, int64 [N].
         """
-        # what acc * multiplier has to reach
+        # the threshold for acc * multiplier
         wide = (self.step << (32 + places)) - (1 << (31 + places)) - (np.reshape(more, (-1, 1)) << 32)
         moves = np.reshape(moved, (-1, 1))
         first = np.where(self.first > UNKNOWN, self.first + moves, UNKNOWN)
@@ -146,7 +146,7 @@ class Steps:
         return np.where(lower <= upper, np.clip(self.nearest(places), lower, upper), 0)
 
     def nearest(self, places: int) -> Array:
-        """Return the multipliers that are nearest to the scales, int64 [N]."""
+        """Return the multipliers nearest to the scales, int64 [N]."""
         wide = self.scale.astype(np.float64) * 2.0 ** (32 + places)
         return np.rint(np.minimum(wide, 2.0 * LIMIT)).astype(np.int64)
 
@@ -159,7 +159,7 @@ class Steps:
         """
         moves = np.arange(-MOST_MOVED, MOST_MOVED + 1)
         rest = (moves * self.nearest(places)[:, None] + 2**31) % 2**32 - 2**31
-        order = np.argpartition(np.abs(rest), TRIES, axis=1)[:, : TRIES + 1]  # one is no move at all
+        order = np.argpartition(np.abs(rest), TRIES, axis=1)[:, : TRIES + 1]  # one of them is the zero move
         found, moved, more = (np.zeros(len(self.scale), np.int64) for _ in range(3))
         for one in order.T:
             by = moves[one]
@@ -172,12 +172,12 @@ class Steps:
         return found, moved, more
 
     def of_channels(self, which: Array) -> Self:
-        """Return those of some channels, bool [N]."""
+        """Return the steps of some channels, bool [N]."""
         reach = Reach(self.reach.least[which], self.reach.most[which], self.reach.live[which])
         return replace(self, scale=self.scale[which], first=self.first[which], reach=reach)
 
     def are_taken_by(self, result: Callable[[Array], Array]) -> bool:
-        """Whether a rising function of the accumulators, int64 [N, steps], takes each step where the float takes it."""
+        """Whether a monotonic function of the accumulators, int64 [N, steps], has the float arithmetic's steps."""
         if not (self.first > UNKNOWN).all():
             return False
         least, most = self.reach.least[:, None], self.reach.most[:, None]
@@ -187,20 +187,20 @@ class Steps:
         return bool((taken | ~here).all() and not (early & before).any())
 
     def are_missed_beside_halves(self, multiplier: Array, places: int, which: Array, apart: int) -> bool:
-        """Whether the channels `which` miss steps by few accumulators, whose products all lie beside a half.
+        """Whether the channels `which` miss steps only by few accumulators, whose products are all near a half.
 
         Args:
             multiplier: int64 [N].
-            places: behind the product's high word.
+            places: the shift after the product's high word.
             which: bool [N].
-            apart: so many at most.
+            apart: the most accumulators by which a step may be missed.
         """
         if not (self.first[which] > UNKNOWN).all() or not (multiplier[which] > 0).all():
             return False
         factor, first = multiplier[which, None], self.first[which]
         least, most = self.reach.least[which, None], self.reach.most[which, None]
         wide = (self.step << (32 + places)) - (1 << (31 + places))
-        own = np.clip(-(-wide // factor), least, most + 1)  # where the multiplier takes it
+        own = np.clip(-(-wide // factor), least, most + 1)  # where the multiplier takes the step
         lower, upper = np.minimum(own, first), np.maximum(own, first)
         if int((upper - lower).max(initial=0)) > apart:
             return False
@@ -215,13 +215,13 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Which channels a kernel scales in one way: so many neighbours, in each of so many groups."""
+    """The channels that a kernel scales in one way: `count` neighbours, in each of `groups` groups."""
 
     count: int = 1
     groups: int = 1
 
     def have_all(self, some: Array) -> Array:
-        """Return whether all neighbours of a channel have what `some` have, bool [N]."""
+        """Return whether `some` holds for all neighbours of a channel, bool [N]."""
         rows = some.reshape(self.groups, -1)
         padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % self.count)), constant_values=True)
         together = padded.reshape(self.groups, -1, self.count).all(axis=2)
@@ -234,16 +234,16 @@ ALONE = Together()
 def exact_scaling(
     scaling: FloatScaling, how: Requantize, weights: Array, bias: Array, together: Together = ALONE
 ) -> tuple[Scaling, Array]:
-    """Return multipliers for the channels of a layer of int8 that have one, and a bias for them, int32 [N].
+    """Return multipliers for the channels of an int8 layer that have one, and the matching biases, int32 [N].
 
-    Where too few have, the scaling and the bias as they are.
+    If too few have one, the scaling and the bias are returned unchanged.
 
     Args:
         scaling: of N channels.
         how: the limits and zero point of the results.
         weights: integers [N, ...], with their offset if they are stored without one.
         bias: int32 [N], the input's zero point folded in.
-        together: channels that have a multiplier all, or none.
+        together: channels of which all or none have a multiplier.
     """
     if not np.isfinite(scaling.scale).all():
         return scaling, bias
@@ -268,7 +268,7 @@ def exact_scaling(
 
 
 def _of_places(steps: Steps, scaled: Array, how: Requantize, places: int) -> tuple[Array, Array, Array]:
-    """Return multipliers of live channels, what is added to their biases, and offsets, int64 [N] each."""
+    """Return the multipliers of live channels, the numbers to add to their biases, and offsets, int64 [N] each."""
     wanted = steps.reach.live & scaled
     offset = np.full(len(wanted), (how.zero_point << places) + (1 << (places - 1)))
     found, moved = np.where(wanted, steps.multipliers(places), 0), np.zeros(len(wanted), np.int64)

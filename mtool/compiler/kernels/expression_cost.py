@@ -1,4 +1,4 @@
-"""What the parts of an expression cost and depend on, and which of them is worth computing before the rest."""
+"""The cost and dependencies of an expression's parts, and which of them to compute before the rest."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,15 +8,15 @@ from math import prod
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.kernels.expressions import SLOW
 
-FUNCTION_CALL = 60  # instructions of a function of the mathematical library, about;
+FUNCTION_CALL = 60  # instructions of a math library function, about;
 SHORT = dict.fromkeys(("sqrt", "div", "mod", "quantize"), 15)
 SHORT |= dict.fromkeys(("floor", "ceil", "rint", "round", "trunc"), 10)
 OTHER = 1  # of another operation,
 STORED = 8  # of storing an element and going on to the next one,
 LOADED = 3  # and of loading it
 
-GUARDS = ("where", "and", "or")  # of which only the first operand is always computed,
-GUARDED = 0.5  # and the others that often, as far as is known
+GUARDS = ("where", "and", "or")  # functions of which only the first operand is always computed,
+GUARDED = 0.5  # and the assumed probability of the others
 
 ROUND = -1
 """The axis along which the rounds of a loop lie."""
@@ -26,9 +26,9 @@ ROUND = -1
 class Facts:
     """Facts about a part of an expression.
 
-    axes: on which it depends; those of a reduction in it are its own.
-    cost: the instructions of computing it once, about; of floats there may be far more without an FPU.
-    is_own: whether it depends on what a kernel computed.
+    axes: the axes on which it depends, without those of reductions in it.
+    cost: the instructions of computing it once, about; floats take far more without an FPU.
+    is_own: whether it depends on the kernel's accumulator.
     """
 
     axes: frozenset[int]
@@ -37,7 +37,7 @@ class Facts:
 
 
 def facts_of(expr: Expr, changing: Collection[int] = ()) -> dict[int, Facts]:
-    """Return the facts about every part, by its identity; operands that are `changing` do so from round to round."""
+    """Return the facts about every part, by its identity; `changing` operands differ from round to round."""
     found: dict[int, Facts] = {}
     for part in expr.parts():
         inside = [found[id(arg)] for arg in part.args]
@@ -77,16 +77,16 @@ def part_that_pays(
     is_enough: Callable[[Expr, Facts, float, int], bool],
     changing: Collection[int] = (),
 ) -> tuple[Expr, frozenset[int]] | None:
-    """Return the largest part that is worth computing once for each element of its axes, and these.
+    """Return the largest part that is worth computing once for each element of its axes, and the axes.
 
-    What reads elements that a condition proves to be there (those inside an edge) stays behind it.
+    A part whose loads are in range only under a condition (inside an edge) stays under the condition.
 
     Args:
-        expr: what is computed for each element.
-        sizes: those of its axes.
-        count: how many elements there are.
-        shapes: those of the operands.
-        is_enough: whether a part is to be moved, by its facts, what that saves, and for how many elements it is then
+        expr: the expression of each element.
+        sizes: the sizes of its axes.
+        count: the number of elements.
+        shapes: the operands' shapes.
+        is_enough: whether to move a part, given its facts, the saving, and the number of elements for which it is then
             computed.
         changing: the operands that change from round to round.
     """
@@ -100,7 +100,7 @@ def part_that_pays(
         own = facts[id(part)]
         once = prod(sizes[number] for number in own.axes if number in sizes)
         saved = (times - once) * own.cost - once * STORED - times * LOADED
-        is_fact = part.dtype is DType.BOOL  # which proves that indices behind it lie inside
+        is_fact = part.dtype is DType.BOOL  # a condition, which may prove that later indices are in range
         pays = not (own.is_own or is_fact) and is_enough(part, own, saved, once)
         if pays and (not is_guarded or all(_is_inside(inner, sizes, shapes) for inner in part.parts())):
             return part, own.axes
@@ -113,7 +113,7 @@ def part_that_pays(
 
 
 def _is_inside(part: Expr, sizes: Mapping[int, int], shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether a part is no load, or one that reads an element of its operand whatever surrounds it."""
+    """Whether a part is not a load, or a load that is in range without any condition."""
     if part.op != "load":
         return True
     for index, size in zip(part.args, shapes[part.value], strict=True):

@@ -16,11 +16,11 @@ LIBM = {
 }  # fmt: skip
 
 SLOW = LIBM | {*FIXED16}
-"""The functions that take many instructions."""
+"""Expensive functions."""
 
 
 def needs_math(expr: Expr) -> bool:
-    """Say whether the C of an expression calls the mathematical library."""
+    """Whether an expression's C calls the math library."""
     return any(part.op in LIBM for part in expr.walk())
 
 
@@ -57,7 +57,7 @@ def _parameter_stem(expr: Expr, load: Expr) -> str:
 
 
 def operand_arguments(node: Node, graph: Graph, names: Mapping[int, str]) -> list[Argument]:
-    """Return the function parameters for the inputs that `names` has."""
+    """Return the function parameters for the inputs in `names`."""
     arguments = []
     for number, name in sorted(names.items()):
         value = node.inputs[number]
@@ -67,7 +67,7 @@ def operand_arguments(node: Node, graph: Graph, names: Mapping[int, str]) -> lis
 
 
 def operand_constants(node: Node, graph: Graph, names: Mapping[int, str]) -> dict[str, Array]:
-    """Return the constants of those inputs that `names` has, by these names."""
+    """Return the constants among the inputs in `names`, by name."""
     found = ((name, node.inputs[number]) for number, name in names.items())
     return {name: graph.constants[value] for name, value in found if value in graph.constants}
 
@@ -91,12 +91,13 @@ def kernel_of(
         node: the node.
         graph: its graph.
         body: the C.
-        expr: the expression that follows the kernel's results; None: nothing does.
+        expr: the expression applied to the kernel's results; None: none.
         own: the kernel's own constants, by their names in C.
-        scratch: the type of its scratch; "": it has none.
-        behind: those of its own constants whose parameters stand behind what the expression reads.
-        inputs: what it reads by names in C, constant or not; None: input 0 from the arena, as `input`.
-        more: the other fields of a Kernel.
+        scratch: the type of its scratch; "": none.
+        behind: those of its own constants whose parameters come after the expression's operands.
+        inputs: the inputs that it reads, by their names in C, constant or not; None: input 0 from the arena, as
+            `input`.
+        more: the other fields of the Kernel.
     """
     names, own = operand_names(node, graph, expr) if expr else {}, own or {}
     constants = {name: Argument(name, DType.of(data.dtype).c, ("constant", name)) for name, data in own.items()}
@@ -115,7 +116,7 @@ def kernel_of(
 
 
 def layout_of(name: str, data: Array) -> str:
-    """Return what stands where in a constant that an expression reads, by its parameter's name."""
+    """Describe the layout of a constant that an expression reads, by its parameter's name."""
     if name.startswith("table"):
         is_small = data.shape == (256,)
         return "a result for each value that may be looked up" if is_small else "row-major"
@@ -155,7 +156,7 @@ def operands_read(expr: Expr, node: Node, graph: Graph) -> set[int]:
 
 
 def has_small_floats(node: Node, graph: Graph) -> bool:
-    """Say whether the C of a node's expression computes with floats of 8 or fewer bits, and does not only move them."""
+    """Whether a node's expression computes with floats of at most 8 bits, and does not only move them."""
     expr = expression_of(node)
     if expr is None or expr.op == "load":
         return False
@@ -164,7 +165,7 @@ def has_small_floats(node: Node, graph: Graph) -> bool:
 
 
 def has_halves(node: Node, graph: Graph) -> bool:
-    """Say whether a node reads, computes with or writes floats of 16 bits."""
+    """Whether a node reads, computes with or writes floats of 16 bits."""
     expr = expression_of(node)
     kinds = {graph.types[value].dtype for value in (*node.inputs, *node.outputs) if value}
     kinds |= {part.dtype for part in expr.parts()} if expr is not None else set()
@@ -172,7 +173,7 @@ def has_halves(node: Node, graph: Graph) -> bool:
 
 
 def has_fixed16(node: Node, graph: Graph) -> bool:
-    """Say whether the C of a node's expression calls the functions of mt_fixed16.h."""
+    """Whether the C of a node's expression calls functions of mt_fixed16.h."""
     expr = expression_of(node)
     return expr is not None and any(part.op in FIXED16 for part in expr.parts())
 
@@ -193,7 +194,7 @@ def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:
 
 
 def is_identity(load: Expr, shape: Sequence[int], operand_shape: Sequence[int]) -> bool:
-    """Say whether a load reads the same element of a tensor of the same shape."""
+    """Whether a load reads the same element of a tensor of the same shape."""
     return tuple(shape) == tuple(operand_shape) and all(
         (index.op == "axis" and index.value == dim) or (index.op == "const" and shape[dim] == 1)
         for dim, index in enumerate(load.args)
@@ -202,7 +203,7 @@ def is_identity(load: Expr, shape: Sequence[int], operand_shape: Sequence[int]) 
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """The C of what an expression is of: element loads, axes, results of the kernel.
+    """The C of an expression's leaves: element loads, axes, results of the kernel.
 
     Attributes:
         node: the node whose inputs it loads.
@@ -257,7 +258,7 @@ def element(
 ) -> str:
     """Return the C of one element's value as it is stored; the arguments are those of `Leaves`."""
     leaves = Leaves(node, graph, names, axes, acc, offset, reduce)
-    if expr.op == "load":  # a move: the bits go as they are
+    if expr.op == "load":  # a move: the bits are copied unchanged
         return leaves.bits(expr)
     if expr.op == "cast" and expr.dtype.is_half and expr.args[0].dtype.computed == "float":
         return stored(leaves.number(expr.args[0]).c, expr.dtype)

@@ -1,4 +1,4 @@
-"""Calls of C that is not mtool's: a region of the network that a backend computes (mtool.compiler.backends).
+"""Calls of other C code: a region of the network that a backend computes (mtool.compiler.backends).
 
 Internal form `external`, with the attributes of mtool.compiler.kernels.external. It has one schedule, the call.
 """
@@ -21,13 +21,13 @@ HOOKS = ("activate", "open", "before", "after", "close", "deactivate")
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
-    """A piece of a memory of the board that a region has while it is computed.
+class MemoryPiece:
+    """A piece of one of the board's memories that a region uses while it is computed.
 
-    name: "input0", "output0", …, "scratch", which lie there, or that of working memory.
-    memory: the memory, by the board's name of it.
-    offset: where it begins in what the model has of that memory.
-    bytes, alignment: its size, and that of its beginning.
+    name: "input0", "output0", …, "scratch", which lie there, or the name of working memory.
+    memory: the board's name of the memory.
+    offset: its start in the model's part of that memory.
+    bytes, alignment: its size, and the alignment of its start.
     """
 
     name: str
@@ -45,24 +45,24 @@ Bytes = Annotated[int, Range(0, 2**40 - 1)]
 class RegionCode:
     """The C of a region's call, and what it needs.
 
-    body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
-        outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
-    headers: what the body includes: files below, or of the runtime (crt/include).
+    body: the statements of a C function that computes it. They can use the region's inputs as `input0`, `input1`, …,
+        its outputs as `output0`, …, constants by their names, and `scratch`, of type `uint8_t`.
+    headers: the headers that the body includes: files below, or headers of the runtime (crt/include).
     files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
-        regions stand there once.
-    scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
-    alignment: of that memory, in bytes.
-    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
-    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`. If both are
-        0, the time of the region is not known, and so is not that of a model with it.
-    cycles: an estimate of the accelerator's cycles; 0: there is none.
-    can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
+        regions are written once.
+    scratch_bytes: working memory in the arena, for the region's exclusive use while the function runs.
+    alignment: the alignment of that memory, in bytes.
+    tensor_alignment: the alignment of its inputs and outputs in the arena, in bytes; 1: that of their elements.
+    cost: the estimated instructions on the core; the accelerator's own time, if any, is in `cycles`. If both are 0, the
+        region's time is unknown, and so is that of a model with it.
+    cycles: the estimated cycles of the accelerator; 0: no estimate.
+    can_fail: the body returns an int32_t: 0, or a device-specific status that ends the inference
         (crt/include/mtool.h). Otherwise it returns nothing.
-    prepare, finish: statements of the core before the body and, unless that failed, behind it, with the same names;
-        what they do is seen by the device, and they see what the device did.
-    resource: the three texts also know `resource`, a `void *` that the caller of the model gave it, and the hooks are
-        of type `int32_t f(void *resource)`. It is NULL where the caller has none to give (--interface-api pointers
-        and packed functions have), as in all firmware that mtool makes.
+    prepare, finish: statements that the core runs before the body and, unless that failed, after it, with the same
+        names; the caches are kept coherent between them and the device.
+    resource: the three texts can also use `resource`, a `void *` that the model's caller passes, and the hooks have the
+        type `int32_t f(void *resource)`. It is NULL if the interface has no such argument (--interface-api pointers
+        and packed functions do), as in all firmware that mtool builds.
     """
 
     body: str
@@ -85,16 +85,16 @@ class External(RegionCode, Attributes):
     The node's inputs are the region's, then the constants of the call; its outputs are the region's.
 
     backend: the backend's name.
-    model: the network's, the beginning of all C names.
-    label: what it computes, for people.
+    model: the network's name, the prefix of all C names.
+    label: a readable description.
     constants: the C names of the constants, in the order of the last inputs.
-    layouts: what stands where in each of them.
+    layouts: a description of each constant's layout.
     macs: the multiply-accumulates of the operators that it computes.
     operators: the model's operators that it computes.
-    hooks: the C functions that are called around its work, as pairs of an occasion of HOOKS and a name.
-    lent: the pieces of memories that it has while it is computed.
-    cleaned, invalidated: what the cache is cleaned of before the body and forgets behind it, by names; `clean` and
-        `invalidate` are the C functions for that.
+    hooks: the C functions to call around its work, as pairs of one of HOOKS and a function name.
+    memory_pieces: the pieces of the board's memories that it uses while it is computed.
+    cleaned, invalidated: the names of the buffers that are cleaned from the cache before the body and invalidated after
+        it; `clean` and `invalidate` are the C functions for that.
     """
 
     backend: str
@@ -104,7 +104,7 @@ class External(RegionCode, Attributes):
     macs: int = 0
     operators: tuple[str, ...] = ()
     hooks: tuple[tuple[str, str], ...] = ()
-    lent: tuple[Lent, ...] = ()
+    memory_pieces: tuple[MemoryPiece, ...] = ()
     model: str = ""
     cleaned: tuple[str, ...] = ()
     invalidated: tuple[str, ...] = ()
@@ -113,8 +113,8 @@ class External(RegionCode, Attributes):
 
     @property
     def has_frame(self) -> bool:
-        """Whether something stands around the body."""
-        return bool(self.lent or self.prepare or self.finish or self.cleaned or self.invalidated)
+        """Whether the body needs a surrounding function."""
+        return bool(self.memory_pieces or self.prepare or self.finish or self.cleaned or self.invalidated)
 
     def __str__(self) -> str:
         return f"backend={self.backend} operators={len(self.operators)}"
@@ -126,7 +126,7 @@ def _agree(node: Node, graph: Graph) -> None:
     assert len(attrs.layouts) == count, f"{where} has {count} constants and {len(attrs.layouts)} layouts"
     assert len(node.inputs) >= count, f"{where} has {len(node.inputs)} inputs; expected {count} constants"
     for name, value in zip(attrs.constants, node.inputs[len(node.inputs) - count :], strict=True):
-        assert value in graph.constants, f"{name} of {where} is no constant"
+        assert value in graph.constants, f"{name} of {where} is not a constant"
     assert len({*attrs.constants}) == count, f"{where} has the constants {attrs.constants}"
     assert all(map(str.isidentifier, attrs.constants)), f"{where} has the constants {attrs.constants}"
     assert all(when in HOOKS and name.isidentifier() for when, name in attrs.hooks), f"{where} has {attrs.hooks}"
@@ -137,9 +137,9 @@ def _agree(node: Node, graph: Graph) -> None:
 SPECIFICATION = Specification(External, takes_more=True, has_one_output=False, agree=_agree)
 
 
-# What stands around a backend's body: copies to memories of the board, and the care for the cache.
+# The function around a backend's body: copies to memories of the board, and cache maintenance.
 #
-# The core's statements and the device's are functions of their own, so that the body may return where it likes.
+# The core's statements and the device's are separate functions, so that the body may return anywhere.
 
 
 def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Mapping[str, int]) -> tuple[str, str]:
@@ -148,16 +148,16 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
     Args:
         attrs: the region.
         name: the node's.
-        arguments: what the region's function is given.
+        arguments: the parameters of the region's function.
         sizes: the bytes of each argument.
     """
     kinds = {one.name: one for one in arguments}
-    lent = {one.name: one for one in attrs.lent}
+    pieces = {one.name: one for one in attrs.memory_pieces}
     pool = {
-        key: f"{attrs.model}_{one.memory}" + (f" + {one.offset}" if one.offset else "") for key, one in lent.items()
+        key: f"{attrs.model}_{one.memory}" + (f" + {one.offset}" if one.offset else "") for key, one in pieces.items()
     }
     declared, copies, back = [], [], []
-    for key in lent:
+    for key in pieces:
         kind = kinds[key].c_type if key in kinds else "uint8_t"
         place = pool[key] if kind == "uint8_t" else f"({kind} *)(void *)({pool[key]})"
         own = f"lent_{key}" if key in kinds else key
@@ -168,12 +168,12 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
             back.append(f"memcpy({key}, {own}, {sizes[key]});")
 
     def there(key: str) -> str:
-        return f"lent_{key}" if key in lent and key in kinds else key
+        return f"lent_{key}" if key in pieces and key in kinds else key
 
-    working = [Argument(key, "uint8_t", "scratch") for key in lent if key not in kinds]
+    working = [Argument(key, "uint8_t", "scratch") for key in pieces if key not in kinds]
     own_arguments = [*arguments, *working]
     passed = ", ".join(there(one.name) for one in own_arguments)
-    size = {**sizes, **{key: one.bytes for key, one in lent.items()}}
+    size = {**sizes, **{key: one.bytes for key, one in pieces.items()}}
     result = "int32_t" if attrs.can_fail else "void"
 
     def function(part: str, text: str, kind: str) -> str:
@@ -197,14 +197,14 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
 
 
 class ExternalCall(Schedule):
-    """The call, as the backend wrote it."""
+    """The call, as provided by the backend."""
 
     name = "c99_call"
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What the backend asked for, unless it lies in another memory."""
+        """Return the scratch that the backend requests, unless it lies in another memory."""
         attrs = External.of(node)
-        return 0 if any(one.name == "scratch" for one in attrs.lent) else attrs.scratch_bytes
+        return 0 if any(one.name == "scratch" for one in attrs.memory_pieces) else attrs.scratch_bytes
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""
@@ -215,7 +215,7 @@ class ExternalCall(Schedule):
         return External.of(node).cost
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """A function whose body is the backend's."""
+        """Return a function with the backend's body."""
         attrs = External.of(node)
         first = len(node.inputs) - len(attrs.constants)
         types = graph.types
@@ -244,7 +244,7 @@ class ExternalCall(Schedule):
             tuple(arguments),
             body,
             {name: graph.constants[value] for name, value in constants.items()},
-            headers=(*attrs.headers, *(["mtool.h"] if attrs.lent else [])),
+            headers=(*attrs.headers, *(["mtool.h"] if attrs.memory_pieces else [])),
             inner=inner,
             layouts=dict(zip(attrs.constants, attrs.layouts, strict=True)),
             can_fail=attrs.can_fail,

@@ -13,12 +13,12 @@ from mtool.compiler.kernels.weighted_sum import remembered
 # Products of float32: multiply-add or fused multiply-add.
 
 
-PRODUCTS = ("muladd", "fma")  # rounded before they are added, or not
+PRODUCTS = ("muladd", "fma")  # rounded before they are added, or fused
 PRODUCT_MEANING = "products are rounded before they are added, or fused; auto: as the core does it faster"
 
 
 def best_product(target: Target) -> str:
-    """Return how the core adds products in fewer cycles."""
+    """Return the way to add products that takes fewer cycles on the core."""
     return "muladd" if target.fuses_slowly else "fma"
 
 
@@ -30,14 +30,14 @@ def best_product(target: Target) -> str:
 
 
 Stored = Literal["", "halves", "bytes"]
-UNIT = 2.0**24  # what sums of bytes are multiplied by
-_BITS = ((0, 15), (16, 31), (8, 23), (24, 7))  # of the magnitude and the sign of each of four
+UNIT = 2.0**24  # the factor of sums of bytes
+_BITS = ((0, 15), (16, 31), (8, 23), (24, 7))  # the positions of the magnitude and the sign of each of four bytes
 
 
 def stored_as(node: Node, graph: Graph) -> Stored | None:
     """Return how a node's constant weights are stored; None: kernels can't widen them.
 
-    Weights that the model's file has as float16 are stored so, if they still are float16.
+    Weights that are float16 in the model's file are stored as float16 if that is still exact.
     """
     weights = graph.constants[node.inputs[1]]
 
@@ -52,7 +52,7 @@ def stored_as(node: Node, graph: Graph) -> Stored | None:
 
 
 def are_halves(weights: Array) -> bool:
-    """Whether float32 weights are float16 ones, each of them."""
+    """Whether all float32 weights can be represented in float16."""
     with np.errstate(over="ignore"):
         return bool(np.array_equal(weights.astype(np.float16).astype(np.float32), weights))
 
@@ -71,21 +71,21 @@ def as_words(rows: Array, stored: Stored) -> Array:
 
 
 def words_of(stored: Stored) -> str:
-    """Return what the words of a stream hold, for the comment above it."""
+    """Describe the words of a stream, for the comment above it."""
     return {"": "", "halves": ", two float16 in a word", "bytes": ", four bytes in a word"}[stored]
 
 
 LAYOUT = "the channels of a tile a row: biases, then their weights by turns"
 MOST = 256
-"""Products that are added up from zero one after the other; of more, …"""
+"""The most products that are added up from zero one after the other; for more,"""
 BLOCK = 128
-"""… sums of so many are added up with what that rounds away."""
+"""sums of this many are added up with compensation for rounding."""
 
 
 def packed(weights: Array, bias: Array, together: int, stored: Stored = "") -> Array:
     """Return the stream of mt_f32_columns, float32 [N/T, T * (1 + K)], or words (mtool.compiler.kernels.f32).
 
-    Of more than `MOST` products a tile's blocks begin with zeros in place of biases, but for the first.
+    With more than `MOST` products, a tile's blocks except the first begin with zeros in place of biases.
 
     Args:
         weights: float32 or int8 [N, K]; N is filled up to whole tiles, K to a multiple of 4.

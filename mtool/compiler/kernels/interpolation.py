@@ -1,4 +1,4 @@
-"""Tables of 16 bits with straight lines between their points, which integer Softmax of int16 reads.
+"""Tables of 16 bits with linear interpolation, for the Softmax of int16.
 
 Sources: tensorflow/lite/kernels/internal/common.h (LUTPopulate), reference/softmax.h (SoftmaxInt16).
 """
@@ -15,7 +15,7 @@ LOW, HIGH = -(2**15), 2**15 - 1
 
 
 def away(values: Array) -> Array:
-    """Return whole numbers, ties away from zero."""
+    """Round to integers, ties away from zero."""
     whole: Array = np.sign(values) * np.floor(np.abs(values) + 0.5)
     return whole
 
@@ -36,7 +36,7 @@ _UNIT = 65536 / (2.0 / 65535 * 32767 + 2.0 / 65535 * 32768)
 def with_lines(function: Callable[[Array], Array], least: Any, most: Any, unit: Any) -> Array:
     """Return 513 points of a function from `least` to `most`, moved so that the middles between them are near, too.
 
-    It is calculated in the type of the bounds; `unit` is what its results are multiplied with.
+    It is calculated in the type of the bounds; `unit` is the factor of its results.
     """
     step, numbers = (most - least) / STEPS, np.arange(STEPS + 1, dtype=np.result_type(least))
     ends = least + numbers * step

@@ -24,17 +24,17 @@ class Loop(Computation):
     """An expression for each element of the output, which may reduce over further axes."""
 
 
-SPECIFICATION = Specification(Loop, row_wise=RowWise(always(())))  # it reads no rows beside those of its expression
+SPECIFICATION = Specification(Loop, row_wise=RowWise(always(())))  # it reads no rows except those of its expression
 
 INDENT = "    "
 FOURS = 9
-"""Terms along the innermost axis from which on four at a time are added to a sum of floats, pair by pair, …"""
+"""The fewest terms along the innermost axis of a float sum that are added four at a time, pair by pair,"""
 LARGEST_BODY = 32
-"""… if the expression of a term has at most so many parts."""
+"""if a term's expression has at most this many parts."""
 FOURS_BLOCK = 16
-"""Terms that are added up from zero,"""
+"""Terms of a block, which is added up from zero,"""
 BLOCK = 8
-"""where they are not added by fours."""
+"""if they are not added by fours."""
 
 NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
 
@@ -67,11 +67,11 @@ class LoopNest(Schedule):
         used = {number: name for number, name in names.items() if number in read}
         loads = [part for part in expr.walk() if part.op == "load"]
         free = any(part.op == "axis" for part in expr.walk(indices=False))
-        free |= any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
+        free |= any(part.op == "reduce" for part in expr.walk())  # a table's index may contain one too
         flat = not free and all(
             is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
             or graph.types[node.inputs[load.value]].count == 1
-            # a table's index holds no bare axis: table[input[i] + 128]
+            # a table's index contains no bare axis: table[input[i] + 128]
             or not any(part.op == "axis" for arg in load.args for part in arg.walk(indices=False))
             for load in loads
         )
@@ -155,7 +155,7 @@ def _float_sum(
     most = 1 if how.careful else FOURS_BLOCK if fours else BLOCK
 
     def terms(total: str, number: int, first: str, length: int) -> list[str]:
-        """Return what adds up the terms from `first` on along an axis, with all of those behind it."""
+        """Return the C that adds up the terms from `first` on along an axis, including all inner axes."""
         behind = axes[[axis for axis, _ in axes].index(number) + 1 :]
         k, last, lines = _axis_name(number), _plus(first, length), [f"{total} += {text(body).c};"]
         if number != inner:
@@ -245,7 +245,7 @@ class Move(Schedule):
 
 
 def copied_range(node: Node, graph: Graph) -> int | None:
-    """Return where the elements begin that a loop copies as they lie side by side; None: it does something else."""
+    """Return the start of the contiguous elements that a loop copies; None: it does something else."""
     expr = Loop.of(node).expr
     if expr.op != "load" or node.inputs[expr.value] in graph.constants:
         return None
@@ -263,7 +263,7 @@ def copied_range(node: Node, graph: Graph) -> int | None:
 
 
 def _first(index: Expr, dim: int, size: int) -> int | None:
-    """Return n of an index `axis + n`, or of a constant n where the axis has but one element."""
+    """Return n of an index `axis + n`, or of a constant n if the axis has only one element."""
     if index.op == "const":
         return int(index.value) if size == 1 else None
     if index == axis(dim):
@@ -274,7 +274,7 @@ def _first(index: Expr, dim: int, size: int) -> int | None:
 
 
 def _macs(node: Node, graph: Graph) -> int:
-    """One for each step of a sum of products of two operands: a product of activations, weights that the run gives."""
+    """Return one per term of sums of products of two operands, such as two activations or non-constant weights."""
     parts = Loop.of(node).expr.parts(leaves=("load",))
     sums: list[Reduction] = [part.value for part in parts if part.op == "reduce" and _sums_products(part)]
     return graph.types[node.outputs[0]].count * sum(prod(size for _, size in how.axes) for how in sums)

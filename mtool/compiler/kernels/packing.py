@@ -1,4 +1,4 @@
-"""Packed weights, made some channels at a time: a large layer is in memory twice, as it was and packed."""
+"""Packed weights, built a few channels at a time: a large layer is in memory twice, unpacked and packed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +16,14 @@ def round_up(number: int, multiple: int) -> int:
 
 
 def filled_up(matrix: Array, rows: int, columns: int) -> Array:
-    """Return a matrix with zeros behind and below it, so that it is of this size: itself if it is already."""
+    """Pad a matrix with zeros at the right and the bottom to this size; return it unchanged if it has that size."""
     if matrix.shape == (rows, columns):
         return matrix
     return np.pad(matrix, ((0, rows - matrix.shape[0]), (0, columns - matrix.shape[1])))
 
 
 def by_turns(matrix: Array, together: int, lanes: int, depth: int = 0) -> Array:
-    """Return rows of so many of a matrix's together, `lanes` elements of each by turns, [N / together, ...].
+    """Interleave each `together` rows of a matrix, `lanes` elements of each by turns, [N / together, ...].
 
     Rows are filled up to whole `together`, columns to `depth` or whole `lanes`.
     """
@@ -35,20 +35,20 @@ def by_turns(matrix: Array, together: int, lanes: int, depth: int = 0) -> Array:
 def numbers_of(
     numbers: Array, together: int, kind: type, word: type = np.int8, order: Array | slice = slice(None)
 ) -> Array:
-    """Return a number of each channel for so many together, filled up, in an order, as words, [N / together, ...]."""
+    """Return per-channel numbers as words, padded and grouped by `together`, in an order, [N / together, ...]."""
     filled: Array = np.pad(numbers.astype(kind), (0, -len(numbers) % together)).reshape(-1, together)
     made: Array = np.ascontiguousarray(filled[:, order]).view(word)
     return made
 
 
 def packed_by_rows(pack: Callable[..., Array], together: int, weights: Array, *numbers: Any, groups: int = 1) -> Array:
-    """Return `pack(weights, *numbers)`, made for some rows of the stream at a time, [groups * rows, ...].
+    """Return `pack(weights, *numbers)`, computed a few rows of the stream at a time, [groups * rows, ...].
 
     Args:
-        pack: what gives a row of the stream for every `together` channels; what is missing to that it fills up.
-        together: channels of a row.
+        pack: returns a row of the stream for every `together` channels, and fills up the last.
+        together: the channels of a row.
         weights: [N, ...].
-        numbers: what else belongs to each of the N channels and can be cut in slices: biases, scales, a Scaling.
+        numbers: other per-channel data that can be sliced: biases, scales, a Scaling.
         groups: parts of equal size that N consists of; each begins a row.
     """
     count = len(weights) // groups

@@ -1,7 +1,6 @@
-"""The C of an operator at several sizes becomes its C at any: numbers that differ become formulas of the sizes.
+"""Generalize an operator's C from several sizes to any size: numbers that differ become formulas of the sizes.
 
-Where a schedule writes other lines for what is left over of whole tiles, the lines of each remainder stand behind a
-test of it.
+If a schedule writes other lines for the remainder after whole tiles, the lines for each remainder are put in a branch.
 """
 
 import difflib
@@ -16,7 +15,7 @@ from mtool.base.formulas import Point
 from mtool.compiler.ir.parametric import DifferError, Joiner, real_formula
 
 PREFIX = "size_"
-"""Of the variables that hold the run-time sizes in a function."""
+"""The prefix of the variables that hold the run-time sizes in a function."""
 _TOKEN = re.compile(
     r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|0[xX][0-9a-fA-F]+[uUlL]*|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFuUlL]*|\s+|.', re.S
 )
@@ -26,7 +25,7 @@ _NUMBER = re.compile(r"\.?\d")
 _ANY_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _UNROLL = re.compile(r"^ *MT_UNROLL\(\d+\)\n", re.M)
-_BYTES = ("memcpy", "memset", "memmove", "MT_FLASH_COPY")  # whose last argument is a size_t
+_BYTES = ("memcpy", "memset", "memmove", "MT_FLASH_COPY")  # functions whose last argument is a size_t
 _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a literal
 
 
@@ -34,7 +33,7 @@ _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a
 class ParametricC:
     """Lines of C, such as a function's body, and the sizes that they depend on, by their symbols.
 
-    is_branch: they are a choice by remainder.
+    is_branch: whether they are a branch on a remainder.
     """
 
     text: str
@@ -43,7 +42,7 @@ class ParametricC:
 
 
 def without_hints(texts: Sequence[str]) -> list[str]:
-    """Return texts without what comments and hints of unrolling make different; what the C does is the same."""
+    """Remove comments and unrolling hints, which may differ without changing what the C does."""
     plain = list(texts)
     for pattern in (_UNROLL, _COMMENT):
         if len({tuple(pattern.findall(text)) for text in plain}) > 1:
@@ -52,15 +51,15 @@ def without_hints(texts: Sequence[str]) -> list[str]:
 
 
 def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> ParametricC:
-    """Return the text that is each of these at its point.
+    """Join texts for several points into one for all sizes.
 
     Args:
-        joiner: of the points.
+        joiner: the joiner of the points.
         texts: the body at each point.
-        top: the largest sizes, which arrays are declared for.
+        top: the largest sizes, for which arrays are declared.
 
     Raises:
-        DifferError: they differ in more than numbers that follow formulas, or where C wants a constant.
+        DifferError: they differ in more than numbers with a formula, or where C needs a constant.
     """
     tokens = [_tokens(text) for text in texts]
     if len({len(one) for one in tokens}) != 1:
@@ -70,14 +69,14 @@ def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> Parametric
         if len(set(column)) == 1:
             continue
         if not all(_NUMBER.match(token) for token in column):
-            raise DifferError(f"it has other C at other sizes: {', '.join(dict.fromkeys(column))}")
+            raise DifferError(f"its C differs between sizes: {', '.join(dict.fromkeys(column))}")
         before = [(number, token) for number, token in enumerate(made[:index]) if not token.isspace()]
         inside = _Bracket.around(before)
         if inside.is_declared_length:
             made[index] = _longest(joiner, column, top)
             continue
         if _is_static(before):
-            raise DifferError("a table in it depends on the size")
+            raise DifferError("a table in its C depends on the size")
         made[index], used = _number(joiner, column, inside)
         symbols |= used
         if before and before[-1][1] == "(" and inside.name in _WIDE:
@@ -87,7 +86,7 @@ def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> Parametric
 
 @functools.lru_cache(maxsize=100_000)
 def skeleton(line: str) -> str:
-    """Return a line without what its numbers are."""
+    """Return a line with its numbers replaced by placeholders."""
     return _ANY_NUMBER.sub("#", line)
 
 
@@ -97,7 +96,7 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 
 def declared_names(text: str) -> set[str]:
-    """Return the names that are declared in lines of C, at least."""
+    """Return (at least) the names that are declared in lines of C."""
     return set(re.findall(r"^ *(?:static )?(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?= =|;|\[)", text, re.M))
 
 
@@ -116,7 +115,7 @@ def _longest(joiner: Joiner, column: Sequence[str], top: Point) -> str:
     """Return the length of an array that suffices for all sizes up to the largest."""
     formula = joiner.formula([_whole(token) for token in column])
     if formula is None:
-        raise DifferError(f"the length of an array follows no formula: {', '.join(dict.fromkeys(column))}")
+        raise DifferError(f"no formula gives the length of an array: {', '.join(dict.fromkeys(column))}")
     longest = formula.at(dict(zip(joiner.names, top, strict=True)))
     for token, point in zip(column, joiner.points, strict=True):
         if _whole(token) > longest and all(size <= most for size, most in zip(point, top, strict=True)):
@@ -146,13 +145,13 @@ def _number(joiner: Joiner, column: Sequence[str], inside: "_Bracket") -> tuple[
 def _whole(token: str) -> int:
     found = _WHOLE.fullmatch(token)
     if found is None:
-        raise DifferError(f"{token} is no whole number")
+        raise DifferError(f"{token} is not an integer")
     return int(found[1], 0) if found[1].lower().startswith("0x") else int(found[1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Bracket:
-    """The innermost bracket that is open: what stands before it, the last first, and how many commas behind it."""
+    """The innermost open bracket: the tokens before it, the last first, and the number of commas after it."""
 
     opening: str
     names: Sequence[str]
@@ -160,7 +159,7 @@ class _Bracket:
 
     @classmethod
     def around(cls, before: Sequence[tuple[int, str]]) -> "_Bracket":
-        """Return that around what comes after some tokens."""
+        """Return the bracket that is open after some tokens."""
         depth, commas = 0, 0
         tokens = [token for _, token in reversed(before)]
         for number, token in enumerate(tokens):
@@ -175,12 +174,12 @@ class _Bracket:
 
     @property
     def name(self) -> str:
-        """The function that is called, if it is a call."""
+        """The called function, if the bracket is a call."""
         return self.names[0] if self.opening == "(" and self.names else ""
 
     @property
     def is_declared_length(self) -> bool:
-        """Whether it is that of an array's declaration."""
+        """Whether it is in the declaration of an array."""
         names = list(self.names)
         while names and names[0] == "]":  # a dimension before it
             del names[: names.index("[") + 1]
@@ -189,14 +188,14 @@ class _Bracket:
 
 
 def _is_static(before: Sequence[tuple[int, str]]) -> bool:
-    """Whether what comes next is a part of a static variable's initialiser."""
+    """Whether the next token is part of a static variable's initializer."""
     return next((token for _, token in reversed(before) if token in (";", "static")), ";") == "static"
 
 
-# C that is other lines for other remainders of a size: those of each remainder, behind a test of it.
+# C whose lines depend on the remainder of a size: a branch for each remainder.
 #
-# Schedules that compute a tile of rows at a time write what is left over by itself. The lines that all remainders have
-# in common stand once; the others stand in the branches of an `if`.
+# Schedules that compute a tile of rows at a time write the remaining rows separately. Lines that all remainders have in
+# common are written once; the others go into the branches of an `if`.
 
 
 PERIODS = (2, 3, 4)
@@ -220,14 +219,14 @@ class _Remainder:
 
 
 def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> ParametricC:
-    """Return the text that is each of these at its point, by the remainder of one of the sizes.
+    """Join texts for several points into one for all sizes, with branches on the remainder of one size.
 
-    Points at which a size is smaller than a tile are left out: what is computed there is what is left over.
+    Points at which a size is smaller than a tile are left out: there, only the remainder is computed.
 
     Raises:
-        DifferError: they are not of one structure for each remainder either.
+        DifferError: the structures differ even for equal remainders.
     """
-    reason = DifferError("it has other C at other sizes")
+    reason = DifferError("the structure of its C differs between sizes")
     for size in range(len(joiner.names)):
         for period in PERIODS:
             try:
@@ -269,7 +268,7 @@ class _Joining:
                 if point[self.size] % self.period == number and point[self.size] >= self.period
             ]
             if len({point[self.size] for point, _ in chosen}) < _FEWEST:
-                raise DifferError("there are too few sizes to tell how its C follows them")
+                raise DifferError("there are too few sizes to derive how its C depends on them")
             if len({tuple(skeleton(line) for line in lines) for _, lines in chosen}) != 1:
                 raise DifferError("it has other C at other sizes")
             points, lines = zip(*chosen, strict=True)
@@ -279,7 +278,7 @@ class _Joining:
     def joined(
         self, remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], count: int
     ) -> ParametricC:
-        """Return the text: runs of lines that all have, and between them those of each remainder."""
+        """Return the text: runs of common lines, and between them those of each remainder."""
         pieces: list[ParametricC] = []
         last = dict.fromkeys(line_numbers, -1)
         for number in range(count + 1):
@@ -297,22 +296,22 @@ class _Joining:
             local = declared_names(piece.text) - declared_names(common)
             others = (other.text for other in pieces if other.is_branch and other is not piece)
             if local & names_in(common) or any(local & names_in(text) - declared_names(text) for text in others):
-                raise DifferError("what one remainder declares is read outside of it")
+                raise DifferError("a variable that is declared for one remainder is read elsewhere")
         symbols = frozenset(symbol for piece in pieces for symbol in piece.symbols)
         return ParametricC("\n".join(piece.text for piece in pieces), symbols)
 
     def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> ParametricC:
-        """Return a line that all remainders have."""
+        """Return a line that is common to all remainders."""
         points = [point for one in remainders for point in one.points]
         texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
         return self.parametric(points, texts)
 
     def parametric(self, points: Sequence[Point], texts: Sequence[str]) -> ParametricC:
-        """Return the text that is each of these at its point, for the remainders of the points."""
+        """Join texts for several points, for their remainders."""
         return parametric_c(Joiner(self.joiner.names, tuple(points), self.period, self.joiner.scales), texts, self.top)
 
     def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> ParametricC:
-        """Return the lines of each remainder between two that all have."""
+        """Return the lines of each remainder between two common lines."""
         longer = [one for one in remainders if ranges[one.number][0] < ranges[one.number][1]]
         if not longer:
             return ParametricC("")
@@ -337,7 +336,7 @@ class _Joining:
         return ParametricC("\n".join([*lines, f"{indent}}}"]), frozenset(symbols), is_branch=True)
 
     def declarations(self, longer: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> ParametricC | None:
-        """Return lines that only declare pointers and numbers, of which others have no need; None: there are others."""
+        """Return lines that only declare pointers and numbers, harmless elsewhere; None: some do more."""
         cut = {one.number: slice(*ranges[one.number]) for one in longer}
         if len({tuple(one.skeletons[cut[one.number]]) for one in longer}) != 1:
             return None
@@ -351,7 +350,7 @@ class _Joining:
             return None
 
     def test(self, numbers: Sequence[int]) -> str:
-        """Return the C that tells whether the remainder is one of these."""
+        """Return a C condition: the remainder is one of these."""
         name = f"{PREFIX}{self.joiner.names[self.size]}"
         if self.period == 4 and [*numbers] in ([0, 2], [1, 3]):
             return f"{name} % 2 == {numbers[0]}"
@@ -365,7 +364,7 @@ class _Joining:
 def _whole_statements(
     remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], kept: list[int]
 ) -> list[int]:
-    """Return which common lines stay common, so that what stands between them is whole statements everywhere."""
+    """Return the common lines to keep, so that the lines between them are whole statements everywhere."""
     while True:
         for gap in range(len(kept) + 1):
             before, after = kept[gap - 1] if gap else None, kept[gap] if gap < len(kept) else None
@@ -411,7 +410,7 @@ def _is_whole(lines: Sequence[str]) -> bool:
 
 
 def _subsequence(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Return where the wanted lines stand among others, in order, by the longest match."""
+    """Return the positions of the wanted lines among others, in order, by the longest match."""
     blocks = difflib.SequenceMatcher(None, wanted, lines, autojunk=False).get_matching_blocks()
     found = [block.b + n for block in blocks for n in range(block.size)]
     if len(found) != len(wanted):

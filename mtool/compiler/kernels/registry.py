@@ -13,18 +13,18 @@ from mtool.compiler.kernels import concat, control, conv2d, dense, external, loo
 from mtool.compiler.kernels.schedule import KernelOp
 from mtool.compiler.kernels.specification import Channels, Operand, Specification
 
-# The kinds of node that no C is written for: `view`, of the same bytes, and `transpose`, which becomes a loop.
+# The kinds of node without C: `view`, the same bytes, and `transpose`, which becomes a loop.
 
 
 def _channels(node: Node, graph: Graph) -> Channels:
-    """Only sizes of 1 before the last one are added or dropped."""
+    """Return EACH if only sizes of 1 before the last dimension are added or dropped."""
     before, after = (graph.types[value] for value in (node.inputs[0], node.outputs[0]))
     keeps = before.shape[-1:] == after.shape[-1:] == (before.count,)
     return Channels.EACH if keeps else Channels.MIXED
 
 
 def _inside(node: Node, graph: Graph) -> None:
-    """A view is of bytes that are there."""
+    """Check that a view stays inside its inputs."""
     first, made = View.of(node).first, graph.types[node.outputs[0]]
     kinds = [graph.types[value] for value in node.inputs]
     inside = 0 <= first <= first + made.count <= sum(kind.count for kind in kinds)
@@ -33,7 +33,7 @@ def _inside(node: Node, graph: Graph) -> None:
 
 
 def _permuted(node: Node, graph: Graph) -> None:
-    """Each dimension of the input is one of the output."""
+    """Check that each dimension of the input is one of the output."""
     perm = Transpose.of(node).perm
     before, made = (graph.types[value] for value in (node.inputs[0], node.outputs[0]))
     right = sorted(perm) == [*range(len(before.shape))] and before.dtype is made.dtype
@@ -66,7 +66,7 @@ SPECIFICATIONS: dict[str, Specification] = {
 
 
 def with_expression(node: Node, expr: Expr, inputs: Sequence[str]) -> Node:
-    """Return a node of another expression, which reads `inputs`, without unread ones; a kernel keeps its own."""
+    """Return a node with another expression, which reads `inputs`; unread ones are dropped, except a kernel's own."""
     read, own = expr.operands(), len(SPECIFICATIONS[node.op].own(node))
     kept = [number for number in range(len(inputs)) if number < own or number in read]
     moved = expr.with_operands({old: new for new, old in enumerate(kept)})

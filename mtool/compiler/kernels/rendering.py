@@ -1,4 +1,4 @@
-"""Rendering of the C templates, which lie beside the Python that fills them in."""
+"""Rendering of the C templates, which are stored next to the Python code that fills them in."""
 
 import contextlib
 import importlib.util
@@ -14,23 +14,23 @@ from jinja2.bccache import Bucket
 from mtool.base import files
 from mtool.base.errors import ModelError, UsageError
 
-# The C templates as Python's bytecode, beside that of mtool's own modules: most of rendering is their translation.
+# The C templates' Python bytecode, cached next to that of mtool's modules: most of rendering is their translation.
 
 
 class PycacheBytecode(jinja2.BytecodeCache):
-    """Keeps a template's bytecode where Python keeps a module's, and leaves it out where Python would.
+    """Caches a template's bytecode under the same rules as Python does for a module.
 
-    So it needs the same rights as `mtool` itself, and `PYTHONDONTWRITEBYTECODE` and `PYTHONPYCACHEPREFIX` hold for it.
+    It needs the same permissions as `mtool` itself; `PYTHONDONTWRITEBYTECODE` and `PYTHONPYCACHEPREFIX` apply.
 
     Args:
-        settings: what the bytecode depends on besides the template's text.
+        settings: the settings that the bytecode depends on besides the template's text.
     """
 
     def __init__(self, settings: str) -> None:
         self.settings = settings
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """Return the file that the bytecode of a template lies in; "" if it lies in none."""
+        """Return the path of a template's bytecode file; "" if it is not cached."""
         tag = sys.implementation.cache_tag
         if filename is None or tag is None:
             return ""
@@ -42,7 +42,7 @@ class PycacheBytecode(jinja2.BytecodeCache):
         return super().get_source_checksum(f"{self.settings}\n{source}")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a template's bytecode; what is missing or damaged is made anew."""
+        """Read a template's bytecode; if it is missing or damaged, it is compiled again."""
         if not bucket.key:
             return
         try:
@@ -51,11 +51,11 @@ class PycacheBytecode(jinja2.BytecodeCache):
             return
         try:
             bucket.load_bytecode(io.BytesIO(data))
-        except Exception:  # of a pickled checksum that was cut: anything
+        except Exception:  # a truncated pickle may raise anything
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write a template's bytecode, if that is possible and wanted."""
+        """Write a template's bytecode, if that is possible and enabled."""
         if bucket.key and not sys.dont_write_bytecode:
             with contextlib.suppress(UsageError):
                 files.write(Path(bucket.key), bucket.bytecode_to_string())
@@ -77,18 +77,18 @@ _ENVIRONMENT.filters["product"] = math.prod
 
 
 def template(name: str, **values: Any) -> str:
-    """Render a C template, by its path within mtool, "kernels/conv2d/c99/im2col.c.j2", or by a whole path.
+    """Render a C template, given by its path within mtool, "kernels/conv2d/c99/im2col.c.j2", or an absolute path.
 
     Raises:
-        ModelError: a template at a whole path, which is not mtool's, can't be read or rendered.
+        ModelError: a template at an absolute path, which is not mtool's, can't be read or rendered.
     """
     if not Path(name).is_absolute():
         return _ENVIRONMENT.get_template(name).render(**values)
     try:
         return _ENVIRONMENT.from_string(Path(name).read_text("utf-8")).render(**values)
-    except Exception as failed:  # of a text that is not mtool's, and of the values that it was given
+    except Exception as failed:  # the template and its values are not mtool's own
         raise ModelError(
             f"the C template {name} can't be rendered",
             details=[f"{type(failed).__name__}: {failed}"],
-            hint="mend the package that it is of (docs/add-an-operator.md)",
+            hint="fix the package that contains it (docs/add-an-operator.md)",
         ) from failed

@@ -1,4 +1,4 @@
-"""Tiles of RISC-V vectors: how many input vectors share a row of weights. See crt/include/mt_rvv_tile_int8.h."""
+"""Tiles of RISC-V vectors: a few input vectors share a row of weights. See crt/include/mt_rvv_tile_int8.h."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import FixedRequantize
 from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_channel, scaling_of, split
 
-# How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h.
+# How vectors of sums become int8 on RISC-V, with a multiplier per channel, and the rest. See crt/include/mt_rvv.h.
 
 
 _KINDS = ("requantize_fixed", "rescale")
@@ -21,7 +21,7 @@ class VectorEpilogue(TileEpilogue):
     """An epilogue as `rest(narrow(acc))`: how sums become int8, and an expression over those; None: nothing.
 
     Attributes:
-        suffix: of the runtime's functions.
+        suffix: the suffix of the runtime's functions.
         range: the runtime's `struct mt_rvv_range`: offset or zero point, shift, lowest and highest value.
         bias: int32 [N].
         numbers: int32 [N, 1 or 2], multipliers and, for TFLite's rounding, places.
@@ -66,24 +66,24 @@ class VectorEpilogue(TileEpilogue):
         return np.concatenate([numbers.reshape(-1).view(np.uint32), weights.astype(np.uint32)])
 
     def of_channels(self, channels: slice) -> Self:
-        """Return that of some channels."""
+        """Return the epilogue of some channels."""
         return replace(self, bias=self.bias[channels], numbers=self.numbers[channels])
 
     def repeated(self, times: int) -> Self:
-        """Return that of the same channels so many times."""
+        """Return the epilogue with its channels repeated `times` times."""
         return replace(self, bias=np.tile(self.bias.reshape(-1), times), numbers=np.tile(self.numbers, (times, 1)))
 
     def layout_of(self, step: str) -> str:
-        """Return in what order `packed` gives numbers and weights; `step`: what each row is for."""
+        """Describe the layout of `packed`; `step`: the meaning of each row."""
         places = ", places" if self.numbers.shape[1] > 1 else ""
         return f"biases, multipliers{places} of all outputs, then a row of weights for each {step}, 4 bytes a word"
 
     def pair(self) -> Pair | None:
-        """Return the sum that `rest` is, if it is one to int8."""
+        """Return `rest` as a sum with an int8 result, if it has that form."""
         return super(VectorEpilogue, self).pair() if self.rest is not None and self.rest.dtype is DType.INT8 else None
 
     def products(self, weights: Array, layout: str, header: str, function: str, pair: Pair | None = None) -> Products:
-        """Return packed weights with the runtime's function, without its suffix, and what is declared for it."""
+        """Return packed weights with the runtime's function, given without its suffix, and its declarations."""
         declared = f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
         if pair is None:
             return Products(weights, layout, header, function + self.suffix, declared)
@@ -94,7 +94,7 @@ class VectorEpilogue(TileEpilogue):
 
 
 def instructions(kind: str) -> float:
-    """Return instructions that make int8 of a vector of sums."""
+    """Return the instructions that convert a vector of sums to int8."""
     return {"_near": 17.0, "_even": 15.0, "_twice": 13.0, "_once": 11.0}.get(kind, 10.0)
 
 
@@ -105,14 +105,14 @@ TILE_MEANING = "input vectors of a tile by registers of a row of 16-bit weights;
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """So many input vectors at a time, and so many registers for a row of weights of 16 bits."""
+    """The number of input vectors at a time, and of registers for a row of 16-bit weights."""
 
     vectors: int
     registers: int
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """Its name in knobs."""
         return f"{self.vectors}x{self.registers}"
 
     @property
@@ -126,9 +126,9 @@ class Tile:
         return VLEN // 16 * self.registers
 
     def cost(self, vectors: int, depth: int, outputs: int, kind: str, pieces: int = 1) -> float:
-        """Return instructions: of a step of the depth 3, 2 an input; of a turn of four, 2 and one an input.
+        """Return instructions: 3 per step of the depth and 2 per input; 2 per turn of four and one per input.
 
-        `pieces`: of which the depth consists, each with a beginning in every vector.
+        `pieces`: the number of contiguous pieces of the depth, each of which has an overhead in every vector.
         """
         here = min(vectors, self.vectors) if self.registers == 4 else self.vectors
         strips = math.ceil(outputs / self.lanes)

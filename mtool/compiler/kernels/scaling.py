@@ -1,7 +1,7 @@
-"""Scaling of int32 sums in SIMD schedules: by a float a channel, or by a 31-bit multiplier and a shift.
+"""Scaling of int32 sums in SIMD schedules: a float per channel, or a 31-bit multiplier and a shift.
 
-A schedule packs these words behind a channel's weights and calls the runtime's function whose name has `kind`; its
-loops are the same. crt/include/mt_math.h has the arithmetic.
+A schedule packs these words after a channel's weights and calls the runtime function with `kind` in its name; the loops
+are the same. crt/include/mt_math.h has the arithmetic.
 """
 
 import math
@@ -18,8 +18,8 @@ from mtool.compiler.ir.types import Array, row_sums
 FAR = 1024  # steps: beyond it a result is clamped in any case
 DOUBLED = 2**30  # sums below it can be doubled
 NEAR = 1e-3  # how far from a whole number a bias may be, in steps of the accumulator
-ROUNDING = 2.0**-22  # and for its size: a float32 of so many steps is no more exact
-BEHIND = 8  # bits behind the point of a sum that is known beforehand
+ROUNDING = 2.0**-22  # and relative to its size, the precision of a float32
+BEHIND = 8  # fractional bits of a sum that is known in advance
 
 
 def are_whole(steps: Array) -> bool:
@@ -28,7 +28,7 @@ def are_whole(steps: Array) -> bool:
 
 
 def each_is_whole(steps: Array) -> Array:
-    """Return which of them are."""
+    """Return for each bias whether it is a whole number."""
     whole: Array = np.abs(steps - np.rint(steps)) <= np.maximum(NEAR, ROUNDING * np.abs(steps))
     return whole
 
@@ -50,12 +50,12 @@ class Scaling(ABC):
     @property
     @abstractmethod
     def meaning(self) -> str:
-        """The meaning of a channel's words, for the comment on a table that has them."""
+        """A description of a channel's words, for the comment above the table."""
 
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
-        """Return biases and numbers with which channels without weights give the same by small sums.
+        """Return biases and scalings that give channels without weights the same results with small sums.
 
-        Quantizers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
+        Quantizers give a dead channel a tiny scale and a bias near the limits of int32; its sum is its bias, which is
         requantized here, once. Far beyond int8 it is clamped in any case.
 
         Args:
@@ -65,11 +65,11 @@ class Scaling(ABC):
         raise NotImplementedError
 
     def stepped(self, sign: Array) -> Self:
-        """Return what scales sums that have the factor 256 * sign [N]."""
+        """Return the scaling of sums that are multiplied by 256 * sign [N]."""
         raise NotImplementedError
 
     def fourfold(self) -> Self:
-        """Return what scales sums that have the factor 4: itself, if the runtime divides."""
+        """Return the scaling of sums that are multiplied by 4: itself, if the runtime divides."""
         return self
 
     def paired(self, sign: Array) -> Array:
@@ -144,7 +144,7 @@ class FloatScaling(Scaling):
 
 
 class NearFloatScaling(FloatScaling):
-    """The same where results are known to be near enough for Helium's cheaper rounding (Int8Epilogue.is_near)."""
+    """The same for results that are near enough for Helium's cheaper rounding (Int8Epilogue.is_near)."""
 
     __slots__ = ()
 
@@ -161,7 +161,7 @@ class OddFloatScaling(NearFloatScaling):
 
 @dataclass(frozen=True, slots=True)
 class FixedScaling(Scaling):
-    """TFLite's, and that without an FPU: sum * multiplier / 2^32 shifted to the right by `shifts`.
+    """TFLite's scaling, also used without an FPU: sum * multiplier / 2^32 shifted right by `shifts`.
 
     twice: rounded to sum * multiplier / 2^31, ties up, then the rest, ties away from zero; otherwise once, ties up.
     """
@@ -172,7 +172,7 @@ class FixedScaling(Scaling):
     @classmethod
     def of(cls, multiplier: Array, shift: Array, *, twice: bool) -> Self:
         """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.compiler.ir.scalar."""
-        shifts = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # of 0 any number
+        shifts = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # any shift is right for 0
         return cls(np.stack([multiplier, shifts], axis=1).astype(np.int32).view(np.uint32), twice)
 
     @property
@@ -202,7 +202,7 @@ class FixedScaling(Scaling):
         return np.where(dead, steps << BEHIND, bias).astype(np.int32), replace(self, words=words)
 
     def fits(self, weights: Array, bias: Array) -> bool:
-        """Whether all shifts go to the right, and no sum is too large to be doubled, as the first rounding does."""
+        """Whether all shifts are to the right, and all sums can be doubled, as the first rounding does."""
         if self.shifts.min(initial=1) < 1:
             return False
         most = 128 * row_sums(weights).magnitude + np.abs(bias.astype(np.int64))
@@ -223,11 +223,11 @@ def _dead(weights: Array) -> Array:
     return np.array([not channel.any() for channel in weights])
 
 
-# Scales as integers: a multiplier of 31 bits and a shift, as TFLite and the libraries that follow it have them.
+# Scales as integers: a 31-bit multiplier and a shift, as in TFLite and the libraries that follow it.
 
 
 def fixed_multiplier(scale: float) -> tuple[int, int]:
-    """Return a multiplier of 31 bits behind the point and an exponent: scale = multiplier / 2^31 * 2^exponent.
+    """Return a multiplier with 31 fractional bits and an exponent: scale = multiplier / 2^31 * 2^exponent.
 
     Source: tensorflow/lite/kernels/internal/quantization_util.cc (QuantizeMultiplier).
     """

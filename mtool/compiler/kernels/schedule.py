@@ -7,16 +7,16 @@ from typing import Any, Self
 from mtool.base.option_values import Level
 from mtool.compiler.ir import Array, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.specification import Specification
-from mtool.compiler.kernels.target import Target as Target  # what schedules are written with is found here
+from mtool.compiler.kernels.target import Target as Target  # so that schedules import all they need from here
 
-# Knobs: the parameters of a schedule that may be turned.
+# Knobs: the adjustable parameters of a schedule.
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A field of a schedule that may be turned: the values that it may have, its default first, and what it does.
+    """An adjustable field of a schedule: the allowed values, the default first, and its meaning.
 
-    A default of "" or 0 leaves the choice to the schedule, for each node; people write it `auto`.
+    A default of "" or 0 lets the schedule choose for each node; it is written `auto`.
     """
 
     values: tuple[Any, ...]
@@ -24,15 +24,15 @@ class Knob:
 
     @property
     def default(self) -> Any:
-        """The value unless told."""
+        """The default value."""
         return self.values[0]
 
     def written(self, value: Any) -> str:
-        """Return a value as people write it."""
+        """Return the text of a value."""
         return str(value) if value else AUTO
 
     def read(self, value: Any) -> Any:
-        """Return the value that is meant by a value or by how it is written; None: there is no such value."""
+        """Return an allowed value from itself or its text; None: the value is not allowed."""
         return next((own for own in self.values if value in (own, self.written(own))), None)
 
 
@@ -40,7 +40,7 @@ AUTO = "auto"
 
 
 def knob(default: Any, *others: Any, meaning: str) -> Any:
-    """Declare a field of a schedule (a frozen dataclass) that may be turned; `meaning` is one line for people."""
+    """Declare a knob of a schedule (a frozen dataclass); `meaning` is a one-line description for users."""
     return field(default=default, metadata={"knob": Knob((default, *others), meaning)})
 
 
@@ -72,7 +72,7 @@ def residual_operands(node: Node, graph: Graph) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter of a generated function: its C name, element type and what is passed for it.
+    """One parameter of a generated function: its C name, element type and the source of the argument.
 
     `source` is "output" (the first), "scratch", "resource" (the caller's handle for devices), ("output", number),
     ("input", number) or ("constant", name).
@@ -84,25 +84,25 @@ class Argument:
 
     @property
     def declaration(self) -> str:
-        """The parameter in C; what is only read is const, and constants may lie in flash."""
+        """The parameter in C; read-only parameters are const, and constants may lie in flash."""
         written = self.source in ("output", "scratch", "resource") or self.source[0] == "output"
         where = "MT_FLASH " if self.source[0] == "constant" else ""
         return f"{'' if written else 'const '}{where}{self.c_type} *{self.name}"
 
 
 RESOURCE = Argument("resource", "void", "resource")
-"""The handle for devices that the model's caller gave."""
+"""The handle for devices that the model's caller passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A generated function without its name: parameters, body, and the constants it is called with.
 
-    Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
-    besides mt_math.h, `shared` lines of C that define functions of the runtime which it calls, of those that are not
-    written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands
-    where in a constant, by its name. `inner` are functions of its own that it calls, whole. `level` is the compiler's
-    optimisation level of the function, "": that of the model; `in_ram`: its constants lie in RAM.
+    Nodes whose parameters and body are equal share one function. `headers` are the runtime's headers that it needs
+    besides mt_math.h, `shared` lines of C that define runtime functions that it calls and that are not written out in a
+    header. If `can_fail`, it returns a status, 0 for success; otherwise nothing. `layouts` describe the layout of
+    constants, by name. `inner` are complete functions that it calls. `level` is the function's optimization level, "":
+    that of the model; `in_ram`: its constants lie in RAM.
     """
 
     arguments: tuple[Argument, ...]
@@ -119,7 +119,7 @@ class Kernel:
 
 
 class Schedule:
-    """One way to compute an operator. `c99` is always there and is the reference for the others."""
+    """One way to compute an operator. `c99` always exists and is the reference for the others."""
 
     name: str
 
@@ -132,11 +132,11 @@ class Schedule:
         return 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Return the numbers of the inputs whose storage the first output may take: operands that follow its sums."""
+        """Return the numbers of the inputs whose storage the first output may reuse: operands of the epilogue."""
         return residual_operands(node, graph)
 
     def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
-        """Return the same for all outputs: pairs of an input and an output that may be written over it."""
+        """Return the same for all outputs: pairs of an input and an output that may overwrite it."""
         return tuple((place, 0) for place in self.in_place(node, graph))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
@@ -144,13 +144,13 @@ class Schedule:
         raise NotImplementedError
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """Return by how much its constants exceed the operator's weights, where they do so for speed; 0: they don't."""
+        """Return by how many bytes its constants exceed the operator's weights, if they do so for speed."""
         return 0
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
-        """Return this schedule with its knobs as they are fastest on the core, where instructions say otherwise.
+        """Return this schedule with the knobs that are fastest on the core, where instruction counts mislead.
 
-        It is asked when the planner has chosen the schedule; who names one gets what is named.
+        It is called when the planner has chosen the schedule; a schedule that the user selects is used as given.
         """
         return self
 
@@ -159,17 +159,17 @@ class Schedule:
         raise NotImplementedError
 
     def knobs(self) -> Mapping[str, Knob]:
-        """Return what may be turned, by the names of the schedule's fields.
+        """Return the knobs, by the names of the schedule's fields.
 
         Every setting gives the same integers, and floats within their tolerance.
-        `dataclasses.replace(schedule, unroll=8)` turns one.
+        `dataclasses.replace(schedule, unroll=8)` sets one.
         """
         declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
         return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """Return a schedule's name with the knobs that do not have their defaults: dsp_patch:unroll=16."""
+    """Return a schedule's name with its non-default knobs: dsp_patch:unroll=16."""
     values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
     turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]
     return f"{schedule.name}:{','.join(turned)}" if turned else schedule.name
@@ -177,9 +177,9 @@ def schedule_text(schedule: Schedule) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KernelOp:
-    """An internal operator: what its nodes are like, how a person calls one, its multiply-accumulates, its schedules.
+    """An internal operator: the specification of its nodes, their label, multiply-accumulates, and schedules.
 
-    The portable schedules stand first.
+    The portable schedules come first.
     """
 
     specification: Specification

@@ -1,7 +1,7 @@
 """Softmax and LogSoftmax (ai.onnx 1, 11, 13), float and integer.
 
 Internal form `softmax`: input x[M,N] along the last axis; acc is the float32 result. For integers,
-exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a constant.
+exp(scale * (q - max)) has only 256 values, which are in a table: input 1, a constant.
 """
 
 from mtool.compiler.ir import Attributes, DType, Graph, Node, WithEpilogue
@@ -17,10 +17,10 @@ from mtool.compiler.kernels.specification import Operand, Specification
 class SoftmaxOfRows(WithEpilogue):
     """A softmax along the last of two dimensions.
 
-    log: its logarithm, of floats.
-    has_table: the input is an 8-bit integer, and the second operand says the exponentials of all differences from the
-        largest: exp(scale * d) for d = -255 … 0.
-    fixed: in fixed point, with a table of int32; acc is a whole number of steps of 2^-bits.
+    log: its logarithm, for floats.
+    has_table: the input is an 8-bit integer, and the second operand is a table of the exponentials of all differences
+        from the largest: exp(scale * d) for d = -255 … 0.
+    fixed: in fixed point, with a table of int32; acc is an integer in steps of 2^-bits.
     """
 
     log: bool = False
@@ -34,7 +34,7 @@ def _has_table(attrs: Attributes) -> bool:
 
 
 def _agree(node: Node, graph: Graph) -> None:
-    """A table is of 8-bit integers, in fixed point of int32."""
+    """Check that a table is for 8-bit integers, and is int32 in fixed point."""
     attrs, kind = SoftmaxOfRows.of(node), graph.types[node.inputs[0]]
     if attrs.has_table:
         table = graph.types[node.inputs[1]]
@@ -67,7 +67,7 @@ DISTANCES = "d = -255 to 0, how far an element is below the largest of its row"
 class Softmax(Schedule):
     """Row by row: the maximum, the sum of the exponentials, the quotients.
 
-    The exponentials are kept where the quotients go, if they are floats; those of integers are looked up twice.
+    Float exponentials are stored in place of the quotients; those of integers are looked up twice.
     """
 
     name = "c99_rows"
@@ -89,7 +89,7 @@ class Softmax(Schedule):
         """Write the function."""
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
         epilogue, log, integer = EpilogueText(node, graph), SoftmaxOfRows.of(node).log, x.dtype.is_integer
-        # an operand may lie where the output does, and is read when that has powers already
+        # an operand may share the output's storage, and would be read after the exponentials are stored there
         residuals = any(node.inputs[number] not in graph.constants for number in epilogue.names)
         body = template(
             "kernels/c99/softmax.c.j2",

@@ -1,4 +1,4 @@
-"""Specifications: what a node of each internal kind has to be like, and what a pass or the planner may do with it."""
+"""Specifications of the internal kinds: requirements on their nodes, and properties for passes and the planner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import TypeVar
 from mtool.compiler.ir import Attributes, Computation, DType, Graph, Node
 from mtool.compiler.ir.graph import check_expression
 
-# Row-wise execution: which rows of its inputs an operator computes rows of its output from.
+# Row-wise execution: the rows of its inputs from which an operator computes rows of its output.
 
 
 Fill = int | float | None
@@ -22,7 +22,7 @@ class RowReads:
 
     input: its index among the node's inputs.
     after: the padding rows below the input that the last output row reads.
-    fill: what padding rows hold; None: there are none.
+    fill: the contents of padding rows; None: there are none.
     """
 
     input: int
@@ -34,7 +34,7 @@ class RowReads:
 
     @classmethod
     def of_window(cls, node: Node, graph: Graph, reach: int, stride: int, pad: int, fill: Fill) -> "RowReads":
-        """Return those of a window over the first input, of `reach` rows, with `pad` rows of `fill` above."""
+        """Return the reads of a window over the first input, of `reach` rows, with `pad` rows of `fill` above."""
         before, after = graph.types[node.inputs[0]].shape[1], graph.types[node.outputs[0]].shape[1]
         below = max((after - 1) * stride - pad + reach - before, 0)
         return cls(0, stride, reach, pad, below, fill if pad or below else None)
@@ -49,9 +49,9 @@ class RowReads:
 class RowWise:
     """The row-wise execution of an operator; tensors are [1, H, W, C].
 
-    reads: the rows of its own inputs that it reads, beside those of its expression; None: it has to be computed as
+    reads: the rows of its own inputs that it reads, besides those of its expression; None: it has to be computed as
         a whole.
-    attributes: those of a node that computes `count` rows, where padding rows lie in its input already.
+    attributes: the attributes of a node that computes `count` rows, with padding rows already in its input.
     """
 
     reads: Callable[[Node, Graph], tuple[RowReads, ...] | None]
@@ -73,11 +73,11 @@ def always(value: V) -> Callable[..., V]:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One of a kind's own operands, which stand before those of its expression.
+    """One of a kind's own operands, which come before those of its expression.
 
-    name: as in the kind's documentation.
+    name: its name in the kind's documentation.
     layout: a letter for each dimension; equal letters of one node are equal sizes; "": any shape.
-    dtypes: the element types that it may have; none: any.
+    dtypes: the allowed element types; empty: any.
     is_constant: it has to be a constant.
     is_in_arena: the C reads it from the arena, so that a constant is copied there first.
     is_given: whether a node with these attributes has it.
@@ -95,15 +95,15 @@ class Operand:
 class Specification:
     """The properties of every node of a kind.
 
-    attributes: their class.
-    operands: its own, in order; an expression may read these and further ones.
+    attributes: the class of its attributes.
+    operands: its own operands, in order; an expression may read these and further ones.
     takes_more: it has any number of further operands, though no expression.
-    has_one_output: it has no more than one.
-    layout: that of the (first) output.
-    agree: checks what operands, output and attributes have to be together, beyond equal letters of layouts; it raises
-        AssertionError. It is called when all else is right.
-    channels: what its output channels, the last dimension, depend on.
-    row_wise: how it is computed a few rows at a time; None: it can't be.
+    has_one_output: it has exactly one output.
+    layout: the layout of the (first) output.
+    agree: checks that operands, output and attributes match, beyond equal letters of layouts; it raises AssertionError.
+        It is called after all other checks.
+    channels: the input channels on which its output channels, the last dimension, depend.
+    row_wise: how it is computed a few rows at a time; None: not possible.
     """
 
     attributes: type[Attributes]
@@ -116,14 +116,14 @@ class Specification:
     row_wise: RowWise | None = None
 
     def own(self, node: Node) -> tuple[Operand, ...]:
-        """Return a node's own operands, which stand before those of its expression."""
+        """Return a node's own operands, which come before those of its expression."""
         return tuple(operand for operand in self.operands if operand.is_given(node.attrs))
 
     def check(self, node: Node, graph: Graph) -> None:
         """Check a node against the specification.
 
         Raises:
-            AssertionError: it does not meet it; a bug of the pass that made it.
+            AssertionError: it does not meet it; a bug in the pass that made it.
         """
         where, attrs, wanted = f"{node.op} {node.name}", node.attrs, self.attributes
         assert type(attrs) is wanted, f"{where} has {type(attrs).__name__}; expected {wanted.__name__}"
@@ -138,7 +138,7 @@ class Specification:
         sizes: dict[str, int] = {}
         for operand, value in zip(own, node.inputs, strict=False):
             kind, what = graph.types[value], f"{operand.name} of {where}"
-            assert not operand.is_constant or value in graph.constants, f"{what} is no constant"
+            assert not operand.is_constant or value in graph.constants, f"{what} is not a constant"
             assert not operand.dtypes or kind.dtype in operand.dtypes, f"{what} is {kind}"
             _check_layout(what, operand.layout, kind.shape, sizes)
         _check_layout(f"the output of {where}", self.layout, graph.types[node.outputs[0]].shape, sizes)

@@ -1,4 +1,4 @@
-"""The common part of schedules that add up products, and then compute an epilogue: of convolutions, dense layers, …"""
+"""The common part of schedules for sums of products with an epilogue: convolutions, dense layers, …"""
 
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,13 +11,13 @@ E = TypeVar("E", bound=EpilogueText | TileEpilogue)
 
 
 class SumSchedule(Schedule, Generic[S, E]):
-    """A schedule that answers for a layer's sizes and its epilogue, in the form that the schedule has by heart.
+    """A schedule that is defined by a layer's sizes and its epilogue, in a form that the schedule supports.
 
-    core: the feature or property of a target that it needs; "": it is for all.
-    forms: the classes of epilogues that it has, the first of which is taken that a node's is of.
+    core: the feature or property of a target that it needs; "": none.
+    forms: the supported classes of epilogues; the first that matches a node is used.
     template: the path of its C template.
     scratch_type: the type of its scratch, in C; "": `kind` of the epilogue.
-    sizes_name: what templates call the sizes.
+    sizes_name: the name of the sizes in templates.
     """
 
     core: ClassVar[str] = ""
@@ -36,7 +36,7 @@ class SumSchedule(Schedule, Generic[S, E]):
         return next((one for one in found if one is not None), None)
 
     def fits(self, sizes: S, epilogue: E) -> bool:
-        """Everything."""
+        """All layers."""
         return True
 
     def scratch(self, sizes: S, epilogue: E) -> int:
@@ -52,7 +52,7 @@ class SumSchedule(Schedule, Generic[S, E]):
         return Products(epilogue.stored_weights)
 
     def values(self, sizes: S, epilogue: E, target: Target) -> dict[str, Any]:
-        """Return what the template reads besides."""
+        """Return the template's other variables."""
         return {}
 
     def kernel(self, sizes: S, epilogue: E, target: Target) -> Kernel:
@@ -68,18 +68,18 @@ class SumSchedule(Schedule, Generic[S, E]):
         return self.sizes(node, graph), epilogue
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """What fits, on a target that has the instructions."""
+        """Layers that fit, on a target with the instructions."""
         if self.core and not target.has(self.core):
             return False
         epilogue = self.epilogue(node, graph)
         return epilogue is not None and self.fits(self.sizes(node, graph), epilogue)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What `scratch` says."""
+        """Return `scratch` for a node."""
         return self.scratch(*self.layer(node, graph))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """What `instructions` says."""
+        """Return `instructions` for a node."""
         return self.instructions(*self.layer(node, graph), target)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:

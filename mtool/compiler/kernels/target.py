@@ -4,7 +4,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
-# Registers of the architecture without stack pointer, program counter and others with a fixed use.
+# Registers of each architecture, without stack pointer, program counter and others with a fixed use.
 REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
     (THUMB1, 0),
     ("cortex", 14),
@@ -24,12 +24,12 @@ class Target:
 
     @property
     def traits(self) -> Hashable:
-        """What the compile half reads of a target: those with equal ones get the same files."""
+        """The properties that the compile half depends on: targets with equal ones get the same files."""
         return self._traits(("traits", "integer_traits"))
 
     @property
     def integer_traits(self) -> Hashable:
-        """What it reads for a model without float32: those with equal ones get the same files of such models."""
+        """The same for models without float32: targets with equal ones get the same files for such models."""
         return self._traits(("traits", "integer_traits", "fuses_slowly", "has_float_tiles"))
 
     def _traits(self, without: Collection[str]) -> Hashable:
@@ -37,7 +37,7 @@ class Target:
         return self.features, *(one.fget(self) for one in own if one.fget)
 
     def has(self, core: str) -> bool:
-        """Return whether it has what a schedule needs: one of its features, or a property below that is true."""
+        """Return whether it has what a schedule needs: a feature, or a property below that is true."""
         return core in self.features or bool(getattr(self, core, False))
 
     @property
@@ -62,24 +62,24 @@ class Target:
 
     @property
     def has_simd(self) -> bool:
-        """Whether the target is a computer whose compiler makes vectors of floats."""
+        """Whether the target is a computer whose compiler vectorizes floats."""
         return "simd" in self.features
 
     @property
     def registers(self) -> int:
-        """32-bit registers that an inner loop of integers may hold; 0: too few for more than plain loops, or a compiler
-        that makes vectors of them.
+        """32-bit registers that an inner loop of integers may use; 0: too few for more than plain loops, or vectorized
+        by the compiler.
         """
         return next((count for cores, count in REGISTERS if self.cpu.startswith(cores)), 0)
 
     @property
     def has_wide_registers(self) -> bool:
-        """Whether it has some, and they have 32 bits."""
+        """Whether inner loops may use registers, and these have 32 bits."""
         return self.registers > 0 and not self.is_8_bit
 
     @property
     def issues_pairs(self) -> bool:
-        """Whether the core issues two instructions a cycle, so that what it waits for counts more than their number."""
+        """Whether the core issues two instructions per cycle, so that latencies matter more than their number."""
         return self.cpu.startswith("cortex-m7")
 
     @property
@@ -111,8 +111,8 @@ class Target:
 
 
 def plain_product(target: Target, *, widened: bool = False) -> float:
-    """Return the instructions of a multiply-accumulate in plain loops: itself, and 1.5 of loads and the loop's end.
+    """Return the instructions of a multiply-accumulate in plain loops: its own, and 1.5 for loads and the loop's end.
 
-    What an AVR has in its registers is spilled: twice as many. `widened`: 2.4 that make a float of an int8.
+    An AVR's registers are spilled: twice as many. `widened`: 2.4 more to convert an int8 to float.
     """
     return 1.5 + target.product_instructions * (2 if target.is_8_bit else 1) + (2.4 if widened else 0)

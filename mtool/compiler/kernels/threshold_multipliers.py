@@ -1,7 +1,8 @@
-"""The sums at which a requantized layer takes its steps, and the multipliers that take them there too.
+"""The sums at which a requantized layer's result steps up, and the multipliers with the same steps.
 
-A requantization of 8 bits is a rising function of the sum with at most 256 results, as (sum * multiplier + half) >>
-places is: the two are equal if they take each step at the same sum. A step is a condition on the multiplier.
+A requantization to 8 bits is a monotonic function of the sum with at most 256 results, and so is
+(sum * multiplier + half) >> places: they are equal if they step at the same sums. Each step is a condition on the
+multiplier.
 """
 
 from collections.abc import Callable
@@ -14,13 +15,13 @@ from mtool.compiler.ir.types import Array, row_sums
 
 MOST_MULTIPLIER = 2**31 - 1
 MOST_SUM = 2**31 - 1
-NEAR = 3  # how far from its quotient a step is looked for
-UNKNOWN = -(2**62)  # a step that is not there
+NEAR = 3  # the largest distance from its quotient at which a step is searched
+UNKNOWN = -(2**62)  # a step that was not found
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The least and the greatest sum of each channel with its bias, int64 [N], and which have weights, bool [N]."""
+    """The smallest and the largest sum of each channel with bias, int64 [N], and whether it has weights, bool [N]."""
 
     least: Array
     most: Array
@@ -28,7 +29,7 @@ class Reach:
 
     @classmethod
     def of(cls, weights: Array, bias: Array, low: int = -128, high: int = 127) -> Self:
-        """Find them for inputs between two limits.
+        """Compute the range for inputs between two limits.
 
         Args:
             weights: integers [N, ...], less their zero points.
@@ -49,13 +50,13 @@ class Reach:
 
     @property
     def of_all(self) -> Self:
-        """That of all channels together, [1]."""
+        """The range of all channels together, [1]."""
         live = np.asarray(self.live.any(keepdims=True))
         return type(self)(self.least.min(keepdims=True), self.most.max(keepdims=True), live)
 
     @property
     def of_32_bits(self) -> Self:
-        """What of it 32 bits hold, with either sign."""
+        """The range clipped to 32 bits, with either sign."""
         least, most = (np.clip(some, -MOST_SUM, MOST_SUM) for some in (self.least, self.most))
         return type(self)(least, most, self.live)
 

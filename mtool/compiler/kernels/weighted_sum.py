@@ -17,10 +17,10 @@ V = TypeVar("V")
 class WeightedSum(WithEpilogue):
     """A kernel whose operands are its input, its weights (output channels first) and a bias for each channel.
 
-    pad_value: what an integer input is where it is 0 in reality: its zero point.
-    float_bias: the epilogue adds a float bias of the model's, which may be rounded to whole steps of the accumulator
+    pad_value: the integer input's representation of 0: its zero point.
+    float_bias: the epilogue adds the model's float bias, which may be rounded to whole steps of the accumulator
         where the result is an integer (mtool.compiler.passes.fold_constants).
-    macs: the multiply-accumulates of the model as given, if channels were removed since; None: those of its shapes.
+    macs: the multiply-accumulates of the original model, if channels have been removed; None: those of its shapes.
     """
 
     pad_value: int = 0
@@ -28,12 +28,12 @@ class WeightedSum(WithEpilogue):
     macs: int | None = None
 
     def macs_of_rows(self, rows: int, of: int) -> int | None:
-        """Return the part of `macs` that some of all rows have."""
+        """Return the share of `macs` for some of all rows."""
         return None if self.macs is None else self.macs * rows // of
 
 
 def remembered(graph: Graph, what: str, key: Hashable, make: Callable[[], V]) -> V:
-    """Return what is known of a graph's constants by a key, found once for each."""
+    """Return `make()`, cached for the graph's constants under a key."""
     known: dict[Hashable, V] = graph.memo.setdefault(what, {})
     if key not in known:
         known[key] = make()
@@ -41,22 +41,22 @@ def remembered(graph: Graph, what: str, key: Hashable, make: Callable[[], V]) ->
 
 
 def macs_of(node: Node, graph: Graph) -> int:
-    """Return a node's multiply-accumulates: those of the model as given, or of its shapes."""
+    """Return a node's multiply-accumulates: those of the original model, or of its shapes."""
     macs = WeightedSum.of(node).macs
     products = math.prod(graph.types[node.inputs[1]].shape[1:])
     return graph.types[node.outputs[0]].count * products if macs is None else macs
 
 
 def as_computed(node: Node) -> Node:
-    """Return a node whose multiply-accumulates are those of its shapes, whatever the model had."""
+    """Return a node whose multiply-accumulates are those of its shapes, whatever the original model had."""
     attrs = node.attrs
     return replace(node, attrs=replace(attrs, macs=None)) if isinstance(attrs, WeightedSum) and attrs.macs else node
 
 
 FACTORS = (DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
-"""The element types of what is multiplied: floats by floats or int8 weights, integers by integers."""
+"""The element types of the factors: floats by floats or int8 weights, integers by integers."""
 SUMS = (DType.FLOAT32, DType.INT32, DType.INT64)
-"""Those of the sums, and of what is added to them."""
+"""The element types of the sums and the biases."""
 
 
 def operands(layout: str, weights: str) -> tuple[Operand, Operand, Operand]:
@@ -74,12 +74,12 @@ def check_types(node: Node, graph: Graph) -> None:
     Floats may be multiplied by int8 weights.
 
     Raises:
-        AssertionError: it does not; a bug of the pass that made it.
+        AssertionError: it does not; a bug in the pass that made it.
     """
     kinds = [graph.types[value] for value in node.inputs[:3]]
     mixed = ", ".join(map(str, kinds))
     activation, weight, added = (kind.dtype for kind in kinds)
-    kept = activation.is_float and weight == DType.INT8  # each is made a float as it is read
+    kept = activation.is_float and weight == DType.INT8  # each weight is converted to float when it is read
     assert activation.is_float == added.is_float and (activation.is_float == weight.is_float or kept), (
         f"{node.op} {node.name} mixes floats and integers: {mixed}"
     )
@@ -93,20 +93,20 @@ def is_widened(node: Node, graph: Graph) -> bool:
     return kinds[0].is_float and kinds[1] == DType.INT8
 
 
-# Integer weights whose zero point is far from 0: in flash they are int8, less one number that belongs to all of them.
+# Integer weights whose zero point is far from 0: in flash they are int8, with one offset for all of them.
 #
 # A weight w is stored as w - d, and sum x * w is sum x * (w - d) + d * sum x. The sum of the inputs is the same for all
 # outputs of a pixel, so that weights of uint8 cost nearly what those of int8 cost.
 
 
-FARTHEST = 127  # an offset and its negative are int8 too
+FARTHEST = 127  # so that an offset and its negative are int8 too
 EIGHT_BITS = (DType.INT8, DType.UINT8)
 
 
 def weight_offset(node: Node, graph: Graph) -> int:
-    """Return what a schedule may take off a node's int16 weights, so that they are int8; 0: nothing.
+    """Return the offset to subtract from a node's int16 weights so that they fit in int8; 0: none.
 
-    Only where the inputs have 8 bits, and no part of such a sum leaves int32.
+    Only if the inputs have 8 bits, and no part of such a sum overflows int32.
     """
     value = node.inputs[1]
     weights = graph.constants.get(value)
@@ -122,7 +122,7 @@ def weight_offset(node: Node, graph: Graph) -> int:
 
 
 def _offset(least: int, most: int) -> int:
-    """Return the number nearest to 0 without which weights from `least` to `most` are int8; 0: there is none."""
+    """Return the smallest offset that brings weights from `least` to `most` into int8; 0: there is none."""
     low, high = most - 127, least + 128
     offset = min(max(0, low), high)
     return offset if low <= high and abs(offset) <= FARTHEST else 0
@@ -134,7 +134,7 @@ def is_stored_as_int8(node: Node, graph: Graph) -> bool:
 
 
 def stored_weights(node: Node, graph: Graph) -> Array:
-    """Return a node's weights as they are stored: without their offset, if they have one."""
+    """Return a node's weights as stored, with their offset, if any, subtracted."""
     weights, offset = graph.constants[node.inputs[1]], weight_offset(node, graph)
     if not offset:
         return weights

@@ -1,4 +1,4 @@
-"""Graph to graph: pure rewrites, in the order of pipeline.py."""
+"""Passes: pure rewrites from graph to graph; pipeline.py has their order."""
 
 from mtool.compiler.passes.pipeline import run, traits
 

@@ -1,9 +1,9 @@
 """Clamp indices that depend on data: whatever the data, no load reads outside its tensor.
 
-It is the one place that does so for expressions, and so for every loop and epilogue. An index of loop axes and
-constants alone is right by construction. One that reads an element is left as it is where its range is proven: by
-the element's type, by constants, by a condition around it, by the loop that computed it (an ArgMax). What an index
-outside reads means nothing (docs/limits.md).
+This is the only place that does so for expressions, and so for every loop and epilogue. An index of loop axes and
+constants alone is right by construction. An index that depends on data is left unchanged where its range is proven: by
+the element's type, by constants, by a condition around it, by the loop that computed it (an ArgMax). The result for an
+index out of range is unspecified (docs/limits.md).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ Facts = tuple[tuple[Expr, Range], ...]
 
 
 def clamp_indices(graph: Graph) -> Graph:
-    """Clamp every index of a load that depends on data and may lie outside."""
+    """Clamp every index of a load that depends on data and may be out of range."""
     proven: dict[str, Range] = {
         name: (int(data.min()), int(data.max()))
         for name, data in graph.constants.items()
@@ -43,7 +43,7 @@ def _is_computed(index: Expr) -> bool:
 
 
 def _kept(expr: Expr, node: Node, graph: Graph, ranges: Ranges) -> Expr:
-    """Return the expression with the indices clamped that are not proven."""
+    """Return the expression with unproven indices clamped."""
     loads = {part for part in expr.walk() if part.op == "load" and any(map(_is_computed, part.args))}
     shapes = {part: graph.types[node.inputs[part.value]].shape for part in loads}
     reach = {part: [ranges.of(index) for index in part.args] for part in loads}
@@ -67,7 +67,7 @@ def _kept(expr: Expr, node: Node, graph: Graph, ranges: Ranges) -> Expr:
 
 
 def _guarded(expr: Expr) -> Iterator[tuple[Expr, Facts]]:
-    """Yield each part with what the conditions around it say; a part as often as that differs."""
+    """Yield each part with the facts that conditions around it imply; once for each distinct set of facts."""
     waiting: list[tuple[Expr, Facts]] = [(expr, ())]
     seen = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes too."""
+"""Control flow: remove unread values from the graphs of control nodes, and run passes over these graphs."""
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
@@ -8,10 +8,10 @@ from mtool.compiler.ir import Branches, Control, Graph, Node, Rewriter, Rounds, 
 
 
 def prune(graph: Graph, *, deep: bool = True) -> Graph:
-    """Take out of control nodes the outputs that nothing reads and the inputs that no graph reads any more.
+    """Remove unread outputs of control nodes, and inputs that their graphs no longer read.
 
-    A carried value goes if neither what is read nor the end of the rounds depends on it. Not `deep`: the nodes' graphs
-    are pruned already, each for all its outputs.
+    A carried value is removed if neither a value that is read nor the end of the rounds depends on it. Not `deep`: the
+    nodes' graphs are pruned already, each for all its outputs.
     """
     return _pruned(graph, deep=deep) if has_bodies(graph) else graph
 
@@ -34,14 +34,14 @@ def _pruned(graph: Graph, *, deep: bool) -> Graph:
 
 
 def _pruned_body(body: Graph, outputs: Sequence[str], *, deep: bool) -> Graph:
-    """Return a body for fewer outputs; if it is pruned already, and is to have all of them, it is left as it is."""
+    """Return a body with fewer outputs; a body that is pruned already and keeps all outputs is unchanged."""
     if not deep and body.outputs == tuple(outputs):
         return body
     return _pruned(replace(body, outputs=tuple(outputs)), deep=deep)
 
 
 def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Return a graph whose nodes' graphs are changed, with the same inputs and outputs."""
+    """Return a graph with `change` applied to its nodes' graphs, which keep their inputs and outputs."""
     if not has_bodies(graph):
         return graph
     nodes = [
@@ -122,5 +122,5 @@ def _with_inputs(body: Graph, inputs: Sequence[str]) -> Graph:
 
 
 def _read_in(body: Graph) -> set[str]:
-    """Return what a body reads or gives back, of its inputs and of all else."""
+    """Return all values that a body reads or outputs."""
     return {*body.outputs, *(value for node in body.nodes for value in node.inputs)}

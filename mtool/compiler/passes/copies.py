@@ -1,4 +1,4 @@
-"""Copy what has to lie elsewhere: constants that are read as activations, outputs that no operator writes."""
+"""Insert copies: of constants that are read as activations, and of outputs that no operator writes."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def _copy_of(rewriter: Rewriter, value: str, *, is_read: bool) -> str:
 
 
 def copy_outputs(graph: Graph) -> Graph:
-    """Copy outputs that are an input, a constant, or the same bytes as another output."""
+    """Copy outputs that are also an input, a constant, or the same bytes as another output."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         rewriter.keep(node)

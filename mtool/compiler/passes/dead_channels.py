@@ -1,8 +1,8 @@
-"""Remove channels that are the same number at every pixel, or that nobody reads.
+"""Remove channels that have the same value at every pixel, or that are never read.
 
-Training leaves them: a depthwise filter that died gives its bias, whatever the image. Such a channel goes into the bias
-of the operators that read it, and its own weights and multiply-accumulates go with it. Beside padding a channel is
-the same number everywhere only if it comes out equal for every set of taps that lie inside: all are computed.
+Training leaves such channels: a dead depthwise filter outputs its bias, whatever the image. Such a channel is added to
+the bias of its readers, and its own weights and multiply-accumulates are removed. With padding, a channel is constant
+only if the result is equal for every possible set of taps inside the image: all are computed.
 """
 
 import itertools
@@ -23,14 +23,14 @@ from mtool.compiler.kernels.specification import Channels
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 
-MOST = 2**22  # products of weights that are looked at to find the constant channels of an operator
+MOST = 2**22  # products of weights that may be examined to find an operator's constant channels
 Constants = dict[int, int]  # channel -> its value at every pixel
 
 
 def remove_dead_channels(graph: Graph, target: Target) -> Graph:
-    """Drop constant and unread channels of integer convolutions, as far as every reader can do without them.
+    """Drop constant and unread channels of integer convolutions if every reader can do without them.
 
-    What is left of a channel count stays a multiple of the target's vectors.
+    The remaining number of channels is a multiple of the target's vector length.
     """
     found = _Channels(graph)
     multiple = 16 if "mve" in target.features else 4 if "dsp" in target.features else 2
@@ -41,7 +41,7 @@ def remove_dead_channels(graph: Graph, target: Target) -> Graph:
 
 def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]:
     """Keep the same channels before and after a depthwise, a pool or a view: the union, or all."""
-    first: dict[str, str] = {}  # of all values that have to agree, the one that stands before all others
+    first: dict[str, str] = {}  # the representative of all values that have to agree
     for node in graph.nodes:
         if _is_channelwise(node, graph):
             before = node.inputs[0]
@@ -58,7 +58,7 @@ def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]
 
 
 def _channels(node: Node, graph: Graph) -> Channels:
-    """Return what each output channel depends on."""
+    """Return the dependence of output channels on input channels."""
     return registry.SPECIFICATIONS[node.op].channels(node, graph)
 
 
@@ -95,7 +95,7 @@ def _without(weights: Array, channels: list[int]) -> Array:
 
 
 def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
-    """Return for rows and for columns bool [classes, taps]: the sets of taps inside the image that occur."""
+    """Return bool [classes, taps] for rows and for columns: the possible sets of taps inside the image."""
     if not isinstance(node.attrs, Conv2d):
         return np.ones((1, 1), bool), np.ones((1, 1), bool)
     conv = Conv.of(node, graph)
@@ -110,9 +110,9 @@ def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
 
 
 class _Channels:
-    """The known facts of each value's channels, and which of them can be removed.
+    """Facts about each value's channels, and which channels can be removed.
 
-    `gone` says which channels of a value every reader can do without; a value that it lacks keeps all.
+    `gone` has the channels of a value that every reader can do without; values that are not in it keep all channels.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -182,7 +182,7 @@ class _Channels:
         return evaluate(WithEpilogue.of(node).epilogue, operands, shape, sums.reshape(shape)).reshape(sums.shape)
 
     def _gone(self, value: str) -> Array | None:
-        """Return bool [channels], the channels that no reader of a value needs; None: none."""
+        """Return bool [channels]: a value's channels that no reader needs; None: none."""
         readers = {node.name: node for node in self.consumers.get(value, ())} if value not in self.outputs else {}
         found: list[Array] = []
         for node in readers.values():
@@ -192,7 +192,7 @@ class _Channels:
         return np.asarray(np.logical_and.reduce(found)) if found else None
 
     def _absorbed(self, node: Node, value: str) -> Array | None:
-        """Return bool [channels]: those of a value that one reader can do without; None: none."""
+        """Return bool [channels]: a value's channels that one reader can do without; None: none."""
         if _channels(node, self.graph) is Channels.MIXED or value in node.inputs[1:]:
             return None
         if _is_channelwise(node, self.graph):
@@ -206,7 +206,7 @@ class _Channels:
         return absorbed
 
     def kept(self, value: str, multiple: int) -> list[int] | None:
-        """Return the channels of a value that stay; None: all."""
+        """Return the channels of a value to keep; None: all."""
         maker, gone = self.makers.get(value), self.gone.get(value)
         if maker is None or gone is None or not _reads_only_itself(maker, self.graph):
             return None
@@ -249,7 +249,7 @@ def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> G
 def _narrowed(
     node: Node, graph: Graph, found: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
 ) -> Node:
-    """Return a kernel without the input and output channels that go."""
+    """Return a kernel without the removed input and output channels."""
     weights, bias = graph.constants[node.inputs[1]], graph.constants[node.inputs[2]]
     if before is not None and _mixes(node, graph):
         known = found.constants.get(node.inputs[0], {})
@@ -272,7 +272,7 @@ def _narrowed(
 def _sliced_operands(
     node: Node, graph: Graph, rewriter: Rewriter, after: list[int] | None, first: int
 ) -> tuple[str, ...]:
-    """Return the inputs, with those of the epilogue that have an element a channel cut to the channels that stay."""
+    """Return the inputs, with the epilogue's per-channel operands reduced to the kept channels."""
     inputs = list(node.inputs)
     if after is None or not isinstance(node.attrs, WithEpilogue):
         return tuple(inputs)

@@ -1,8 +1,8 @@
-"""Fold constants: what depends on them alone is computed, BatchNormalization and addends go into weights and biases.
+"""Fold constants: evaluate constant nodes, and fold BatchNormalization and addends into weights and biases.
 
-A constant a channel that an epilogue adds to the accumulator goes into the kernel's bias, into that of an integer
-kernel where it is a whole number of the accumulator's steps. A convolution's own float bias is rounded to them where
-the result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is exact.
+A per-channel constant that an epilogue adds to the accumulator is folded into the kernel's bias; in an integer kernel
+only if it is a whole number of the accumulator's steps. A convolution's own float bias is rounded to whole steps if the
+result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is exact.
 """
 
 import math
@@ -20,7 +20,7 @@ from mtool.compiler.operators.lowering import Epsilon
 from mtool.compiler.operators.window import CONV
 
 MOST_FOLDED = 1 << 25
-"""Elements that a loop may compute here, those of its reductions too; a larger one is left to the device."""
+"""The most elements, including those of reductions, that a loop may compute here; larger ones run on the device."""
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -47,7 +47,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _work(node: Node, graph: Graph) -> int:
-    """Return how many elements computing a node takes."""
+    """Return how many elements a node computes."""
     count = graph.types[node.outputs[0]].count
     if not isinstance(node.attrs, Loop):
         return count
@@ -56,7 +56,7 @@ def _work(node: Node, graph: Graph) -> int:
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Scale the filters and shift the bias; needs constant filters, and nothing else that reads the convolution."""
+    """Fold BatchNormalization into constant filters and bias, if nothing else reads the convolution."""
     producers, consumers = graph.producers(), graph.consumers()
     folded: dict[str, Node] = {}
     for node in graph.nodes:
@@ -91,7 +91,7 @@ def _append(rewriter: Rewriter, conv: Node, norm: Node) -> None:
 
 
 def fold_bias(graph: Graph) -> Graph:
-    """Fold `acc + b` of float kernels, and `acc * s + b` of integer ones where b / s are whole numbers."""
+    """Fold `acc + b` into float kernels, and `acc * s + b` into integer ones if b / s are whole numbers."""
     return rewritten(graph, _folded, WeightedSum)
 
 
@@ -108,13 +108,13 @@ def _folded(rewriter: Rewriter, node: Node) -> Node:
 
 
 def _is_only_use(part: Expr, epilogue: Expr) -> bool:
-    """Tell whether the accumulator is used nowhere but in this sum, which may occur several times (x * sigmoid(x))."""
+    """Whether the accumulator is used only in this sum, which may occur several times (x * sigmoid(x))."""
     uses = sum(other.op == "acc" for other in epilogue.walk())
     return uses == sum(other == part for other in epilogue.walk()) * sum(other.op == "acc" for other in part.walk())
 
 
 def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
-    """Return the node with the addend of a sum in its bias; None: the sum is of something else."""
+    """Return the node with a sum's addend folded into its bias; None: the sum is not of that form."""
     for term, other in (part.args, part.args[::-1]):
         addend = _vector(other, node, rewriter)
         scale = _scale_of(term, node, rewriter)
@@ -126,7 +126,7 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
             data = (bias + addend).astype(np.float32)
         else:
             steps = addend.astype(np.float64) / scale
-            own = attrs.float_bias  # the operator's, with which the accumulator's bound is counted
+            own = attrs.float_bias  # the operator's own bias, which the accumulator's bound includes
             attrs = replace(attrs, float_bias=False)
             rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer
             if not (rounded or are_whole(steps)) or (not own and np.abs(steps).max(initial=0) > 2**30):
@@ -143,7 +143,7 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
 
 
 def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
-    """Return a constant that depends on the channel at most, one number a channel."""
+    """Return a constant that depends at most on the channel, one number per channel."""
     channels = rewriter.constants[node.inputs[2]].size
     if expr.op == "const" and expr.dtype is DType.FLOAT32:
         return np.full(channels, expr.value, np.float32)
@@ -159,7 +159,7 @@ def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
 
 
 def _scale_of(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
-    """Return what one step of the accumulator is worth in `expr`, if that is acc or acc * scale."""
+    """Return the scale of the accumulator in `expr`, if that is acc or acc * scale."""
     if expr.op == "acc" and expr.dtype is DType.FLOAT32:
         return np.ones(1)
     if expr.op == "mul" and expr.args[0].op == "cast" and expr.args[0].args[0].op == "acc":

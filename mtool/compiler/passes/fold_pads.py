@@ -1,7 +1,7 @@
-"""Padding by a constant goes into the windows that read it: convolutions and pools pad while they read.
+"""Fold constant padding into the windows that read it: convolutions and pools pad while they read.
 
-A Pad goes if all that read it can do without: each is a window, or a transposition, a view, a cast, a quantization or
-a dequantization in front of such. If one of them needs the padded tensor, that is in memory anyway, and all read it.
+A Pad is removed if all readers can do without it: each is a window, or a transposition, a view, a cast, a quantization
+or a dequantization before a window. If one reader needs the padded tensor, it is in memory anyway, and all read it.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,20 +15,20 @@ from mtool.compiler.operators.quantize import Quantization
 from mtool.compiler.operators.rescale import Limits
 from mtool.compiler.operators.window import CONV, Pool, Window
 
-MOST = 64  # nodes that are looked at behind a Pad, and in front of one
+MOST = 64  # nodes to examine after a Pad, and before one
 Sides = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """What a Pad adds to a tensor: elements of one value, before and behind each dimension."""
+    """The border that a Pad adds to a tensor: elements of one value at both ends of each dimension."""
 
     before: Sides
     behind: Sides
     value: Array
 
     def inside(self, shape: Iterable[int]) -> Sides:
-        """Return the shape of a tensor without it."""
+        """Return the shape of a tensor without the border."""
         return tuple(size - a - b for size, a, b in zip(shape, self.before, self.behind, strict=True))
 
 
@@ -51,7 +51,7 @@ def fold_pads(graph: Graph) -> Graph:
 
 
 def _rewritten(graph: Graph, gone: set[str], shapes: dict[str, Sides], windows: dict[str, Attributes]) -> Graph:
-    """Return the graph without some Pads; `shapes`: those of the values behind them that have no border then."""
+    """Return the graph without some Pads; `shapes`: the new shapes of the values after them."""
     inner: dict[str, str] = {}
 
     def change(rewriter: Rewriter, node: Node) -> Node | None:
@@ -71,7 +71,7 @@ def _rewritten(graph: Graph, gone: set[str], shapes: dict[str, Sides], windows: 
 
 
 def _border(pad: Node, graph: Graph) -> Border | None:
-    """Return the border that a Pad adds; None: it isn't a constant one around all of its input."""
+    """Return the border that a Pad adds; None: it does not add a constant around all of its input."""
     attrs = Pad.of(pad)
     shape, padded = (graph.types[value].shape for value in (pad.inputs[0], pad.outputs[0]))
     behind = tuple(total - size - n for total, size, n in zip(padded, shape, attrs.before, strict=True))
@@ -81,7 +81,7 @@ def _border(pad: Node, graph: Graph) -> Border | None:
 
 
 def _without(pad: Node, graph: Graph, known: "_Before") -> tuple[dict[str, Sides], dict[str, Attributes]] | None:
-    """Return how all that reads a Pad does without it: shapes of values, attributes of windows; None: it can't."""
+    """Return the shapes of values and attributes of windows that make a Pad unnecessary; None: impossible."""
     border = _border(pad, graph)
     if border is None:
         return None
@@ -110,7 +110,7 @@ def _without(pad: Node, graph: Graph, known: "_Before") -> tuple[dict[str, Sides
 
 
 def _moved(node: Node, border: Border, graph: Graph) -> Border | None:
-    """Return the border of what a node makes of a bordered tensor; None: it isn't a border then."""
+    """Return the border of a node's result for a bordered input; None: it is no longer a border."""
     kind = graph.types[node.outputs[0]]
     if node.op == "Transpose":
         perm = Permutation.of(node).perm
@@ -131,7 +131,7 @@ def _moved(node: Node, border: Border, graph: Graph) -> Border | None:
 
 
 def _reshaped(border: Border, shape: Sides, result: Sides) -> Border | None:
-    """Return the border behind a view that adds and drops dimensions of one element."""
+    """Return the border after a view that adds and drops dimensions of one element."""
     sizes = [size for size in shape if size != 1]
     if sizes != [size for size in result if size != 1]:
         return None
@@ -141,7 +141,7 @@ def _reshaped(border: Border, shape: Sides, result: Sides) -> Border | None:
 
 
 def _converted(node: Node, value: Array, graph: Graph) -> Array | None:
-    """Return what a quantization or dequantization with one constant scale makes of a number."""
+    """Apply a quantization or dequantization with one constant scale to a number."""
     data = [graph.constants.get(one) for one in node.inputs[1:] if one]
     constants = [one.reshape(-1)[0] for one in data if one is not None and one.size == 1]
     before, after = (graph.types[one].dtype for one in (node.inputs[0], node.outputs[0]))
@@ -158,7 +158,7 @@ def _converted(node: Node, value: Array, graph: Graph) -> Array | None:
 
 
 def _window(node: Node, border: Border, known: "_Before") -> Attributes | None:
-    """Return the attributes of a window that pads by itself; None: it can't, or it isn't a window."""
+    """Return the attributes of a window that does the padding itself; None: it can't, or is not a window."""
     attrs, graph = node.attrs, known.graph
     if not isinstance(attrs, Window) or any((*border.before[:2], *border.behind[:2])):
         return None  # images or channels
@@ -166,7 +166,7 @@ def _window(node: Node, border: Border, known: "_Before") -> Attributes | None:
     inner = border.inside(shape)[2:]
     if node.op == "Pool" and isinstance(attrs, Pool):
         return _pool(attrs, border, inner, made[2:], lambda: known.least(node.inputs[0]))
-    if node.op == "ConvTranspose":  # padding that its own takes off again
+    if node.op == "ConvTranspose":  # its own pads remove padding again
         pads = tuple(p - b * s for p, b, s in zip(attrs.pads, border.before[2:], attrs.strides, strict=True))
         return replace(attrs, pads=pads) if border.value == 0 and min(pads) >= 0 else None
     if node.op not in (CONV, "ConvInteger") or border.value != _zero(node, graph):
@@ -175,7 +175,7 @@ def _window(node: Node, border: Border, known: "_Before") -> Attributes | None:
 
 
 def _zero(node: Node, graph: Graph) -> int | None:
-    """Return what the padding of a convolution is; None: that is known only to the run."""
+    """Return the padding value of a convolution; None: it is only known at run time."""
     if node.op == CONV or len(node.inputs) < 3 or not node.inputs[2]:
         return 0
     point = graph.constants.get(node.inputs[2])
@@ -183,16 +183,16 @@ def _zero(node: Node, graph: Graph) -> int | None:
 
 
 def _pads(attrs: Window, border: Border, inner: Sides, made: Sides) -> Sides:
-    """Return a window's pads with a border's, behind as far as `made` windows reach over an input of `inner`."""
+    """Return a window's pads plus a border's; at the end as far as `made` windows reach beyond an input of `inner`."""
     before = tuple(pad + more for pad, more in zip(attrs.pads, border.before[2:], strict=False))
     ends = replace(attrs, pads=before).ends(made)
     return (*before, *(max(end - size, 0) for end, size in zip(ends, inner, strict=True)))
 
 
 def _pool(attrs: Pool, border: Border, inner: Sides, made: Sides, least: Callable[[], Array]) -> Pool | None:
-    """Return a pool that pads by itself, if none of its windows lies in the padding alone.
+    """Return a pool that does the padding itself, if none of its windows lies entirely in the padding.
 
-    To a maximum, padding adds nothing if no element is below it; to an average, zeros if all pads are counted.
+    Padding does not change a maximum if no element is below it; an average may be padded with zeros if it counts them.
     """
     limits = tuple(limit - more for limit, more in zip(attrs.limits, border.before[2:], strict=True))
     pool = replace(attrs, pads=_pads(attrs, border, inner, made), limits=limits)
@@ -205,7 +205,7 @@ def _pool(attrs: Pool, border: Border, inner: Sides, made: Sides, least: Callabl
 
 
 class _Before:
-    """What is known of the values of a graph: who reads them, and a number that none of their elements is below."""
+    """Facts about a graph's values: their readers, and a lower bound of their elements."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -213,7 +213,7 @@ class _Before:
         self._makers = graph.producers()
 
     def least(self, value: str) -> Array:
-        """Return a number that no element of a value is below, a border's aside."""
+        """Return a lower bound of a value's elements, borders excluded."""
         path: list[Node] = []
         while value in self._makers and len(path) < MOST:
             node = self._makers[value]
@@ -228,7 +228,7 @@ class _Before:
         return found
 
     def _after(self, node: Node, least: Array) -> Array | None:
-        """Return the least number behind a node, of that of its input; None: it may be any."""
+        """Return the lower bound of a node's result from that of its input; None: unbounded."""
         kind = self.graph.types[node.outputs[0]].dtype
         if node.op in ("Transpose", "Reshape", "Slice", "Pad") or (
             isinstance(node.attrs, Pool) and node.attrs.kind == "max"

@@ -1,4 +1,4 @@
-"""Fuse loops into the kernel or loop that makes what they read; quantization goes in front of moves of elements before.
+"""Fuse loops into the kernel or loop that writes their input; quantize before moves of elements.
 
 q(move(x)) is move(q(x)), number for number, and no float is moved or stored.
 """
@@ -16,19 +16,19 @@ from mtool.compiler.kernels.expressions import SLOW
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS, with_expression
 
-CHEAP = 5  # functions an element up to which a loop is computed again for each of its readers
-LARGEST = 512  # parts of an expression that loops are fused into,
-DEEPEST = 48  # and how deep it may nest: C compilers count the brackets
+CHEAP = 5  # functions per element up to which a loop is computed again for each of its readers
+LARGEST = 512  # the most parts of a fused expression,
+DEEPEST = 48  # and its deepest nesting: C compilers limit brackets
 GROWTH = 64  # parts that may be added by writing an expression several times
-OPERANDS = 64  # of a loop: each is a parameter of its function
+OPERANDS = 64  # the most operands of a loop: each is a parameter of its function
 
 
 def fuse(graph: Graph) -> Graph:
-    """Fuse loops into loops until none applies, then into kernels.
+    """Fuse loops into loops until no fusion applies, then into kernels.
 
-    In this order, so that a dequantization is computed by its readers, from integers, before it
-    could make a kernel write floats. Nodes are visited in their order: what a loop takes in has taken in all that it
-    can before, and each fusion takes an operand away or brings it nearer to the inputs, so that the end is reached.
+    This order makes readers compute a dequantization from integers before it could make a kernel write floats. Nodes
+    are visited in their order: a loop is fused into its reader after everything possible was fused into it. Each fusion
+    removes an operand or brings it nearer to the inputs, so it terminates.
     """
     editor = Editor(graph)
     for fused in (partial(_into_loop, shrinking=True), _into_loop, _into_kernel):
@@ -37,7 +37,7 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) -> None:
-    """Fuse at each loop until nothing fits; `fused` returns the loop as it is then, or None if it did nothing."""
+    """Fuse at each loop until nothing fits; `fused` returns the new loop, or None if it did nothing."""
     for node in editor.in_order():
         current: Node | None = node if isinstance(node.attrs, Loop) and editor.has(node) else None
         while current is not None:
@@ -45,7 +45,7 @@ def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) ->
 
 
 def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
-    """Yield who makes what a loop reads, latest first, with the loop's loads of it."""
+    """Yield the producers of a loop's inputs, latest first, with the loop's loads of them."""
     loads: dict[str, list[Expr]] = {}
     for part in Loop.of(node).expr.walk():
         if part.op == "load":
@@ -96,16 +96,15 @@ def _elementwise(loads: list[Expr], node: Node, graph: Editor, value: str) -> bo
 
 
 def _is_last(maker: Node, node: Node, editor: Editor) -> bool:
-    """Whether everything else that the loop reads is there before `maker` runs."""
+    """Whether all other inputs of the loop are available before `maker` runs."""
     others = [editor.makers[v] for v in node.inputs if v in editor.makers and v != maker.outputs[0]]
     return all(editor.position(other) < editor.position(maker) for other in others)
 
 
 def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:
-    """Whether a loop's expression stays small with what it reads written into it.
+    """Whether a loop's expression stays small with its producer's expression inlined.
 
-    An expression that is read several times is written as often: chains that square what they read would double it
-    at each step.
+    An expression that is read several times is duplicated: in chains of squares it would double at each step.
     """
     body, expr = Computation.of(maker).expr, Loop.of(node).expr
     axes = Counter[int](part.value for part in body.walk() if part.op == "axis")
@@ -125,7 +124,7 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, singl
     parts = list(expr.walk())
     functions = [part for part in parts if part.op in FUNCTIONS]
     if _narrows(maker, graph):
-        return False  # a quantization belongs to what makes its floats
+        return False  # a quantization belongs to the producer of its floats
     if not _fits(maker, node, loads):
         return False
     if any(part.op == "reduce" for part in parts):
@@ -138,19 +137,19 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, singl
 
 
 def _shrinks(maker: Node, graph: Editor) -> bool:
-    """Whether its readers would rather read its input: that is no larger (a dequantization)."""
+    """Whether its input is not larger than its output, so that readers better read that (a dequantization)."""
     read = [value for value in maker.inputs if value not in graph.constants]
     return len(read) == 1 and graph.types[read[0]].bytes < graph.types[maker.outputs[0]].bytes
 
 
 def _narrows(maker: Node, graph: Editor) -> bool:
-    """Whether it makes smaller elements from larger ones."""
+    """Whether its output elements are smaller than its input's."""
     read = [graph.types[value].dtype.size for value in maker.inputs if value not in graph.constants]
     return graph.types[maker.outputs[0]].dtype.size < max(read, default=0)
 
 
 def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dict[int, int]]:
-    """Return base's inputs followed by more's, and how more's numbers change."""
+    """Return base's inputs followed by more's, and the new numbers of more's inputs."""
     inputs = list(base.inputs)
     numbers: dict[int, int] = {}
     fixed = len(SPECIFICATIONS[base.op].own(base))  # a kernel's own are not shared with its epilogue's
@@ -165,7 +164,7 @@ def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dic
 
 
 def _of_both(node: Node, first: Node, second: Node) -> Node:
-    """Return a node that is called after two."""
+    """Return a node named after two nodes."""
     words = [word for one in (first, second) for word in Computation.of(one).label.split("+") if word]
     attrs = replace(Computation.of(node), label="+".join(dict.fromkeys(words)))
     return replace(node, attrs=attrs, origins=tuple(dict.fromkeys([*first.origins, *second.origins])))
@@ -208,13 +207,13 @@ def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
     editor.put(kernel, _of_both(merged, kernel, node), without=node)
 
 
-MOST = 2  # times the elements that are left to quantize, where a move leaves some out
+MOST = 2  # a move that drops more than this factor of the elements is not exchanged with a quantization
 
 
 def quantize_before_moves(graph: Graph) -> Graph:
-    """Let loops that make smaller elements of what was concatenated, cut or repeated do so before that.
+    """Move loops with smaller output elements before the concatenation, slice or repetition that they read.
 
-    Each step brings a loop nearer to the inputs; a move that only it reads is passed once.
+    Each step brings a loop nearer to the inputs; a move that only the loop reads is passed once.
     """
     editor = Editor(graph)
     waiting = editor.in_order()[::-1]
@@ -228,7 +227,7 @@ def quantize_before_moves(graph: Graph) -> Graph:
 
 
 def _move_before(node: Node, editor: Editor) -> Node | None:
-    """Return the move of elements that a loop can be exchanged with; None: there is none."""
+    """Return the move of elements that a loop can be exchanged with; None: none."""
     maker = editor.makers.get(node.inputs[0]) if node.inputs else None
     if maker is None or not _moves(maker, editor) or not _is_narrowing(node, editor):
         return None
@@ -236,7 +235,7 @@ def _move_before(node: Node, editor: Editor) -> Node | None:
 
 
 def _moves(node: Node, graph: Editor) -> bool:
-    """Whether a node only moves elements, and not a small part of them."""
+    """Whether a node only moves elements, and most of them."""
     if isinstance(node.attrs, Loop) and node.attrs.expr.op == "load":
         read = graph.types[node.inputs[node.attrs.expr.value]]
         return read.count <= MOST * graph.types[node.outputs[0]].count
@@ -244,7 +243,7 @@ def _moves(node: Node, graph: Editor) -> bool:
 
 
 def _is_narrowing(node: Node, graph: Editor) -> bool:
-    """Whether a loop makes of each element of its one operand a smaller one."""
+    """Whether a loop converts each element of its one operand to a smaller type."""
     if not isinstance(node.attrs, Loop) or len(node.inputs) != 1:
         return False
     read, made = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
@@ -273,5 +272,5 @@ def _exchanged(editor: Editor, move: Node, loop: Node) -> None:
 
 
 def _at_rank(part: Expr, rank: int) -> Expr:
-    """Return a load of the element itself, of a tensor of so many dimensions; other parts as they are."""
+    """Return a load of the element itself from a tensor of `rank` dimensions; other parts unchanged."""
     return load(part.value, part.dtype, identity(rank)) if part.op == "load" else part

@@ -1,14 +1,13 @@
-"""Compute once what is the same many times: above broadcasts, and before the rounds of a loop.
+"""Hoist repeated computation: before broadcasts, and out of the rounds of a loop.
 
-Fusion writes what a loop reads into the loop, and a model may broadcast before it computes: either way an expensive
-function may be computed again for each element along an axis on which its operands do not depend. Such a part of an
-expression becomes another loop over the axes on which it does depend, where that saves enough for the arena
-that its result takes.
+Fusion inlines producers into loops, and a model may broadcast before it computes: either way an expensive function may
+be computed again for each element along an axis on which its operands do not depend. Such a part of an expression
+becomes a separate loop over the axes on which it does depend, if that saves enough for the arena of its result.
 
-A node of a body that reads nothing that changes from round to round moves out of it, and so does a part of an
-expression of which that is true, as a loop of its own. There may be no round at all, and a branch in the body may not
-be taken; that is safe, as no operator but a backend's fails whatever it reads, and is weighed: what moves has to save
-more than it takes, in the rounds that are expected. It takes arena while the loop runs.
+A node of a body that reads nothing that changes from round to round is moved out of the body, and so is such a part of
+an expression, as a separate loop. There may be no rounds at all, and a branch in the body may not be taken; hoisting
+is still safe, as only backends' operators can fail. It has to save more than it costs in the expected number of rounds;
+its result occupies the arena while the loop runs.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,11 +29,11 @@ LEAST_SAVED_PER_BYTE = 16  # and its result takes arena
 
 
 def hoist_broadcasts(graph: Graph) -> Graph:
-    """Compute parts of loops and epilogues before them, once, where that costs less."""
+    """Compute parts of loops and epilogues once before them, where that costs less."""
 
     def hoisted(rewriter: Rewriter, node: Node) -> None:
         waiting = [node]
-        while waiting:  # what is moved out may have parts of which the same is true
+        while waiting:  # hoisted parts may contain parts to hoist
             current = waiting.pop()
             attrs, shape = Computation.of(current), rewriter.types[current.outputs[0]].shape
             shapes = [rewriter.types[value].shape for value in current.inputs]
@@ -48,12 +47,12 @@ def hoist_broadcasts(graph: Graph) -> Graph:
 
 
 def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
-    """Whether a part saves what a loop of its own takes."""
+    """Whether hoisting a part saves more than a separate loop costs."""
     return saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size)
 
 
 def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collection[int]) -> tuple[Node, Node]:
-    """Return a loop that computes a part of a node's expression for each element of its axes, and the node after it."""
+    """Return a loop that computes a part of a node's expression over its axes, and the node that reads it."""
     attrs, shape = Computation.of(node), rewriter.types[node.outputs[0]].shape
     rank, sizes = len(shape), sizes_of(attrs.expr, shape)
     extra = sorted(number for number in axes if number >= rank)
@@ -72,18 +71,18 @@ def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collectio
 
 
 def _label(attrs: Computation, part: Expr) -> str:
-    """Return the ONNX operators that a part stands for: those of the node's that have its functions' names."""
+    """Return the ONNX operators in a part: those of the node's label that match its functions' names."""
     functions = {inner.op for inner in part.walk(indices=False)}
     words = [word for word in attrs.label.split("+") if word in functions]
     return "+".join(words) or attrs.label
 
 
-LEAST_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: what is nearly as quick to compute as to load stays
-TAKEN = 0.5  # how often a branch is taken, as far as is known
+LEAST_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: cheap parts stay
+TAKEN = 0.5  # the assumed probability of a branch
 
 
 def hoist_loop_invariants(graph: Graph, target: Target) -> Graph:
-    """Compute before each loop what is the same in all of its rounds, where that costs less."""
+    """Hoist computation that is the same in all rounds of a loop, where that costs less."""
     if not has_bodies(graph):
         return graph
     rewriter, is_changed = Rewriter(graph), False
@@ -98,10 +97,10 @@ def hoist_loop_invariants(graph: Graph, target: Target) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Hoist:
-    """Moves work out of the graphs of a node into the one around it.
+    """Moves work out of a node's graphs into the outer graph.
 
-    into: that one.
-    target: what the work is estimated for.
+    into: the outer graph.
+    target: the target of the estimates.
     """
 
     into: Rewriter
@@ -110,13 +109,13 @@ class _Hoist:
     def out_of(
         self, node: Node, outside: Mapping[str, str], times: float, is_certain: bool
     ) -> tuple[Node, tuple[str, ...]]:
-        """Return a control node without what has moved, and the values of `into` that are to be its last inputs.
+        """Return a control node without the hoisted work, and the values of `into` to append to its inputs.
 
         Args:
             node: the node, in `into` or in a body of a node there.
-            outside: the values that it reads and that do not change, by the names that they have in `into`.
+            outside: the invariant values that it reads, mapped to their names in `into`.
             times: how often it is computed.
-            is_certain: whether it is computed at all, in every run.
+            is_certain: whether it is computed in every run.
         """
         attrs = Control.of(node)
         if isinstance(attrs, Rounds):
@@ -133,7 +132,7 @@ class _Hoist:
         return replace(node, attrs=attrs.with_bodies([self._reading(attrs, *one, new) for one in changed])), new
 
     def _reading(self, attrs: Control, body: Graph, known: Mapping[str, str], new: Collection[str]) -> Graph:
-        """Return a body with an input for each of `new`, which are values of `into`."""
+        """Return a body with an additional input for each of `new`, values of `into`."""
         rewriter, inner = Rewriter(body), {value: name for name, value in known.items()}
         for value in new:
             if value not in inner:
@@ -146,7 +145,7 @@ class _Hoist:
     def _lighter(
         self, body: Graph, outside: dict[str, str], times: float, is_certain: bool
     ) -> tuple[Graph, dict[str, str]]:
-        """Return a body without what has moved, and what it has to read instead: values of `into` by names in it."""
+        """Return a body without the hoisted nodes, and the values of `into` that it reads instead."""
         known: dict[str, str] = {}
         rewriter = Rewriter(body)
         same = {*outside, *body.constants, ""}
@@ -178,11 +177,11 @@ class _Hoist:
         return replace(graph, nodes=tuple(rest)), known
 
     def _split(self, rewriter: Rewriter, node: Node, same: Collection[str], times: float) -> Node:
-        """Append loops that compute the parts of a node's expression that are the same in all rounds, if they pay."""
+        """Append loops for the invariant parts of a node's expression, if that pays."""
         shape = rewriter.types[node.outputs[0]].shape
 
         def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
-            """Whether a part does not change and saves enough, in a round and in all."""
+            """Whether a part is invariant and saves enough, per round and in total."""
             if ROUND in facts.axes:
                 return False
             in_a_round = (saved + once * STORED) / times
@@ -201,20 +200,20 @@ class _Hoist:
             same = {*same, *made.outputs}
 
     def _worth_moving(self, body: Graph, same: Collection[str], times: float, is_certain: bool) -> set[str]:
-        """Return the names of the nodes that move: those whose results, if the rest reads them, save enough."""
+        """Return the names of the nodes to hoist: those whose results save enough if the rest reads them."""
         makers, readers = body.producers(), body.consumers()
         moved = {
             node.name
             for node in body.nodes
             if {*same}.issuperset(node.inputs) and (is_certain or not isinstance(node.attrs, Control | External))
         }
-        for node in body.nodes:  # behind one that stays
+        for node in body.nodes:  # after one that stays
             makers_of = [makers[value] for value in node.inputs if value in makers]
             if any(maker.name not in moved for maker in makers_of):
                 moved.discard(node.name)
         for node in reversed(body.nodes):
             if node.name not in moved or any(one.name in moved for out in node.outputs for one in readers.get(out, [])):
-                continue  # what moves reads it
+                continue  # hoisted nodes read it
             kinds = [body.types[value] for value in node.outputs if _is_read(value, body, readers, moved)]
             if not kinds:
                 continue
@@ -225,7 +224,7 @@ class _Hoist:
         return moved
 
     def _cost_with_makers(self, node: Node, body: Graph, makers: Mapping[str, Node], moved: Collection[str]) -> float:
-        """Return the cost of a node and of all that moves with it because it reads that."""
+        """Return the cost of a node and of the producers that are hoisted with it."""
         waiting, seen, total = [node], {node.name}, 0.0
         while waiting:
             one = waiting.pop()
@@ -237,7 +236,7 @@ class _Hoist:
         return total
 
     def _move(self, node: Node, body: Graph, outside: dict[str, str]) -> None:
-        """Append a node of a body, whose inputs are all known outside of it, to the graph around it."""
+        """Append a node of a body, whose inputs all exist outside, to the outer graph."""
         for value in filter(None, node.inputs):
             if value not in outside:
                 outside[value] = self.into.constant(value, body.constants[value])
@@ -249,7 +248,7 @@ class _Hoist:
 
 
 def _is_read(value: str, body: Graph, readers: Mapping[str, list[Node]], moved: Collection[str]) -> bool:
-    """Whether what stays in a body reads a value."""
+    """Whether the remaining body reads a value."""
     return value in body.outputs or any(reader.name not in moved for reader in readers.get(value, []))
 
 
@@ -260,7 +259,7 @@ def _pays(in_a_round: float, saved: float, taken: int) -> bool:
 
 
 def _cost(node: Node, graph: Graph, target: Target) -> float:
-    """Return the instructions of a node, about."""
+    """Estimate the instructions of a node."""
     if isinstance(node.attrs, View):
         return 0
     if isinstance(node.attrs, Loop):

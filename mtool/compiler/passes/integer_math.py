@@ -1,22 +1,22 @@
-"""Float arithmetic between integers becomes integer arithmetic, where that gives the same numbers.
+"""Replace float arithmetic between integers by integer arithmetic with the same results.
 
-An expression that ends in `quantize` is a function of the small integers and the accumulator that it
-reads. In this order:
+An expression that ends in `quantize` is a function of the small integers and the accumulator that it reads. The
+rewrites, in order:
 
   bounds   quantize(max(x, c)) clamps after rounding instead (quantize is monotonic)
-  tables   one 8-bit argument: all of its 256 results, computed here; a shift, if that is what they are
-  pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
+  tables   one 8-bit argument: all 256 results are computed here; a shift if the table is equivalent to one
+  pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, compared with the float formula
            for all 65,536 pairs; on targets without an FPU also with ties to even
   requant  an int32 or int64 accumulator times a scale: `requantize`
 
-A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
-only read as a whole number (for `rescale`) never becomes a float.
+A `rescale` of a sum, TFLite's arithmetic, becomes a pair too if the results are equal. An accumulator that is only read
+as an integer (for `rescale`) never becomes a float.
 
 Last, on targets without an FPU, float scales become 32-bit multipliers and one shift an operator. Results of 8 bits are
 those of the float scales, for every accumulator that can occur: each multiplier is proved to give them
-(mtool.compiler.kernels.exact_scaling), rounds ties to even where they happen, or is marked so that what lies beside a
-half is rounded as float32 rounds it. Where none of that holds, the operator keeps its floats. Results of 16 bits may
-differ by one, near ties.
+(mtool.compiler.kernels.exact_scaling), rounds ties to even where they occur, or is marked so that results near a half
+are rounded as float32 rounds them. Otherwise the operator keeps its floats. Results of 16 bits may differ by one near
+ties.
 """
 
 import itertools
@@ -36,8 +36,8 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 
-SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
-SAMPLE = 15  # every how many-th number is looked at first
+SEARCH = 6  # the largest distance from a pair's rounded multipliers at which others are tried
+SAMPLE = 15  # the stride of the first, quick comparison
 SMALL = (DType.INT8, DType.UINT8)
 Term = tuple[Expr, float, int]  # an 8-bit expression, its scale and zero point
 
@@ -57,7 +57,7 @@ class ScaledSum:
 
     @classmethod
     def of(cls, part: Expr) -> "ScaledSum | None":
-        """Read it off a `quantize` of float arithmetic, or a `rescale` of TFLite's to 8 bits; None: it is none."""
+        """Match a `quantize` of float arithmetic, or TFLite's `rescale` to 8 bits; None: no match."""
         if part.args[1].op != "const" or part.args[2].op != "const":
             return None
         if part.op == "quantize":
@@ -75,9 +75,9 @@ class ScaledSum:
         return cls((a, b), ratios, zero - ratios[0] * a_zero - ratios[1] * b_zero, limits, (a_zero, b_zero))
 
     def exact(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
-        """Find multipliers, an offset and a shift that give `wanted` [a, b] everywhere; None: none were found.
+        """Find multipliers, an offset and a shift that give `wanted` [a, b] everywhere; None: not found.
 
-        For a pair of multipliers the offsets that are right for each of the 65,536 sums are an interval: all must meet.
+        For a pair of multipliers, the valid offsets for each of the 65,536 sums are an interval; all must intersect.
         """
         low, high = self.limits
         largest = int(max(np.abs(a).max(), np.abs(b).max()))
@@ -87,7 +87,7 @@ class ScaledSum:
             least = np.where(wanted > low, wanted << shift, -(2**40))
             most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
             for more_left, more_right in steps:
-                for some in (slice(None, None, SAMPLE), slice(None)):  # a few rule most multipliers out
+                for some in (slice(None, None, SAMPLE), slice(None)):  # a sample rules out most multipliers
                     sums = (a[some] * (left + more_left))[:, None] + (b[some] * (right + more_right))[None]
                     first, last = int((least[some, some] - sums).max()), int((most[some, some] - sums).min())
                     if first > last:
@@ -98,9 +98,9 @@ class ScaledSum:
         return None
 
     def even(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
-        """Return the roundings of the same numbers with ties to even, if they give `wanted` [a, b] everywhere.
+        """Return a pair that rounds ties to even, if it gives `wanted` [a, b] everywhere.
 
-        Of scales that are powers of two, with which ties happen.
+        It is for scales that are powers of two, with which ties occur.
         """
         shift = self.shifts(255)[0]
         left, right = (round(ratio * 2**shift) for ratio in self.ratios)
@@ -111,7 +111,7 @@ class ScaledSum:
         return pair if np.array_equal(got, wanted) else None
 
     def shifts(self, largest: int) -> range:
-        """Return the shifts, largest first, with which no sum leaves 32 bits."""
+        """Return the shifts, largest first, with which no sum overflows 32 bits."""
         reach = largest * (abs(self.ratios[0]) + abs(self.ratios[1])) + abs(self.offset) + 2
         return range(min(23, math.floor(31 - math.log2(reach))), 11, -1)
 
@@ -128,7 +128,7 @@ def _terms(expr: Expr, read: Callable[[Expr], Term | None]) -> tuple[Term, Term]
 
 
 def _dequantized(expr: Expr) -> Term | None:
-    """Read (x - zero) * scale of floats."""
+    """Match (x - zero) * scale of floats."""
     if expr.op != "mul" or expr.args[1].op != "const" or expr.args[0].op != "cast":
         return None
     inner, zero = expr.args[0].args[0], 0
@@ -139,7 +139,7 @@ def _dequantized(expr: Expr) -> Term | None:
 
 
 def _rescaled(expr: Expr) -> Term | None:
-    """Read (x - zero) * 2^n of int32, perhaps rescaled."""
+    """Match (x - zero) * 2^n of int32, possibly rescaled."""
     scale, zero = 1.0, 0
     if expr.op == "rescale" and expr.args[1].op == "const" and expr.args[2].op == "const":
         scale, expr = _factor(expr), expr.args[0]
@@ -153,18 +153,18 @@ def _rescaled(expr: Expr) -> Term | None:
 
 
 def _factor(part: Expr) -> float:
-    """Return what a rescale by constants multiplies by."""
+    """Return the factor of a rescale by constants."""
     _, multiplier, shift = part.args
     return int(multiplier.value) / float(2 ** (32 + int(shift.value)))
 
 
 FAST_ROUNDING = 2**22
 MAY_BE_NAN = {"log", "log1p", "sqrt", "pow", "asin", "acos", "acosh", "atanh", "fmod", "remainder"}
-"""Functions that are not defined for every number. NaN is quantized to the lowest value, whatever its bounds were."""
+"""Functions that may return NaN, which is quantized to the lowest value, whatever the bounds."""
 
 
 def use_integer_math(graph: Graph, target: Target) -> Graph:
-    """Rewrite every `quantize` in epilogues and loops, as far as one of the forms fits."""
+    """Rewrite every `quantize` in epilogues and loops to which one of the forms applies."""
 
     def change(rewriter: Rewriter, node: Node) -> Node | None:
         attrs = Computation.of(node)
@@ -181,14 +181,14 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
 
 def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
     if expr.value >= len(node.inputs):
-        return False  # a table that was made here
+        return False  # a table from this pass
     source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
     plain = all(index.op == "axis" and index.value == dim for dim, index in enumerate(expr.args))
     return plain and source == out
 
 
 def _bounds(part: Expr) -> Expr:
-    """Pull constant bounds out of a quantize."""
+    """Move constant bounds out of a quantize."""
     if part.op != "quantize" or part.args[1].op != "const" or part.args[2].op != "const":
         return part
     low, high = part.value or part.dtype.limits
@@ -203,7 +203,7 @@ def _bounds(part: Expr) -> Expr:
 
 
 def _whole(part: Expr) -> Expr:
-    """An integer that was made a float, times 1, and an integer again is itself."""
+    """Simplify an integer that is converted to a float, multiplied by 1, and converted back."""
     inner = part.args[0]
     if part.dtype in (DType.INT32, DType.INT64) and inner.op == "mul" and inner.args[1] == const(1.0, DType.FLOAT32):
         cast = inner.args[0]
@@ -215,21 +215,21 @@ def _whole(part: Expr) -> Expr:
 
 
 def _without_ones(part: Expr) -> Expr:
-    """A float times 1 is itself; once no integer is told by it any more."""
+    """Simplify a float times 1, once nothing depends on the factor to recognize an integer."""
     return part.args[0] if part.op == "mul" and part.args[1] == const(1.0, DType.FLOAT32) else part
 
 
 class _Work:
-    """One node's rewriting: its inputs grow by the constants that the new forms need."""
+    """Rewrites one node: constants that the new forms need are appended to its inputs."""
 
     def __init__(self, rewriter: Rewriter, node: Node, target: Target) -> None:
         self.rewriter, self.node, self.target = rewriter, node, target
         self.inputs = list(node.inputs)
         self.known: dict[Expr, Expr] = {}
-        self.tabled: dict[Expr, Expr] = {}  # what a lookup stands for
+        self.tabled: dict[Expr, Expr] = {}  # the expression that a lookup replaces
 
     def rewritten(self, part: Expr) -> Expr:
-        """Equal parts become equal parts, so that what is made of one number still shows that it is."""
+        """Rewrite a part; equal parts give equal results, so that repeated uses of one number remain visible."""
         if part not in self.known:
             self.known[part] = self._rewritten(part)
         return self.known[part]
@@ -255,12 +255,12 @@ class _Work:
         return self.rewriter.constants.get(value)
 
     def _number(self, part: Expr) -> Expr:
-        """A load of a constant that is one number is that number."""
+        """Replace a load of a constant with one element by its number."""
         data = self._parameter(part) if part.op == "load" else None
         return part if data is None or data.size != 1 else const(data.reshape(-1)[0].item(), part.dtype)
 
     def _table(self, part: Expr) -> Expr | None:
-        part = part.rewrite(lambda p: self.tabled.get(p, p))  # a table of tables is one
+        part = part.rewrite(lambda p: self.tabled.get(p, p))  # a table of tables is one table
         part = part.rewrite(self._number)
         inside = set(self.tabled.values())
         atoms = _atoms(part, lambda expr: expr not in inside and self._is_activation(expr))
@@ -286,7 +286,7 @@ class _Work:
         return lookup
 
     def _is_activation(self, expr: Expr) -> bool:
-        """Whether an expression is an 8-bit number that only the run knows."""
+        """Whether an expression is an 8-bit number that is only known at run time."""
         if expr.dtype not in SMALL:
             return False
         return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
@@ -331,7 +331,7 @@ class _Work:
 
 
 def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
-    """Return the 8-bit expressions below `part` that everything else in it depends on; None: there is more."""
+    """Return the 8-bit expressions that `part` is a function of; None: it depends on something else."""
     found: set[Expr] = set()
     waiting = [*part.args]
     while waiting:
@@ -355,7 +355,7 @@ def _tabulate(part: Expr, numbers: dict[Expr, int], values: list[Array], shape: 
     return evaluate(part.fold(replaced), values, shape)
 
 
-APART = 4  # accumulators at most by which a multiplier may miss a step
+APART = 4  # the most accumulators by which a multiplier may miss a step
 
 
 def use_fixed_point(graph: Graph, target: Target) -> Graph:
@@ -403,7 +403,7 @@ def best_shift(largest: float, bound: int, bits: int = 8) -> int | None:
 
 
 def _reach(node: Node, graph: Graph, total: Expr, count: int, bound: int) -> Reach:
-    """Return which sums of `count` channels can occur."""
+    """Return the range of the sums of `count` channels."""
     values = node.inputs[:3]
     if isinstance(node.attrs, WeightedSum) and total.op == "acc" and {*values[1:]} <= {*graph.constants}:
         low, high = graph.types[values[0]].dtype.limits
@@ -416,7 +416,7 @@ def _reach(node: Node, graph: Graph, total: Expr, count: int, bound: int) -> Rea
 def _form(
     scales: Array, how: Requantize, kind: DType, shift: int, bound: int, reach: Reach
 ) -> tuple[FixedRequantize, Array] | None:
-    """Return how sums are scaled, and by which multipliers, int32 [N]; None: not exactly."""
+    """Return how sums are scaled, and the multipliers, int32 [N]; None: they can't be scaled exactly."""
     nearest = np.rint(scales.astype(np.float64) * 2.0 ** (32 + shift)).astype(np.int64)
     plain = FixedRequantize(how.zero_point, how.low, how.high, shift)
     even = replace(plain, even=True)
@@ -443,6 +443,6 @@ def _result(how: FixedRequantize, kind: DType, acc: Array, multiplier: Array) ->
 
 
 def _ties_happen(multipliers: Array, shift: int, bound: int) -> bool:
-    """Whether acc * multiplier can be an odd number of halves: that takes enough factors of two."""
+    """Whether acc * multiplier can be an odd number of halves, which needs enough factors of two."""
     zeros = max((int(m) & -int(m)).bit_length() - 1 for m in multipliers.tolist())
     return bound >= 2.0 ** (31 + shift - zeros)

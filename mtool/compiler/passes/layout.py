@@ -1,7 +1,7 @@
-"""Simplify layouts: transpositions and views sink through loops and cancel against each other.
+"""Simplify layouts: transpositions and views sink through loops and cancel each other.
 
 Kernels want NHWC, ONNX says NCHW, so lowering puts a transposition on either side of each kernel.
-The rules below are applied until none fits; what is left really has to be done.
+The rules below are applied until none fits; the transpositions that remain are necessary.
 """
 
 import heapq
@@ -23,25 +23,25 @@ from mtool.compiler.operators.lowering import NCHW_OF_NHWC
 
 Shape = tuple[int, ...]
 Change = Callable[[Editor, Node], object]
-"""What is done in place of a node: nodes that are appended take its place."""
+"""Appends the nodes that replace a node."""
 Rule = Callable[[Editor, Node], Change | None]
-"""What a rule changes at a node; None: it does not fit there."""
+"""The change that a rule makes at a node; None: the rule does not apply."""
 
 
 def inverse(perm: Shape) -> Shape:
-    """Return the permutation that turns what `perm` turned back."""
+    """Return the inverse of a permutation."""
     return tuple(perm.index(dim) for dim in range(len(perm)))
 
 
 def whole_operands(node: Node, graph: Editor) -> list[str]:
-    """Return the values of the output's shape that a loop reads."""
+    """Return the values that a loop reads and that have its output's shape."""
     shape = graph.types[node.outputs[0]].shape
     values = dict.fromkeys(node.inputs)
     return [value for value in values if graph.types[value].shape == shape and value not in graph.constants]
 
 
 def reads_own_element(node: Node, graph: Editor, values: list[str]) -> bool:
-    """Whether a loop without reductions reads no element of `values` but that which it writes."""
+    """Whether a loop without reductions reads `values` only at the element that it writes."""
     expr = Loop.of(node).expr
     return not any(part.op == "reduce" for part in expr.walk()) and all(
         index == axis(dim) or (index.op == "const" and graph.types[node.inputs[part.value]].shape[dim] == 1)
@@ -65,8 +65,8 @@ def own_element(expr: Expr, node: Node, values: Collection[str], rank: int) -> E
 class Worklist:
     """The nodes that each rule has yet to be tried at.
 
-    The first rule that fits is applied, at the first node where it does. A rule looks no further than two nodes up
-    and down from its own, so that after a change only those around it are tried again.
+    The first rule that applies is used, at the first node where it does. A rule examines at most two nodes up and down
+    from its own, so after a change only the nodes around it are tried again.
     """
 
     def __init__(self, graph: Editor, rules: Sequence[Rule]) -> None:
@@ -75,7 +75,7 @@ class Worklist:
         self._open = [(rule, [*entries], {*entries}) for rule in rules]
 
     def next(self) -> tuple[Node, Change] | None:
-        """Return a node and what is done to it; None: no rule fits any more."""
+        """Return a node and its change; None: no rule applies any more."""
         for rule, heap, queued in self._open:
             while heap:
                 entry = heapq.heappop(heap)
@@ -115,7 +115,7 @@ class Worklist:
 
 
 def compose(graph: Editor, node: Node) -> Change | None:
-    """Two views or two transpositions become one; one that changes nothing goes."""
+    """Merge two views or two transpositions; remove one that changes nothing."""
     if not isinstance(node.attrs, View | Transpose):
         return None
     source, out = graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape
@@ -132,7 +132,7 @@ def compose(graph: Editor, node: Node) -> Change | None:
 
 
 def view_of_units(graph: Editor, node: Node) -> Change | None:
-    """A transposition that moves only dimensions of size 1 is a view."""
+    """Replace a transposition that moves only dimensions of size 1 by a view."""
     if not isinstance(node.attrs, Transpose):
         return None
     shape = graph.types[node.inputs[0]].shape
@@ -143,10 +143,10 @@ def view_of_units(graph: Editor, node: Node) -> Change | None:
 
 
 def sink_view(graph: Editor, node: Node) -> Change | None:
-    """loop(view(a)) = view(loop(a)), where the loop is elementwise or the view only adds or drops 1s."""
+    """loop(view(a)) = view(loop(a)), if the loop is elementwise or the view only adds or drops 1s."""
     whole = whole_operands(node, graph) if isinstance(node.attrs, Loop) else []
     out = graph.types[node.outputs[0]].shape
-    # A view of the same shape, which an output of the model is of an input, has nothing to sink.
+    # A view of the same shape, from an input to an output of the model, has nothing to sink.
     shapes = [shape for value in whole if (shape := _shape_of(value, graph)) != out]
     if not shapes or not reads_own_element(node, graph, whole):
         return None
@@ -154,7 +154,7 @@ def sink_view(graph: Editor, node: Node) -> Change | None:
     axes = _unit_axes(shape, out)
     if axes is None and not _is_elementwise(node, whole):
         return None
-    # Views that go must outnumber those that come; where they don't, the shape of higher rank stays.
+    # More views must be removed than added; otherwise the shape of higher rank stays.
     come = sum(1 for value in whole if _shape_of(value, graph) != shape)
     if come and (come > len(shapes) or (len(shape), shape) <= (len(out), out)):
         return None
@@ -173,7 +173,7 @@ def sink_view(graph: Editor, node: Node) -> Change | None:
 
 
 def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
-    """Return a value in a shape: itself, or a view of it that is made for the node."""
+    """Return a value in a shape: itself, or a new view of it."""
     kind = rewriter.types[value]
     if kind.shape == shape:
         return value
@@ -183,13 +183,13 @@ def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
 
 
 def _shape_of(value: str, graph: Editor) -> Shape:
-    """Return the shape of what a value is a view of, or its own."""
+    """Return the shape of the value's source if it is a view, or its own."""
     view = graph.maker(value, "view")
     return graph.types[view.inputs[0] if view else value].shape
 
 
 def _is_elementwise(node: Node, whole: list[str]) -> bool:
-    """Whether a loop's axes serve for nothing but to read the operands `whole`."""
+    """Whether a loop uses its axes only to read the operands `whole`."""
     expr = Loop.of(node).expr
     loads = (load for load in expr.walk() if load.op == "load" and node.inputs[load.value] not in whole)
     indices = (part for load in loads for index in load.args for part in index.walk())
@@ -207,7 +207,7 @@ def _unit_axes(shape: Shape, viewed: Shape) -> dict[int, Expr] | None:
 
 
 def sink_concat(graph: Editor, node: Node) -> Change | None:
-    """concat(transpose(a), transpose(b)) = transpose(concat(a, b)); loops and constants beside them are turned."""
+    """concat(transpose(a), transpose(b)) = transpose(concat(a, b)); loops and constants beside them are transposed."""
     if not isinstance(node.attrs, Concat):
         return None
     makers = {value: graph.maker(value, "transpose") for value in node.inputs}
@@ -235,7 +235,7 @@ def sink_concat(graph: Editor, node: Node) -> Change | None:
 
 
 def _make_transposed(r: Editor, node: Node, perm: Shape, inputs: Sequence[str], attrs: Attributes) -> None:
-    """Append a node whose result is transposed back by another, with `perm`."""
+    """Append a node and a transposition of its result with `perm`."""
     kind = r.types[node.outputs[0]]
     made = r.value(f"{node.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
     r.node(node.op, inputs, [made], attrs, like=node)
@@ -243,12 +243,12 @@ def _make_transposed(r: Editor, node: Node, perm: Shape, inputs: Sequence[str], 
 
 
 def _turns(value: str, graph: Editor) -> bool:
-    """Whether a value may as well be made transposed: by a loop that nothing else reads, or once for all."""
+    """Whether a value can be produced transposed: a constant, or the result of a loop that nothing else reads."""
     return value in graph.constants or (graph.maker(value, "loop") is not None and bool(graph.only_reader(value)))
 
 
 def permute_weights(graph: Editor, node: Node) -> Change | None:
-    """Dense after flattening a transposed tensor: permute the columns of its weights instead."""
+    """Permute the columns of a dense layer's weights instead of the tensor that is flattened before it."""
     view = graph.maker(node.inputs[0], "view") if isinstance(node.attrs, Dense) else None
     transpose = graph.maker(view.inputs[0], "transpose") if view else None
     if transpose is None:
@@ -289,7 +289,7 @@ def sink_transpose(graph: Editor, node: Node) -> Change | None:
 
 
 def store_transposed(graph: Editor, node: Node) -> Change | None:
-    """A loop that is read through a transposition is stored transposed; other readers turn it back."""
+    """Store a loop's result transposed if it is read through a transposition; other readers transpose it back."""
     if not isinstance(node.attrs, Loop) or graph.is_output(node.outputs[0]):
         return None
     ops = graph.reader_ops(node.outputs[0])
@@ -298,10 +298,10 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
     if len(perms) != 1 or not {*ops} <= {"transpose", "loop"}:
         return None
     if any(value in graph.makers for value in whole_operands(node, graph)):
-        return None  # better fused into what makes it, in its layout
+        return None  # better fused into its producer, in its layout
     perm = perms.pop()
     if "loop" in ops and all({*graph.reader_ops(r.outputs[0])} <= {"loop", "transpose"} for r in readers):
-        return None  # loops read through transpositions anyway; they would turn it to and fro
+        return None  # loops read through transpositions anyway; this would not end
 
     def stored(r: Editor, n: Node) -> None:
         expr = Loop.of(n).expr.with_axes({dim: axis(number) for number, dim in enumerate(perm)})
@@ -336,7 +336,7 @@ def absorb_transposes(graph: Graph) -> Graph:
 
 
 def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
-    """Make a product read its operands' elements before their transposition."""
+    """Make a product read its operands as they are before their transposition."""
     inputs, attrs = list(node.inputs), Matmul.of(node)
     strides = [attrs.a, attrs.b]
     for number, own in enumerate(strides):
@@ -364,7 +364,7 @@ _RULES: Sequence[Rule] = (
 
 
 def simplify_layout(graph: Graph) -> Graph:
-    """Apply the layout rules until none fits."""
+    """Apply the layout rules until none applies."""
     editor = Editor(graph)
     worklist = Worklist(editor, _RULES)
     while (found := worklist.next()) is not None:
@@ -374,7 +374,7 @@ def simplify_layout(graph: Graph) -> Graph:
 
 
 def transposes_to_loops(graph: Graph) -> Graph:
-    """Write each transposition as a loop over its output."""
+    """Replace each transposition by a loop over its output."""
 
     def looped(rewriter: Rewriter, node: Node) -> None:
         source, perm = rewriter.resolve(node.inputs[0]), Transpose.of(node).perm

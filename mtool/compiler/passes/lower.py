@@ -1,4 +1,4 @@
-"""Lower every canonical ONNX operator by its own function in `mtool.compiler.operators`."""
+"""Lower every canonical ONNX operator with its function in `mtool.compiler.operators`."""
 
 from mtool.base.errors import ModelError, MtoolError
 from mtool.compiler import operators
@@ -23,11 +23,11 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
             continue
         try:
             operator = operators.lowering_of(node.op)
-            assert operator is not None and operator.lower is not None, f"{node.op} is no operator"
+            assert operator is not None and operator.lower is not None, f"{node.op} is not an operator"
             operator.lower(ctx, node)
         except MtoolError:
             raise
-        except Exception as failed:  # of operands or attributes that do not go together
+        except Exception as failed:  # operands or attributes that do not fit together
             raise ModelError(
                 f"{node.op} {node.name!r} can't be compiled", details=[f"{type(failed).__name__}: {failed}"]
             ) from failed

@@ -13,9 +13,9 @@ from mtool.compiler.kernels.template import TemplateKernel
 
 
 def name_nodes(graph: Graph) -> Graph:
-    """Name nodes by their kind and number, those inside a node behind it.
+    """Name nodes by kind and number; nodes of inner graphs are numbered after the node that contains them.
 
-    Views, without code, keep their names, and so do regions of backends, which know theirs.
+    Views keep their names, as they have no code, and so do backends' regions, which use theirs.
     """
     return _named(graph, itertools.count())
 

@@ -31,22 +31,22 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         put_time_outermost,  # states that are stream buffers
         fold_pads,  # padding into the windows that read it
         fold_batch_norm,  # BatchNormalization into the convolution before it
-        partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
+        partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules need them
         partial(lower, float_weights=target.has_mve),  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
-        fold_constants,  # whatever has only constant inputs
-        quantize_before_moves,  # so that they move integers
+        fold_constants,  # nodes with only constant inputs
+        quantize_before_moves,  # so that moves move integers
         simplify_layout,  # transpositions and views cancel, or move to where they cost least
         fuse,  # elementwise loops into the kernel or loop before them
         fold_bias,  # constants that an epilogue adds, into the bias
         partial(use_integer_math, target=target),  # float arithmetic on integers to tables and requantization
-        transposes_to_loops,  # what is left of them
+        transposes_to_loops,  # the remaining transpositions
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantization without an FPU
-        partial(hoist_loop_invariants, target=target),  # what is the same in all rounds, before the first
-        hoist_broadcasts,  # what is the same for many elements, before them
+        partial(hoist_loop_invariants, target=target),  # computation that is the same in all rounds, before the first
+        hoist_broadcasts,  # computation that is the same for many elements, before them
         fold_constants,
-        clamp_indices,  # indices that data decide
+        clamp_indices,  # indices that depend on data
         copy_constant_inputs,  # kernels read variables
         copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order
@@ -54,12 +54,12 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
 
 
 def traits(target: Target) -> Hashable:
-    """Return what the passes read of a target, where a graph has no bodies: it decides what they make of a graph."""
+    """Return the target properties that the passes' results depend on, for a graph without bodies."""
     return target.features - {"simd"}, target.has_float
 
 
 def run(graph: Graph, target: Target) -> Graph:
-    """Bring an imported graph to kernels and loops that schedules exist for, the graphs of control nodes first.
+    """Transform an imported graph into kernels and loops with schedules, the graphs of control nodes first.
 
     Raises:
         ModelError: an operator can't be lowered.
@@ -71,8 +71,8 @@ def run(graph: Graph, target: Target) -> Graph:
 
 
 def _run(graph: Graph, target: Target, own: Sequence[Callable[[Graph], Graph]]) -> Graph:
-    """Run the passes over the graphs inside a graph, then `own` over itself: no graph is walked at each level again."""
-    *unnamed, _ = sequence(target)  # the graph around a body names what is in it
+    """Run the passes over inner graphs, then `own` over the graph itself, so that each graph is visited once."""
+    *unnamed, _ = sequence(target)  # the outer graph names the nodes of a body
     graph = prune(map_bodies(graph, partial(_run, target=target, own=unnamed)), deep=False)
     for one in own:
         graph = one(graph)

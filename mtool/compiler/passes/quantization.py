@@ -1,11 +1,11 @@
-"""Where integers stand in a graph: they cross the borders of bodies, and unsigned activations become signed ones.
+"""Quantized values: move them across the borders of bodies as integers, and make unsigned activations signed.
 
-A model in QDQ form dequantizes in front of an If or a Loop and quantizes again inside. Here the dequantization of what
-a body reads moves into it, that of what it gives moves out of it, and a quantization of what it gives moves in, where
-all that is on the other side has the same scale and zero point. No number changes.
+A model in QDQ form dequantizes before an If or a Loop and quantizes again inside. Here the dequantization of a body's
+inputs moves into it, the dequantization of its outputs moves out of it, and a quantization of its outputs moves in, if
+everything on the other side has the same scale and zero point. No result changes.
 
-Activations in uint8 become int8 with the same scale, uint16 int16: SIMD schedules compute with signed numbers. A
-quantization rounds before it adds the zero point, so q - 128 with a zero point 128 less is the same number.
+Activations in uint8 become int8 with the same scale, uint16 becomes int16: SIMD schedules compute with signed numbers.
+A quantization rounds before it adds the zero point, so q - 128 with a zero point 128 less is the same number.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,18 +19,18 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantization
 from mtool.compiler.passes.control_flow import prune
 
-SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
+SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # the new type, and the difference
 
 
 def wants_signed(target: Target) -> bool:
-    """Whether a target's schedules want signed integers."""
+    """Whether a target's schedules need signed integers."""
     return target.has_dsp or target.has_mve or target.has_rvv
 
 
 def use_signed_integers(graph: Graph, target: Target) -> Graph:
-    """Move the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
+    """Make the unsigned values between QuantizeLinear and DequantizeLinear signed.
 
-    Inputs and outputs of the model stay unsigned: they are requantized, which later passes find to be a shift.
+    The model's inputs and outputs stay unsigned: they are requantized, which later passes recognize as a shift.
     """
     if not wants_signed(target):
         return graph
@@ -61,7 +61,7 @@ def use_signed_integers(graph: Graph, target: Target) -> Graph:
 
 
 def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Node]) -> bool:
-    """Whether a value is uint8 or uint16, an input or quantized, and read by nothing but dequantizations."""
+    """Whether a value is uint8 or uint16, an input or quantized, and read only by dequantizations."""
     if graph.types[value].dtype not in SIGNED or value in graph.constants:
         return False
     made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
@@ -77,7 +77,7 @@ def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
 
 
 def _append(rewriter: Rewriter, node: Node, source: str, output: str) -> None:
-    """Append a quantization or dequantization with its zero point as much less as its numbers."""
+    """Append a quantization or dequantization with its zero point reduced as much as its numbers."""
     point = _signed_point(rewriter, node)
     rewriter.nodes.append(replace(node, inputs=(rewriter.resolve(source), node.inputs[1], point), outputs=(output,)))
 
@@ -97,7 +97,7 @@ def _point(rewriter: Rewriter, node: Node) -> str:
 
 
 def _requantize(rewriter: Rewriter, like: Node, source: str, output: str, *, inwards: bool) -> None:
-    """Append the dequantization of unsigned and the quantization to signed numbers, or the other way round."""
+    """Append a dequantization of unsigned and a quantization to signed numbers, or the reverse."""
     scale = like.inputs[1]
     points = (_point(rewriter, like), _signed_point(rewriter, like))
     old, new = points if inwards else points[::-1]
@@ -108,12 +108,12 @@ def _requantize(rewriter: Rewriter, like: Node, source: str, output: str, *, inw
 
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Scales between which the float of any integer of 16 bits is quantized to that again."""
+"""The range of scales with which any dequantized 16-bit integer is quantized to itself again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One scale and one zero point, and the type of the integers."""
+    """A quantization: one scale, one zero point, and the type of the integers."""
 
     scale: float
     zero_point: int
@@ -126,18 +126,18 @@ class Grid:
 
     @property
     def move(self) -> Move:
-        """What makes the integers of floats that stand on it, as the source of a value says it."""
+        """The move from floats on this grid to integers, as in the source of a value."""
         return "quantised", (int(self.parameters[0].view(np.uint32)), self.zero_point, *self.integer.limits)
 
     def quantized(self, data: Array) -> Array | None:
-        """Return constant floats as integers; None: some of them do not stand on the grid."""
+        """Return constant floats as integers; None: some of them are not on the grid."""
         integers = rounded(data, self.parameters[0], self.zero_point, self.integer)
         back = (integers.astype(np.int32) - self.zero_point).astype(np.float32) * self.parameters[0]
         return integers if np.array_equal(back, data) and not np.signbit(data[data == 0]).any() else None
 
 
 class Side(Rewriter):
-    """A graph on one side of a border: it may dequantize and quantize what crosses."""
+    """A graph on one side of a border, which may dequantize and quantize the values that cross it."""
 
     def __init__(self, graph: Graph, signed: bool) -> None:
         super().__init__(graph)
@@ -157,7 +157,7 @@ class Side(Rewriter):
         return self.finish()
 
     def grid(self, node: Node | None, op: str) -> Grid | None:
-        """Return the grid of a node that quantizes or dequantizes, as it crosses, if it has one that is constant."""
+        """Return the constant grid on which a quantizing or dequantizing node's integers cross, if there is one."""
         if node is None or node.op != op or Quantization.of(node).block_size:
             return None
         parameters = [value for value in node.inputs[1:] if value]
@@ -170,7 +170,7 @@ class Side(Rewriter):
         if real is not DType.FLOAT32 or scale.dtype != np.float32 or not SMALLEST < scale.item() < LARGEST:
             return None
         if not integer.is_integer or integer.size > 2:
-            return None  # an integer that its float does not tell
+            return None  # its float does not determine the integer
         if self.signed and integer in SIGNED:
             integer, offset = SIGNED[integer]
             point -= offset
@@ -187,7 +187,7 @@ class Side(Rewriter):
         return grids.pop() if len(grids) == 1 and value not in self.graph.outputs else None
 
     def quantized(self, value: str, grid: Grid, like: Node) -> str:
-        """Return the integers of a value on a grid: those that it is dequantized from, or new ones."""
+        """Return a value's integers on a grid: those that it is dequantized from, or new ones."""
         known = self.constants.get(value)
         data = grid.quantized(known) if known is not None else None
         if data is not None:
@@ -201,7 +201,7 @@ class Side(Rewriter):
         return made
 
     def dequantize(self, value: str, grid: Grid, output: str, like: Node) -> None:
-        """Append what makes floats of integers; readers that quantize those to the same grid read the integers."""
+        """Append a dequantization; readers that quantize to the same grid then read the integers."""
         self._convert("DequantizeLinear", value, grid, output, like)
         for node in self.readers.get(output, []):
             is_same = self.types[node.outputs[0]].dtype is grid.integer
@@ -209,9 +209,9 @@ class Side(Rewriter):
                 self.rename(node.outputs[0], value)
 
     def is_on(self, value: str, grid: Grid, assumed: Collection[str] = ()) -> bool:
-        """Whether a value stands on a grid, if those that are `assumed` do.
+        """Whether a value is on a grid, if the values in `assumed` are.
 
-        It is dequantized from it, a constant, what all branches give, or one of these in another shape.
+        It is dequantized from the grid, a constant, an output of all branches, or one of these in another shape.
         """
         node = self.makers.get(value)
         while node is not None and node.op in WHOLE_MOVES and value not in assumed:
@@ -239,13 +239,13 @@ class Side(Rewriter):
 
 
 MOST_SWEEPS = 40
-"""Times that a graph is gone through: what is known of a border may tell more of those before it, and inside it."""
+"""The number of iterations over a graph: facts about one border may imply more about earlier and inner ones."""
 
 
 def propagate_quantization(graph: Graph, target: Target) -> Graph:
     """Let quantized values cross the borders of bodies as integers, at every depth.
 
-    Unsigned ones cross as signed ones where the passes make those of them (mtool.compiler.passes.quantization).
+    Unsigned values cross as signed ones where `use_signed_integers` makes them signed.
     """
     for _ in range(MOST_SWEEPS):
         after = _crossed(graph, wants_signed(target))
@@ -256,7 +256,7 @@ def propagate_quantization(graph: Graph, target: Target) -> Graph:
 
 
 def _crossed(graph: Graph, signed: bool) -> Graph:
-    """Return a graph after one more step of each kind; the same graph if there is none to make."""
+    """Return a graph after one more step of each kind; the same graph if none applies."""
     if not has_bodies(graph):
         return graph
     side = Side(graph, signed)
@@ -273,7 +273,7 @@ def _crossed(graph: Graph, signed: bool) -> Graph:
 
 
 class _Border:
-    """A control node, what is around it and its bodies, whose inputs and outputs change their types together."""
+    """A control node, the outer graph and the bodies; their inputs and outputs change types together."""
 
     def __init__(self, side: Side, node: Node) -> None:
         assert isinstance(node.attrs, Control)
@@ -285,7 +285,7 @@ class _Border:
         self.left: list[tuple[str, Grid, str]] = []  # integers, and the values that they are dequantized to
 
     def cross(self) -> None:
-        """Append the node with what changes."""
+        """Append the changed node."""
         attrs = self.attrs
         if isinstance(attrs, Branches):
             for index in range(1, len(self.inputs)):
@@ -318,7 +318,7 @@ class _Border:
         return replace(attrs, carried=tuple(carried))
 
     def _read(self, index: int, inside: int, *, whole: bool = True) -> None:
-        """Let bodies dequantize what they read themselves, by rows or `whole`, constants among it."""
+        """Let bodies dequantize their inputs themselves, read by rows or `whole`, including constants."""
         value = self.inputs[index]
         maker, grid = self.side.makers.get(value), self.side.made_on(value)
         if maker is None or maker.op != "DequantizeLinear":
@@ -342,7 +342,7 @@ class _Border:
         self.side.changed = True
 
     def _give(self, index: int, inside: int, attrs: Rounds | None = None) -> None:
-        """Let the node give integers, if all of its bodies make floats of such, or all that is read is such."""
+        """Make an output of the node integers, if all bodies dequantize it, or all readers quantize it."""
         output = self.outputs[index]
         results = [(body, outs[inside]) for body, outs in zip(self.bodies, self.outs, strict=True)]
         grids = [body.made_on(value) for body, value in results]
@@ -356,7 +356,7 @@ class _Border:
         self._leave(index, grid)
 
     def _leave(self, index: int, grid: Grid) -> None:
-        """Let an output of the node be integers, of which its readers get the floats."""
+        """Make an output of the node integers, and dequantize it for its readers."""
         output = self.outputs[index]
         self.outputs[index] = self.side.value(f"{output}.quantized", grid.integer, self.side.types[output].shape)
         if output in self.side.sources:
@@ -365,7 +365,7 @@ class _Border:
         self.side.changed = True
 
     def _carry(self, attrs: Rounds, number: int, inside: int) -> Grid | None:
-        """Let a carried value enter the body as integers; return their grid, or None if it stays as it is."""
+        """Make a carried value enter the body as integers; return their grid, or None if it is unchanged."""
         (body,), one, name = self.bodies, attrs.carried[number], self.ins[0][inside]
         last = self.outs[0][len(self.outs[0]) - len(attrs.carried) + number]
         read, made = body.read_on(name), body.made_on(last)
@@ -386,14 +386,14 @@ class _Border:
         return None
 
     def _starts_on(self, attrs: Rounds, number: int, grid: Grid) -> bool:
-        """Whether what a carried value is in the first round stands on a grid."""
+        """Whether the initial value of a carried value is on a grid."""
         one = attrs.carried[number]
         if one.is_given:
             return self.side.is_on(self.inputs[attrs.places[number][0]], grid)
         return one.initial is None or grid.quantized(one.initial) is not None
 
     def _carried(self, attrs: Rounds, number: int, one: Carried, grid: Grid) -> Carried:
-        """Let a carried value begin, go on and leave as integers."""
+        """Make a carried value integers from its initial to its final value."""
         index = len(self.outs[0]) - len(attrs.carried) + number
         self.outs[0][index] = self.bodies[0].quantized(self.outs[0][index], grid, self.node)
         if one.is_output:

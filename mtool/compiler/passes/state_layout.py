@@ -1,4 +1,4 @@
-"""Layout of states in memory: quantized, and with time outermost, as their operators want them."""
+"""Layout of states in memory: quantized, and with time outermost, as their operators need them."""
 
 import math
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 
 
 def quantize_states(graph: Graph, dequantized: Mapping[str, Dequantized]) -> Graph:
-    """Keep the integers of a state whose output is dequantized last, and dequantize them in the next run.
+    """Store a state as integers if its output is dequantized last, and dequantize it in the next run.
 
-    A quarter of the bytes; and where the next run quantizes its input to the same grid, neither is left.
+    This takes a quarter of the bytes; if the next run quantizes its input to the same grid, both disappear.
 
     Args:
         graph: just lowered.
-        dequantized: the integers behind float values.
+        dequantized: the integers from which float values are dequantized.
     """
     ctx = Lowering(graph)
     outputs, states = list(graph.outputs), list(graph.states)
@@ -49,7 +49,7 @@ def quantize_states(graph: Graph, dequantized: Mapping[str, Dequantized]) -> Gra
 
 
 def _integers(state: State, dtype: DType, found: Dequantized, graph: Graph, value: str) -> Array | None:
-    """Return a state's initial value in integers; None: they can't say it exactly."""
+    """Return a state's initial value in integers; None: they can't represent it exactly."""
     shape = graph.types[value].shape
     along = [1] * len(shape)
     if found.axis is not None:
@@ -62,10 +62,10 @@ def _integers(state: State, dtype: DType, found: Dequantized, graph: Graph, valu
 
 
 def put_time_outermost(graph: Graph) -> Graph:
-    """Store stream buffers with the channels last, as the kernels want them.
+    """Store stream buffers with the channels last, as the kernels need them.
 
-    A concat along time, of a state or of its end and what is new, then appends to what lies there, and a slice is a
-    move: each one copy (mtool.compiler.plan.memory).
+    A concat along time, of a state or its end with new data, then appends in place, and a slice is a move: one copy
+    each (mtool.compiler.plan.memory).
     """
     producers, consumers = graph.producers(), graph.consumers()
     for number in range(len(graph.states)):
@@ -123,7 +123,7 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
 
 
 def _single_reader(value: str, consumers: Mapping[str, list[Node]]) -> Node | None:
-    """Return the only operator that reads a value, quantization apart, if it is its first input."""
+    """Return a value's only reader, apart from quantization, if the value is its first input."""
     while True:
         readers = consumers.get(value, [])
         if len(readers) != 1 or readers[0].inputs[0] != value:
@@ -134,7 +134,7 @@ def _single_reader(value: str, consumers: Mapping[str, list[Node]]) -> Node | No
 
 
 def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
-    """Return the operator that makes a value, quantization apart."""
+    """Return the operator that computes a value, apart from quantization."""
     node = producers.get(value)
     while node is not None and node.op in _ELEMENTWISE:
         node = producers.get(node.inputs[0])
@@ -142,17 +142,17 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
 
 
 def _of_four(numbers: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
-    """Return numbers of 3 dimensions, with `unit` for one that is added, or of 4, channels first."""
+    """Return the numbers for 4 dimensions, channels first; with 3 dimensions, `unit` is added for one."""
     return (*numbers[:2], unit, *numbers[2:]) if len(numbers) == 3 else numbers
 
 
 def _turned(numbers: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
-    """Return the same with the channels last."""
+    """Return the same with channels last."""
     return tuple(_of_four(numbers, unit)[dim] for dim in NHWC_OF_NCHW)
 
 
 def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
-    """Append what turns a value of 3 or 4 dimensions to channels last, of 4; return its name."""
+    """Append a conversion from 3 or 4 dimensions to 4 with channels last; return the result's name."""
     kind = rewriter.types[value]
     whole = _of_four(kind.shape)
     if whole != kind.shape:
@@ -165,7 +165,7 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
 
 
 def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> None:
-    """Append what turns a value back to channels first, as `output`."""
+    """Append a conversion back to channels first, as `output`."""
     kind = rewriter.types[value]
     whole = tuple(kind.shape[dim] for dim in NCHW_OF_NHWC)
     wanted = rewriter.types[output].shape

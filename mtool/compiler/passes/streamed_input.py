@@ -1,7 +1,7 @@
-"""An input whose rows arrive one after the other: which axis they lie along, and how a row lies in memory.
+"""An input whose rows arrive one after the other: the axis of the rows, and the layout of a row in memory.
 
-A camera gives a row of pixels with the channels of each side by side. Where the model has whole channels one after the
-other (NCHW), the graph gets an input of the camera's layout, and a transposition that later passes cancel.
+A camera delivers a row of pixels with interleaved channels. If the model has planar channels (NCHW), the graph gets an
+input in the camera's layout and a transposition that later passes cancel.
 """
 
 from dataclasses import replace
@@ -17,19 +17,19 @@ _IMAGES = (CONV, "ConvTranspose", "Pool", "BatchNormalization")  # ONNX has thei
 
 
 def with_streamed_input(graph: Graph, name: str) -> Graph:
-    """Return a graph whose input of this name is given by rows.
+    """Return a graph whose input of this name is streamed by rows.
 
     Args:
         graph: of canonical ONNX operators.
         name: the input; "": the only one.
 
     Raises:
-        UsageError: there is no such input, or several and none is named; or the model has states.
+        UsageError: the input does not exist, there are several and none is named, or the model has states.
     """
     if graph.states:
         raise UsageError(
-            "an input by rows does not go with --state: a step of a stream is an inference of its own there",
-            hint="leave --interface-api feed and --stream out",
+            "a streamed input can't be combined with --state, for which each step is an inference of its own",
+            hint="omit --interface-api feed and --stream",
         )
     value = _named(graph, name)
     order = _order(graph, value)
@@ -58,21 +58,21 @@ def _named(graph: Graph, name: str) -> str:
     listed = ", ".join(inputs) or "none"
     if name:
         raise UsageError(
-            f"--stream {name}: the model has no such input",
-            details=[f"it has {listed}"],
+            f"--stream: unknown input {name}",
+            details=[f"the model has {listed}"],
             hint=spelling.did_you_mean(name, inputs),
         )
     if len(inputs) != 1:
         raise UsageError(
-            "--interface-api feed: which input is given by rows?",
+            "--interface-api feed: which input is streamed?",
             details=[f"the model has {listed}"],
-            hint=f"--stream {inputs[0]}" if inputs else "leave --interface-api out",
+            hint=f"name it: --stream {inputs[0]}" if inputs else "omit --interface-api",
         )
     return inputs[0]
 
 
 def _order(graph: Graph, value: str) -> tuple[int, ...]:
-    """Return how an input is transposed for rows of interleaved channels; (): they lie so already."""
+    """Return the permutation of an input to rows of interleaved channels; (): it has that layout already."""
     rank = len(graph.types[value].shape)
     if rank != 4:
         return ()
@@ -82,7 +82,7 @@ def _order(graph: Graph, value: str) -> tuple[int, ...]:
 
 
 def _axes_of_image(graph: Graph, value: str, axes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return which axes of the input are those of the first image that is computed with; None: that is not known."""
+    """Return the axes of the input that become the axes of the first image in the graph; None: unknown."""
     readers = graph.consumers()
     ways: list[tuple[str, tuple[int, ...]]] = [(value, axes)]
     seen = {value}
@@ -99,7 +99,7 @@ def _axes_of_image(graph: Graph, value: str, axes: tuple[int, ...]) -> tuple[int
 
 
 def _after(graph: Graph, node: Node, axes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes of an operator's output, if it transposes its input or leaves the shape alone."""
+    """Return the axes of an operator's output, if it transposes its input or keeps the shape."""
     if node.op == "Transpose":
         return tuple(axes[axis] for axis in Permutation.of(node).perm)
     return axes if graph.types[node.outputs[0]].shape == graph.types[node.inputs[0]].shape else None

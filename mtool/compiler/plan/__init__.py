@@ -1,4 +1,4 @@
-"""Choose schedules, order the operators, lay out the arena. Who names a choice alone does not load the operators."""
+"""Choose schedules, order the operators, lay out the arena. Importing `Choice` does not load the operators."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -32,16 +32,16 @@ def make_plan(
 
     Args:
         graph: as the passes leave it.
-        target: what the board's core can do.
+        target: the board's core and its features.
         io: "arena": inputs and outputs lie in the arena; "external": the caller keeps them.
         partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
-        schedules: a user's choices, by node; the cheapest for all others.
+        schedules: the user's choices, by node; all other nodes get the cheapest schedule.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
         grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
-        partial_cache: what has been found for other targets of this graph.
+        partial_cache: results of earlier searches, for other targets of this graph.
 
     Raises:
-        UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+        UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
         ModelError: an input is to be streamed, and what reads it needs all of its rows.
     """
     from mtool.compiler.plan.partial import LEAST_BYTES, PartialCache, is_worth, with_partial_execution

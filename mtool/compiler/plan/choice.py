@@ -1,4 +1,4 @@
-"""Schedules that a user asks for by name, in place of the cost model's choice."""
+"""Schedules that the user selects by name, in place of the cost model's choice."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from mtool.compiler.kernels.schedule import KernelOp, Knob, Schedule
     from mtool.compiler.kernels.target import Target
 
-PAGE = "docs/schedules.md has every schedule and its knobs"
+PAGE = "docs/schedules.md lists every schedule and its knobs"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A schedule for one node, by its name, with settings of its knobs.
 
-    A knob that is not named keeps its default. A value may be written as people write it ("16", "auto"). Every
+    A knob that is not named keeps its default. A value may be given as text ("16", "auto"). Every
     schedule has the knobs `opt`, the compiler's optimisation level, and `weights`, the memory of its constants.
     """
 
@@ -31,29 +31,29 @@ class Choice:
         """Check the values.
 
         Raises:
-            UsageError: one is of another type, or none of those that there are.
+            UsageError: one has the wrong type or is not allowed.
         """
         checked.fields(self, {})
 
 
 Choices = Mapping[str, Choice]
-"""Choices by the nodes' names, which are those of `mtool.json` and of the generated functions: pw_2."""
+"""Choices by node name, as in `mtool.json` and in the generated functions: pw_2."""
 
 
 def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> "Schedule":
-    """Return the schedule of a choice, with its knobs set.
+    """Return the chosen schedule, with its knobs set.
 
     Raises:
-        UsageError: the operator has no such schedule, the schedule no such knob, the knob no such value, or the
-            schedule can't compute the node on the target.
+        UsageError: the schedule, the knob or its value is unknown, or the schedule can't compute the node on the
+            target.
     """
     what = f"{node.name} ({op.label(node, graph)})"
     schedule = next((one for one in op.schedules if one.name == choice.schedule), None)
     if schedule is None:
         names = [one.name for one in op.schedules]
         raise UsageError(
-            f"schedule {choice.schedule} is not one of {what}",
-            details=[f"its schedules on this core: {', '.join(_supporting(op, node, graph, target))}"],
+            f"{what} has no schedule {choice.schedule}",
+            details=[f"available on this core: {', '.join(_supporting(op, node, graph, target))}"],
             hint=_similar(choice.schedule, names),
         )
     of_build = {name: value for name, value in choice.knobs.items() if name in (LEVEL, WEIGHTS)}
@@ -63,8 +63,8 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
         raise UsageError(
             f"schedule {choice.schedule} can't compute {what} on {target.cpu}",
             details=[
-                f"it takes: {(getattr(schedule, 'fits', schedule.supports).__doc__ or '').strip().splitlines()[0]}",
-                f"schedules that can: {', '.join(_supporting(op, node, graph, target))}",
+                f"it supports: {(getattr(schedule, 'fits', schedule.supports).__doc__ or '').strip().splitlines()[0]}",
+                f"schedules that can compute it: {', '.join(_supporting(op, node, graph, target))}",
             ],
             hint=PAGE,
         )
@@ -74,12 +74,12 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
 
     values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
     if values.get(WEIGHTS) == RAM and target.flash_is_apart:
-        raise UsageError(f"the constants of {what} can't lie in RAM: a {target.cpu} reads them from flash")
+        raise UsageError(f"the constants of {what} can't be placed in RAM: on {target.cpu} they are read from flash")
     return built(turned, values)
 
 
 def check_schedules(choices: Choices) -> None:
-    """Check that each schedule that is asked for is one of some operator, whatever the nodes.
+    """Check that each requested schedule exists for some operator, whatever the nodes.
 
     Raises:
         UsageError: one is not.
@@ -90,14 +90,14 @@ def check_schedules(choices: Choices) -> None:
     for node, choice in choices.items():
         if choice.schedule not in names:
             raise UsageError(
-                f"a schedule {choice.schedule} is asked for {node}: there is none of that name",
+                f"unknown schedule {choice.schedule} for node {node}",
                 details=[f"schedules: {', '.join(sorted(names))}"],
                 hint=_similar(choice.schedule, names),
             )
 
 
 def check_names(choices: Choices, names: Iterable[str]) -> None:
-    """Check that all nodes that a schedule is asked for are there.
+    """Check that all nodes with a requested schedule exist.
 
     Raises:
         UsageError: one is not.
@@ -106,7 +106,7 @@ def check_names(choices: Choices, names: Iterable[str]) -> None:
     unknown = [name for name in choices if name not in there]
     if unknown:
         raise UsageError(
-            f"a schedule is asked for {', '.join(unknown)}: there is no such node",
+            f"--schedule: unknown node {', '.join(unknown)}",
             details=[f"nodes: {', '.join(there)}"],
             hint=_similar(unknown[0], there),
         )
@@ -117,7 +117,7 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
     for name, value in settings.items():
         if name not in knobs:
             raise UsageError(
-                f"{node}: schedule {schedule.name} has no knob {name}",
+                f"{node}: unknown knob {name} of schedule {schedule.name}",
                 details=[f"its knobs: {', '.join([*knobs, LEVEL, WEIGHTS])}"],
                 hint=PAGE,
             )
@@ -126,16 +126,16 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
 
 
 def _read(knob: "Knob", name: str, value: Any, schedule: "Schedule", node: str) -> Any:
-    """Return the value of a knob that is meant.
+    """Parse the value of a knob.
 
     Raises:
-        UsageError: there is no such value.
+        UsageError: the value is not allowed.
     """
     read = knob.read(value)
     if read is None:
         raise UsageError(
             f"{node}: knob {name} of {schedule.name} can't be {value}",
-            details=[f"its values: {', '.join(map(knob.written, knob.values))}", f"{name}: {knob.meaning}"],
+            details=[f"allowed values: {', '.join(map(knob.written, knob.values))}", f"{name}: {knob.meaning}"],
             hint=PAGE,
         )
     return read

@@ -1,7 +1,7 @@
 """Offsets in the arena: first fit over several orders of the storages, and a seeded local search.
 
-It ends when the lower bound (the most bytes that live at one time) is reached, or after some tries. Each moves
-one storage in the order; only what that may have an effect on is placed again.
+The search ends at the lower bound (the most bytes that are live at one time) or after a number of tries. Each try
+moves one storage in the order; only what this may affect is placed again.
 """
 
 import random
@@ -13,18 +13,18 @@ import numpy as np
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan.memory import ALIGNMENT, Part, Storage, aligned, live_bound
 
-# Offsets for thousands of storages that are live together: one first fit, the largest first, without a search.
+# Offsets for thousands of storages that are live together: a single first fit, largest first, without a search.
 
 
 def first_fit_by_size(
     sizes: Sequence[int], firsts: Sequence[int], lasts: Sequence[int], alignments: Sequence[int], unit: int
 ) -> tuple[dict[int, int], int]:
-    """Return an offset for each storage, in bytes, and the size of all, a multiple of `unit`.
+    """Return an offset for each storage, in bytes, and the total size, a multiple of `unit`.
 
-    Storages lie apart unless one's last step is before the other's first. The largest are placed first.
+    Storages do not overlap unless one's last step is before the other's first. The largest are placed first.
     """
     order = sorted(range(len(sizes)), key=lambda number: (-sizes[number], firsts[number]))
-    begins, ends, since, until = (np.zeros(len(sizes), np.int64) for _ in range(4))  # in the order of their begins
+    begins, ends, since, until = (np.zeros(len(sizes), np.int64) for _ in range(4))  # in the order of their beginnings
     placed: dict[int, int] = {}
     for count, number in enumerate(order):
         together = (since[:count] <= lasts[number]) & (until[:count] >= firsts[number])
@@ -40,23 +40,23 @@ def first_fit_by_size(
 
 
 def _first_gap(begins: Array, ends: Array, size: int, alignment: int) -> int:
-    """Return the lowest aligned offset with `size` bytes between what is taken, which is in the order of `begins`."""
+    """Return the lowest aligned offset with `size` free bytes between the taken ranges, sorted by `begins`."""
     if not len(begins):
         return 0
-    free = np.maximum.accumulate(np.concatenate([[0], ends]))  # from where on what is before is past
+    free = np.maximum.accumulate(np.concatenate([[0], ends]))  # the end of all ranges before each gap
     free = -(-free // alignment) * alignment
     fits = np.nonzero(free[:-1] + size <= begins)[0]
     return int(free[fits[0]] if len(fits) else free[-1])
 
 
 SEARCH_TRIES = 400
-SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all tries
-SEARCHED_PAIRS = 100_000  # pairs of storages that are live together, up to which the search is made
+SEARCH_STEPS = 8_000_000  # storages and pairs that all tries together may examine
+SEARCHED_PAIRS = 100_000  # with more pairs of storages that are live together, there is no search
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Storages in the order in which they were placed, their offsets, and the bytes that they take."""
+    """Storages in the order in which they were placed, their offsets, and their total size."""
 
     order: Sequence[int]
     placed: dict[int, int]
@@ -94,11 +94,11 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
 
 Neighbours = list[tuple[int, int, int]]
 Apart = list[Neighbours]
-"""For each storage, the storages that it may not overlap, each with a range of distances at which they would."""
+"""For each storage, the storages that it must not overlap, each with the distances at which they would overlap."""
 
 
 def pairs_of(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return the pairs of storages whose lives may overlap; None: there are more than `SEARCHED_PAIRS`."""
+    """Return the pairs of storages whose lifetimes may overlap; None: there are more than `SEARCHED_PAIRS`."""
     found: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
     for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
@@ -111,7 +111,7 @@ def pairs_of(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int
 
 
 def apart_of(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
-    """Return for each storage where others would overlap it: open ranges of (its offset - theirs)."""
+    """Return for each storage the distances at which others overlap it: open ranges of (its offset - theirs)."""
     lives = [piece.live for piece in pieces]
     apart: Apart = [[] for _ in pieces]
     for m, n in pairs:
@@ -140,7 +140,7 @@ def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, i
 
 
 def place_in_order(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> _Fit:
-    """Place storages one after the other, each as low as it fits."""
+    """Place storages one after the other, each at the lowest possible offset."""
     placed: dict[int, int] = {}
     for number in order:
         placed[number] = lowest(pieces[number], placed, apart[number])
@@ -148,7 +148,7 @@ def place_in_order(pieces: Sequence[Storage], order: Sequence[int], apart: Apart
 
 
 def lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
-    """Return the lowest offset for a storage that is free of what is placed already, as `apart` says."""
+    """Return the lowest offset at which a storage does not overlap those placed already, according to `apart`."""
     taken = [(placed[other] + low, placed[other] + high) for other, low, high in apart if other in placed]
     taken.sort()
     offset = 0
@@ -161,22 +161,22 @@ def lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
 
 
 def moved(pieces: Sequence[Storage], apart: Apart, near: Sequence[int], best: _Fit, source: int, to: int) -> _Fit:
-    """Return the fit with a storage moved in the order, if it takes no more bytes; else the fit as it was.
+    """Return the fit with a storage moved in the order, if it is not larger; else the old fit.
 
     Args:
         pieces: the storages.
-        apart: what may not lie at which distance.
-        near: those that each has in `apart`, as bits.
-        best: the fit.
-        source: the place in the order of what is moved.
-        to: its new place.
+        apart: the distances at which storages overlap.
+        near: the storages that each has in `apart`, as bits.
+        best: the old fit.
+        source: the position in the order of the storage to move.
+        to: its new position.
     """
     order = [*best.order]
     moved = order.pop(source)
     order.insert(to, moved)
     start, end = min(source, to), max(source, to)
-    placed = {number: best.placed[number] for number in order[:start]}  # what comes first lies where it lay
-    changed = 1 << moved  # or may have; what it is not near to is placed as before
+    placed = {number: best.placed[number] for number in order[:start]}  # what comes before keeps its offset
+    changed = 1 << moved  # storages that may have changed; those not near to them are placed as before
     for place in range(start, len(order)):
         number = order[place]
         offset = best.placed[number]
@@ -187,7 +187,7 @@ def moved(pieces: Sequence[Storage], apart: Apart, near: Sequence[int], best: _F
             if offset != best.placed[number]:
                 changed |= 1 << number
         if place == end and placed.get(moved, offset) == best.placed[moved]:
-            changed &= ~(1 << moved)  # from here on it is where it was, before all that follow
+            changed &= ~(1 << moved)  # it keeps its offset, before all that follow
         placed[number] = offset
     size = aligned(max(at + pieces[number].bytes for number, at in placed.items()))
     return _Fit(order, placed, size) if size <= best.bytes else best

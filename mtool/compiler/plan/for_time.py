@@ -1,4 +1,4 @@
-"""Flash and RAM for time: operators whose constants may be larger than their weights, or lie in RAM."""
+"""Spend flash and RAM to save time: operators with constants larger than their weights, or in RAM."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,20 +18,20 @@ from mtool.compiler.plan.step import Step
 
 # Flash for time: the operators that may have constants larger than their weights, since that saves instructions.
 #
-# "speed" takes all that the board's flash has room for, those that save most by the byte first. "balanced" leaves out
-# those whose part of the flash is larger than the part of the model's instructions that they save: half of the flash
-# for a tenth of the time is a bad bargain, a hundredth a good one. "size" takes none.
+# "speed" takes all that fit in the board's flash, those that save most per byte first. "balanced" leaves out those
+# whose share of the flash is larger than the share of the model's instructions that they save: half of the flash for a
+# tenth of the time is a bad bargain, a hundredth of it a good one. "size" takes none.
 
 
 CODE_BYTES = 64 * 1024
-"""Flash that is left to code."""
+"""Flash that is reserved for code."""
 OWN_CODE_BYTES = 2 * 1024
-"""Code that such an operator takes more, with its part of functions that it shares."""
+"""Additional code of such an operator, with its share of common functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What an operator saves, of all instructions of the model, for so many bytes more."""
+    """The share of the model's instructions that an operator saves, and the additional bytes that it takes."""
 
     operator: str
     saved: float
@@ -40,7 +40,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The offers of a model, those that save most by the byte first, and the bytes of its constants without them."""
+    """The offers of a model, those that save most per byte first, and the bytes of its constants without them."""
 
     offers: tuple[Offer, ...]
     constant_bytes: int
@@ -49,8 +49,8 @@ class Offers:
         """Return the operators that may have larger constants.
 
         Args:
-            optimize: what flash is spent on.
-            flash_bytes: of the board; None: there is no limit.
+            optimize: the optimization goal.
+            flash_bytes: the board's flash; None: no limit.
         """
         if optimize == "size":
             return frozenset()
@@ -60,13 +60,13 @@ class Offers:
 
 
 def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> frozenset[str]:
-    """Return the operators whose offers are taken, those that save most by the byte first.
+    """Return the operators whose offers are taken, those that save most per byte first.
 
     Args:
         offers: the offers.
-        optimize: what the memory is spent on.
+        optimize: the optimization goal.
         size: the memory's bytes.
-        left: those that can be spent.
+        left: the bytes that are available.
     """
     found = []
     for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
@@ -78,7 +78,7 @@ def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: 
 
 
 def offers_of(graph: Graph, target: Target) -> Offers:
-    """Return the offers of a graph as the passes leave it, and of the graphs in it."""
+    """Return the offers of a graph after the passes, and of its inner graphs."""
     nodes = [(one, node) for one, node in _computing(graph) if node.name not in one.sized_nodes]
     if not any(_growing(node, one, target) for one, node in nodes):
         return Offers((), 0)
@@ -111,21 +111,20 @@ def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
         yield from ((one, node) for node in one.nodes if not isinstance(node.attrs, (View, Control)))
 
 
-# RAM for time: the operators whose constants lie in RAM, since the board's flash lets the core wait.
+# RAM for time: the operators whose constants are placed in RAM, since the core would wait for the board's flash.
 #
 # A weight is read again for every few pixels, and a flash without a large cache of data answers after several cycles
-# each time. Which operators is decided as in mtool.compiler.plan.for_time: those that save most by the byte
-# first.
+# each time. Operators are chosen as above: those that save most per byte first.
 
 
 RESERVED_BYTES = 48 * 1024
-"""RAM that is left to the stack, the framework and the application."""
+"""RAM that is reserved for the stack, the framework and the application."""
 BYTES_A_PRODUCT = 0.3
-"""Which are read of the constants at least: a weight serves for some pixels at a time."""
+"""Bytes of constants that are read per multiply-accumulate, at least: a weight serves several pixels."""
 HELD = 2
-"""Times an operator's constants, that a cache has to have to hold them beside what else is read."""
-_CYCLES = 1.4  # that an instruction of the kernels takes beside such a flash
-_BYTES_A_PRODUCT_GROWN = 0.9  # where they were made larger for fewer products
+"""The size of a cache that holds an operator's constants beside other data, in multiples of the constants' size."""
+_CYCLES = 1.4  # cycles per instruction of the kernels, without the waits for such a flash
+_BYTES_A_PRODUCT_GROWN = 0.9  # the same for constants that were enlarged to save products
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +132,12 @@ class SlowFlash:
     """A board's memories, as far as constants are concerned.
 
     Attributes:
-        waits: cycles that a read of the flash waits, at the board's clock.
-        width: bytes of a read.
-        cache_bytes: of the cache of data.
-        ram_bytes: of the RAM that constants could lie in.
-        has_arena: the arena lies there too.
-        taken_bytes: what the framework takes of it.
+        waits: wait cycles of a flash read, at the board's clock.
+        width: bytes per read.
+        cache_bytes: the size of the data cache.
+        ram_bytes: the size of the RAM that constants could be placed in.
+        has_arena: whether the arena lies there too.
+        taken_bytes: the bytes that the framework takes there.
     """
 
     waits: int
@@ -149,16 +148,16 @@ class SlowFlash:
     taken_bytes: int = 0
 
 
-def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[str]) -> frozenset[str]:
-    """Return the operators whose constants should lie in RAM, by name.
+def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[str]) -> frozenset[str]:
+    """Return the names of the operators whose constants should be placed in RAM.
 
     Args:
         plan: the plan.
         flash: the board's memories.
-        optimize: what memory is spent on.
-        asked: operators whose schedule somebody has asked for: they stay as they are.
+        optimize: the optimization goal.
+        fixed: operators whose schedule the user has selected: they are left unchanged.
     """
-    found, sizes = constant_reads(plan, flash, asked), dict[str, int]()
+    found, sizes = constant_reads(plan, flash, fixed), dict[str, int]()
     if not found:
         return frozenset()
     for step in plan.steps:
@@ -171,17 +170,17 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[s
 
 
 def constant_reads(
-    plan: Plan, flash: SlowFlash | None = None, asked: Collection[str] = ()
+    plan: Plan, flash: SlowFlash | None = None, fixed: Collection[str] = ()
 ) -> tuple[ConstantReads, ...]:
-    """Return what the constants of operators cost in a flash, of those that wait there; without one, what is read.
+    """Return the cost of reading operators' constants from flash, for those that wait; without a flash, all reads.
 
-    The arguments are as of `in_ram`.
+    The arguments are those of `in_ram`.
     """
     if flash is not None and (not flash.waits or plan.target.flash_is_apart):
         return ()
     reads: dict[str, float] = {}
     for step in plan.steps:
-        if isinstance(step.node.attrs, (Control, External)) or step.node.title in asked:
+        if isinstance(step.node.attrs, (Control, External)) or step.node.title in fixed:
             continue
         size = _constant_bytes(step, plan)
         if size and (flash is None or HELD * size > flash.cache_bytes):

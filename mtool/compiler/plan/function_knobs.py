@@ -1,4 +1,4 @@
-"""Knobs of every schedule, which change how its function is built: the compiler's level, the memory of constants."""
+"""Knobs that every schedule has, for how its function is built: optimization level, memory of the constants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,22 +11,22 @@ from mtool.compiler.kernels.target import Target
 
 
 class _Around:
-    """What stands around a schedule, and says what that says where it says nothing itself."""
+    """A wrapper around a schedule, with the schedule's attributes where it has none of its own."""
 
     inner: Schedule
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the schedule says."""
+        """Return the schedule's attribute."""
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
 
 
 class BoundSchedule(_Around, Schedule):
-    """A schedule for the node that it was made for, with the knobs of `inner`."""
+    """A schedule that is bound to one node, with the knobs of `inner`."""
 
     def knobs(self) -> Mapping[str, Knob]:
-        """Those of the schedule."""
+        """Return the schedule's knobs."""
         return self.inner.knobs()
 
 
@@ -42,11 +42,11 @@ KNOBS = {
 
 @dataclass(eq=False)
 class Built(_Around):
-    """A schedule whose C is compiled at a level of its own, or whose constants lie in RAM; all else is `inner`'s.
+    """A schedule with its own optimization level, or with its constants in RAM; all else is `inner`'s.
 
     Attributes:
         inner: the schedule.
-        opt: the level; "": that of the model's other files.
+        opt: the optimization level; "": that of the model's other files.
         weights: "ram", or "": where the model's other constants lie.
     """
 
@@ -55,16 +55,16 @@ class Built(_Around):
     weights: str = ""
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Return the C of the schedule, with how it is built."""
+        """Return the schedule's C with the build settings."""
         return replace(self.inner.emit(node, graph, target), level=self.opt, in_ram=self.weights == RAM)
 
     def knobs(self) -> dict[str, Knob]:
-        """Those of the schedule, and these."""
+        """Return the schedule's knobs and these."""
         return {**self.inner.knobs(), **KNOBS}
 
 
 def built(schedule: Schedule, settings: Mapping[str, Any]) -> Schedule:
-    """Return a schedule with these knobs set to values that they have; as it is, if all are left alone."""
+    """Return a schedule with these knobs set to valid values; unchanged if all have their defaults."""
     turned = {name: value for name, value in settings.items() if value}
     made: Any = schedule
     if turned:

@@ -1,6 +1,6 @@
 """Arena layout: which values share storage, and where each storage lies.
 
-What is live is known by parts of a storage: the rows of an image that have been read for the last time make room for
+Liveness is tracked for parts of a storage: rows of an image that have been read for the last time make room for
 others. mtool.compiler.plan.first_fit finds the offsets.
 """
 
@@ -21,20 +21,20 @@ from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.plan.step import Step
 
-# Storage of states: each has one for the life of the firmware, which an inference reads and writes.
+# Storage of states: each state has one that persists between inferences and is read and written by each.
 #
-# The operator that writes a state's output writes it there, if nothing reads the old value after it, or if it may
-# write over what it reads. Where that can't be, the output has another storage and is copied at the end.
+# The operator that computes a state's output writes it there if nothing reads the old value afterwards, or if it may
+# overwrite what it reads. Otherwise the output has another storage and is copied at the end.
 #
 # Stream buffers (the last inputs of a causal convolution) are a special case, in two forms. `concat(state, new)`
 # takes the state's storage, made larger, and the state's output is the move of its end to its beginning. Or the state
-# is moved first, and the new is appended to that: `concat(slice(state), new)`. In both, only what is new is copied,
-# and the rest moved in place.
+# is moved first, and the new part is appended: `concat(slice(state), new)`. In both, only the new part is copied, and
+# the rest is moved in place.
 
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """When values are read and written, by number of the step; values stand for all views of them."""
+    """The numbers of the steps that read and write each value; a value stands for all of its views."""
 
     root: Callable[[str], str]
     reads: Mapping[str, Sequence[int]]
@@ -52,7 +52,7 @@ class _Uses:
         return cls(lies.root, reads, written)
 
     def last_read(self, value: str) -> int:
-        """Return the last step that reads a value; -1: none does."""
+        """Return the last step that reads a value; -1: none."""
         return self.reads[value][-1] if value in self.reads else -1
 
 
@@ -76,7 +76,7 @@ def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, st
 
 
 def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output: str) -> str:
-    """Return what a state's output appends to, if that is the state itself, moved in place, or ""."""
+    """Return the value that a state's output appends to if it is the state itself, moved in place, or ""."""
     node = steps[uses.written[output]].node
     first = uses.root(node.inputs[0]) if isinstance(node.attrs, Concat) else ""
     if first not in uses.written or not _appends(node, graph) or [*uses.reads[first]] != [uses.written[output]]:
@@ -87,12 +87,12 @@ def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output:
 
 
 def _appends(node: Node, graph: Graph) -> bool:
-    """Whether a concat's first input lies in its output as it lies by itself."""
+    """Whether a concat's first input has the same layout inside the output as on its own."""
     return math.prod(graph.types[node.outputs[0]].shape[: Concat.of(node).axis]) == 1
 
 
 def _stream_buffer(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str) -> str:
-    """Return what the last reader of a state makes of it by appending to it, or ""."""
+    """Return the output of a state's last reader if that appends to the state, or ""."""
     number = uses.last_read(value)
     node = steps[number].node if number >= 0 else None
     if node is None or not isinstance(node.attrs, Concat) or uses.root(node.inputs[0]) != value:
@@ -135,7 +135,7 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
     order = graphlib.TopologicalSorter(dict(enumerate(before)))
     order.prepare()
     ready, ordered = list[int](), list[Node]()
-    while order.is_active():  # as near to the given order as may be
+    while order.is_active():  # as close to the given order as possible
         for number in order.get_ready():
             heapq.heappush(ready, number)
         ordered.append(graph.nodes[heapq.heappop(ready)])
@@ -144,7 +144,7 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
 
 
 def _reached(starts: Collection[int], edges: Sequence[Collection[int]]) -> set[int]:
-    """Return the numbers that edges lead to, with those that they start at."""
+    """Return the numbers that are reachable through the edges, including the starts."""
     found, waiting = {*starts}, [*starts]
     while waiting:
         new = {*edges[waiting.pop()]} - found
@@ -169,10 +169,10 @@ def copy_states(
     """Append to stream buffers in place, and copy each state whose output can't be written into its storage.
 
     Args:
-        graph: with its nodes in their order.
-        steps: of all nodes but views.
-        choose: gives the step of a new node.
-        stem: of the names of new nodes.
+        graph: the graph, with its nodes in execution order.
+        steps: the steps of all nodes except views.
+        choose: returns the step of a new node.
+        stem: the stem of the names of new nodes.
     """
     storage, uses = values_in_state_storage(graph, steps), _Uses.of(graph, steps)
     appending = {}
@@ -204,12 +204,12 @@ def copy_states(
     return graph, tuple(made)
 
 
-ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
+ALIGNMENT = 4  # bytes; 8-byte element types get 8
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of a storage, in bytes from its beginning, and the steps at which it is live as the bits of `live`.
+    """A range of a storage, in bytes from its start, and the steps at which it is live as the bits of `live`.
 
     Bit 0 is before the first step, bit n + 1 is step n.
     """
@@ -232,7 +232,7 @@ class Part:
 
 @dataclass(slots=True)
 class Storage:
-    """A piece of the arena: its bytes, when which of its parts are live, the values that lie there."""
+    """A piece of the arena: its size, its parts with their lifetimes, and its values."""
 
     bytes: int
     parts: tuple[Part, ...] = ()
@@ -268,18 +268,18 @@ def _span(first: int, last: int) -> int:
 
 
 class Aliases(dict[str, tuple[str, int]]):
-    """Where values lie: in which value or line buffer, and from which byte on; what is no alias lies in itself."""
+    """The location of values: the value or line buffer that contains each, and the byte offset in it."""
 
     def __missing__(self, value: str) -> tuple[str, int]:
         return value, 0
 
     def root(self, value: str) -> str:
-        """Return the value or line buffer in which a value lies."""
+        """Return the value or line buffer that contains a value: the value itself if it is not an alias."""
         return self[value][0]
 
 
 def aliases(graph: Graph) -> Aliases:
-    """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
+    """Return the values that lie in another value or in a line buffer, with the byte offset."""
 
     def lies_in() -> Aliases:
         found = Aliases(graph.line_buffers)
@@ -308,8 +308,8 @@ class Storages(NamedTuple):
 
     Attributes:
         pieces: all of them.
-        owners: the number of the storage of each value, and the offset there.
-        scratch: the number of the storage of each step's scratch.
+        owners: for each value, the number of its storage, and the offset there.
+        scratch: for each step, the number of its scratch's storage.
     """
 
     pieces: list[Storage]
@@ -318,7 +318,7 @@ class Storages(NamedTuple):
 
 
 class _Storages:
-    """Gives each value a storage and notes every access to it."""
+    """Assigns each value a storage and records every access to it."""
 
     def __init__(self, graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool) -> None:
         self.graph, self.steps, self.grow = graph, steps, grow
@@ -337,7 +337,7 @@ class _Storages:
         for value, (buffer, offset) in graph.line_buffers.items():
             behind = offset + graph.types[value].bytes
             self.line_buffer_bytes[buffer] = max(self.line_buffer_bytes.get(buffer, 0), behind)
-        self.alignment: dict[str, int] = {}  # of roots that need more than most: for the largest element there
+        self.alignment: dict[str, int] = {}  # of roots whose elements need more than the default
         needed = [(value, kind.dtype.size) for value, kind in graph.types.items() if kind.dtype.size > ALIGNMENT]
         needed += [
             (value, step.node.attrs.tensor_alignment)
@@ -401,7 +401,7 @@ class _Storages:
         return self.owner[key]
 
     def inherit(self, number: int, output: str) -> str | None:
-        """Return the value whose storage a step's output takes: the largest that it may and that dies here."""
+        """Return the value whose storage a step's output reuses: the largest allowed one that dies here."""
         step, types = self.steps[number], self.graph.types
         out, taken = types[output], {self.owner.get(self.root(one)) for one in step.node.outputs}
         found = []
@@ -421,9 +421,9 @@ class _Storages:
 def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False) -> Storages:
     """Return the storages of steps in their order.
 
-    An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
-    that of a smaller one, which then is as large from its beginning. A state has one storage all the time, which
-    its output takes too where nothing reads the old value any more (mtool.compiler.plan.memory).
+    An output reuses the storage of an input that dies at its step, where the schedule allows it; with `grow` also
+    that of a smaller input, which is then enlarged from the start. A state has one storage all the time, which its
+    output reuses too where nothing reads the old value any more.
     """
     made = _Storages(graph, steps, io, grow=grow)
     for value in graph.inputs:
@@ -459,16 +459,16 @@ def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False)
 def without_states(
     graph: Graph, pieces: Sequence[Storage], owners: Mapping[str, tuple[int, int]], states: Collection[int]
 ) -> dict[str, tuple[int, int]]:
-    """Let states lie outside of the arena, where that is possible: no more than the state is ever in its storage.
+    """Place states outside the arena where possible: where the state is all that its storage ever holds.
 
     Args:
-        graph: as it is planned.
+        graph: the graph that is planned.
         pieces: the storages; those of such states become empty.
-        owners: the storage of each value, and where it lies in there.
+        owners: the storage of each value, and its offset there.
         states: the numbers of the states.
 
     Returns:
-        The state in which each value lies that is outside then, by number, and at which byte.
+        For each value that is then outside the arena, the number of its state, and the byte offset there.
     """
     found: dict[str, tuple[int, int]] = {}
     for number in states:
@@ -482,7 +482,7 @@ def without_states(
 
 
 def _live_parts(accesses: Sequence[_Access]) -> tuple[Part, ...]:
-    """Return the ranges of a storage and when each is live: from a write to the last read before the next write."""
+    """Return the ranges of a storage with their lifetimes: from a write to the last read before the next write."""
     edges = sorted({edge for access in accesses for edge in (access.begin, access.end)})
     parts: list[Part] = []
     for begin, end in itertools.pairwise(edges):

@@ -11,14 +11,14 @@ from mtool.compiler.plan.memory import live_bound, read_states_before_writes, st
 from mtool.compiler.plan.step import Step
 
 BEAM = 24
-MOST = 100_000  # orders that are grown by a node before the search is narrowed
-FEW = 8  # nodes that are tried then
+MOST = 100_000  # steps of the search before it is narrowed to one order
+FEW = 8  # nodes that are tried after that
 
 
 def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order = "auto") -> tuple[Node, ...]:
-    """Return the nodes in an order of small peak: the given one, or a better one that a beam search finds.
+    """Return the nodes in an order with a small peak: the given order, or a better one from a beam search.
 
-    `order` "written" leaves them as they are, but for states, which are read before they are written.
+    `order` "written" keeps the given order, except that states are read before they are written.
     """
     readers = graph.consumers()
     is_chain = all(len({node.name for node in nodes}) <= 1 for v, nodes in readers.items() if v not in graph.constants)
@@ -37,9 +37,9 @@ def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order =
 class _Move:
     """A node as the search sees it; sets of nodes and of values are the bits of integers.
 
-    rank: the place of its name among all names, which settles what is equal otherwise.
+    rank: the position of its name among all names, as a tie-breaker.
     after: the nodes that have to come before it; before: the moves that wait for it, by number.
-    ends: the values that may be dead after it: each as a bit, its bytes, and the nodes that read it.
+    ends: the values that may be dead after it: each as a bit, its bytes, and its readers.
     """
 
     node: Node
@@ -54,9 +54,9 @@ class _Move:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """An order as far as it has grown: its peak and its live bytes, its last node, and what it has and may have next.
+    """A partial order: its peak and its live bytes, its last node, the nodes done and those that may come next.
 
-    `place` is that of its order among those of the beam, which are compared by the ranks of their nodes.
+    `place` is its position among the orders of the beam, which are compared by the ranks of their nodes.
     """
 
     peak: int
@@ -70,17 +70,17 @@ class _State:
 
 
 def beam_search(graph: Graph) -> tuple[Node, ...]:
-    """Grow orders node by node, keeping those with the smallest peak so far, then the fewest live bytes.
+    """Extend orders node by node, keeping those with the smallest peak so far, then the fewest live bytes.
 
-    What is equal in both goes by the names in the order, so that the result is the same on every run. After `MOST`
-    steps one order is left, for which a few nodes are tried: those that use what was made last, and the first ones.
+    Ties are broken by the names in the order, so that the result is the same on every run. After `MOST` steps only one
+    order is kept, and a few next nodes are tried: those that read the last result, and the first ones.
     """
     moves, start = _moves(graph)
     beam, tried = [start], 0
     for _ in moves:
         narrow = tried >= MOST
         width = 1 if narrow else BEAM
-        grown: dict[int, tuple[int, int, int, int, int, int, int]] = {}  # by the nodes that are done: one order of each
+        grown: dict[int, tuple[int, int, int, int, int, int, int]] = {}  # by the set of finished nodes: one order each
         for number, state in enumerate(beam[:width]):
             for which in _few(state, moves) if narrow else _numbers(state.ready):
                 move = moves[which]
@@ -115,7 +115,7 @@ def _numbers(bits: int) -> Iterator[int]:
 
 
 def _few(state: _State, moves: Sequence[_Move]) -> list[int]:
-    """Return some moves that can be made: those that waited for the last one, then those that come first."""
+    """Return a few possible moves: those that waited for the last one, then the first in the given order."""
     waited = state.last.before if state.last is not None else ()
     fresh = (number for number in waited if state.ready & moves[number].bit)
     return [*dict.fromkeys([*itertools.islice(fresh, FEW), *itertools.islice(_numbers(state.ready), FEW)])]

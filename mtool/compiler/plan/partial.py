@@ -1,8 +1,8 @@
-"""Partial execution: compute a region of the network a few rows at a time, where that makes the arena smaller.
+"""Partial execution: compute a region of the network a few rows at a time where that makes the arena smaller.
 
-Where tensors before the first reductions are far larger than all others, as in the head of an image network, they are
-the arena's peak. mtool.compiler.plan.region computes such a region without ever having one of them whole; this module
-finds the regions that may be worth it, and in how many rows at a time, makes them and takes the best.
+The arena's peak is often at tensors that are far larger than all others, as in the head of an image network.
+mtool.compiler.plan.region computes such a region without ever holding one of them whole; this module finds candidate
+regions and numbers of rows at a time, tries them and takes the best.
 """
 
 import itertools
@@ -24,17 +24,17 @@ from mtool.compiler.plan.region import Region, RegionMemory, region_memory, row_
 from mtool.compiler.plan.step import PlanOptions, Step, choose_schedule
 from mtool.compiler.plan.whole import lay_out_steps
 
-# What one search for partial execution has found and others may take: those of other limits, and of other targets.
+# Results of one search for partial execution that others, with other limits or targets, can reuse.
 #
-# Which rows are made when, and the graph that comes of it, do not depend on the target; where its bytes lie depends
-# on no more of the steps than the memory that they need.
+# The order of rows and the resulting graph do not depend on the target; the memory layout depends only on the memory
+# that each step needs.
 
 
 _T = TypeVar("_T")
 
 
 class PartialCache:
-    """Keeps answers, and the graphs that they are about, as long as it lives."""
+    """Caches results per graph, and keeps the graphs alive."""
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, Any] = {}
@@ -43,16 +43,16 @@ class PartialCache:
         self._alike: dict[int, tuple[Node, int]] = {}  # by the node's identity, which most graphs have in common
 
     def once(self, graph: Graph, about: Hashable, answer: Callable[[], _T]) -> _T:
-        """Return the answer to what is asked about a graph; it is found once."""
+        """Return `answer()`, cached for the graph under the key `about`."""
         key = id(graph), about
         if key not in self._answers:
             self._answers[key] = answer()
-            self._kept.append(graph)  # no other graph gets its identity
+            self._kept.append(graph)  # so that no other graph gets its identity
         found: _T = self._answers[key]
         return found
 
     def one(self, graph: Graph) -> Graph:
-        """Return the same graph for all that have the same nodes in the same order, and the same values."""
+        """Return the same graph object for all graphs with the same nodes in the same order, and the same values."""
         nodes = tuple(map(id, graph.nodes))
         key = nodes, id(graph.types), id(graph.constants), id(graph.line_buffers), id(graph.sources)
         found: Graph = self._answers.setdefault(key, graph)
@@ -76,24 +76,24 @@ class PartialCache:
         return self.once(graph, "likenesses", found)
 
     def memory(self, step: Step, graph: Graph) -> int:
-        """Return a number that steps share if they need the same memory: scratch, and what they may overwrite."""
+        """Return a number that is equal for steps with the same scratch and the same overwritable inputs."""
         overwritten = tuple(step.schedule.overwrites(step.node, graph))
         return self.number((step.scratch_bytes, step.scratch_alignment, overwritten))
 
 
-# The regions of a plan, and the numbers of rows, that may make its arena smaller: plan.partial tries them.
+# Candidates: regions of a plan, with numbers of rows, that may make its arena smaller.
 
 
-ROWS = (1, 2, 4, 8)  # of the region's result at a time
-DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts
-REGIONS = 8  # that are tried
-REACH = 32  # operators before and after the peak that a region may have
-CHUNKS = 1000  # that a region may be made in
+ROWS = (1, 2, 4, 8)  # rows of the region's result at a time
+DIVISORS = (1, 2)  # the rows of earlier values that a chunk of the result needs are computed in this number of parts
+REGIONS = 8  # regions to try
+REACH = 32  # the most operators of a region before and after the peak
+CHUNKS = 1000  # the most chunks of a region
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live.
+    """A region, the peak outside it, the rows at a time, and its memory; at least `least` bytes are live.
 
     `turned` is as for with_line_buffers.
     """
@@ -107,7 +107,7 @@ class Candidate:
 
     @property
     def way(self) -> Hashable:
-        """What the graph that it makes depends on."""
+        """The key that determines the resulting graph."""
         nodes = tuple((node.name, self.chunks[node.name]) for node in self.region.nodes)
         return nodes, tuple(self.memory.rows.items()), self.turned
 
@@ -118,13 +118,13 @@ class Candidate:
 
 
 Tried = dict[tuple[int, ...], Sequence[Candidate]]
-"""The candidates that were worth a layout, by the numbers of those that had made the plan before."""
+"""The candidates that were laid out, by the numbers of the candidates applied before."""
 Chunkings = Callable[[Graph, Region], Iterator[Mapping[str, int]]]
-"""Yields how many rows of each node's result may be made at a time, by name."""
+"""Yields possible numbers of rows per chunk, by node name."""
 
 
 def candidates_at_peak(plan: Plan) -> Iterator[Candidate]:
-    """Yield what may make the arena smaller, the most promising regions first."""
+    """Yield candidates that may make the arena smaller, the most promising regions first."""
     regions = ((outer, region) for outer, region in regions_at_peak(plan) if outer < plan.arena_bytes)
     return candidates_of(plan, regions, chunkings, plan.arena_bytes)
 
@@ -132,7 +132,7 @@ def candidates_at_peak(plan: Plan) -> Iterator[Candidate]:
 def candidates_of(
     plan: Plan, regions: Iterable[tuple[int, Region]], ways: Chunkings, limit: float = math.inf
 ) -> Iterator[Candidate]:
-    """Yield the ways to compute regions, each with the peak outside it, whose memory is below a limit."""
+    """Yield the ways to compute regions, given with the peak outside each, that need less memory than a limit."""
     numbers = itertools.count()
     for outer, region in regions:
         for chunks in ways(plan.graph, region):
@@ -142,7 +142,7 @@ def candidates_of(
 
 
 def chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
-    """Yield how many rows of each node's result may be made at a time, by name."""
+    """Yield possible numbers of rows per chunk, by node name."""
     height = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
     last = region.nodes[-1].name
 
@@ -155,13 +155,13 @@ def chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
 
 
 def even_rows(most: int, height: int) -> int:
-    """Return how many rows at a time, without a rest if there is a number near to the most."""
+    """Return the rows at a time: a divisor of the height if there is one near `most`."""
     even = next(n for n in range(min(most, height), 0, -1) if height % n == 0)
     return even if 2 * even >= most else min(most, height)
 
 
 def distinct(ways: Iterable[Mapping[str, int]], height: Mapping[str, int], most: int) -> Iterator[Mapping[str, int]]:
-    """Yield numbers of rows at a time, each once, that make no more chunks than `most` of all nodes together."""
+    """Yield each distinct choice of rows per chunk with at most `most` chunks of all nodes together."""
     seen: list[Mapping[str, int]] = []
     for chunks in ways:
         if chunks not in seen and sum(height[name] // rows for name, rows in chunks.items()) <= most:
@@ -201,7 +201,7 @@ def regions_at_peak(plan: Plan) -> list[tuple[int, Region]]:
 
 
 def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
-    """Whether what is made in a region is read there only, row by row and padded alike, but for its result."""
+    """Whether all values of a region but its result are read only there, row by row and with the same padding."""
     names = {node.name for node in region.nodes}
     between = {node.outputs[0] for node in region.nodes[:-1]}
     by_row = {(node.name, reads.input) for node in region.nodes for reads in region.reads[node.name]}
@@ -215,7 +215,7 @@ def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -
 
 
 def _estimate(graph: Graph, region: Region) -> int:
-    """Return about how many bytes are live in a region: its inputs or its result, and line buffers of a few rows."""
+    """Estimate the live bytes in a region: its inputs or its result, and line buffers of a few rows."""
     made = {node.outputs[0] for node in region.nodes}
     outside = {value for node in region.nodes for value in node.inputs if value not in made | {*graph.constants}}
     ends = max(sum(graph.types[value].bytes for value in outside), graph.types[region.result].bytes)
@@ -238,24 +238,24 @@ def live_bytes(plan: Plan) -> list[int]:
     return list(itertools.accumulate(changes))[1 : len(plan.steps) + 1]
 
 
-CLOSE = 0.03  # of the peak, that fewer steps are worth
-LAID_OUT = 4  # candidates of nearly the least memory whose arena is laid out
+CLOSE = 0.03  # the share of the peak that is given up for fewer steps
+LAID_OUT = 4  # the number of candidates with nearly the least memory that are laid out
 MOST_REGIONS = 3
-LARGEST_SMALL = 0.01  # of the largest tensor, for a loop that may come earlier than it does
-LEAST_GAIN = 0.1  # of the arena, that "auto" asks for,
-LEAST_BYTES = 2048  # and that many, as the calls take flash
-MOST_COST = 0.05  # of the instructions, that "auto" pays
+LARGEST_SMALL = 0.01  # the share of the largest tensor up to which a loop may be moved forward
+LEAST_GAIN = 0.1  # the share of the arena that "auto" has to save,
+LEAST_BYTES = 2048  # and the bytes, since the calls take flash
+MOST_COST = 0.05  # the share of instructions that "auto" may add
 
 
 def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
-        plan: of the whole graph.
-        options: `partial` is "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a
-            twentieth of instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
-            A region whose rows the schedules that are asked for can't compute stays whole.
-        cache: what other searches have found.
+        plan: the plan of the whole graph.
+        options: `partial` is "auto": if the arena gets smaller by a tenth and at least 2 KB, and the schedules
+            estimate at most a twentieth more instructions; "always": if it gets smaller; "never".
+            A region stays whole if the requested schedules can't compute its rows.
+        cache: the results of other searches.
     """
     partial = options.partial
     if partial == "never" or plan.graph.states or (partial == "auto" and plan.arena_bytes < LEAST_BYTES):
@@ -270,20 +270,20 @@ def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache
 
 
 def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
-    """Whether another plan is so much smaller than one that its calls are worth it."""
+    """Whether another plan's arena is enough smaller to be worth its additional calls."""
     least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
     return plan.arena_bytes - other.arena_bytes >= least
 
 
 def _small_ones_first(plan: Plan, cache: PartialCache) -> list[Plan]:
-    """Return the plan in an order that leaves regions whole, if it is in another.
+    """Return the plan reordered so that small loops do not split regions, if that changes the order.
 
-    A loop of very few elements (the gate of an epilogue) that comes between operators that are computed by rows would
-    part them: it comes as soon as what it reads is there.
+    A loop of very few elements (the gate of an epilogue) between operators that are computed by rows would split the
+    region: it is moved forward to where its inputs are available.
     """
     graph = plan.graph
     most = LARGEST_SMALL * max((graph.types[value].bytes for node in graph.nodes for value in node.outputs), default=0)
-    keys: dict[str, tuple[int, int, int]] = {}  # of each value: when it is made
+    keys: dict[str, tuple[int, int, int]] = {}  # of each value: when it is computed
     order = []
     for number, node in enumerate(graph.nodes):
         small = isinstance(node.attrs, Loop) and graph.types[node.outputs[0]].bytes <= most
@@ -300,10 +300,10 @@ def _small_ones_first(plan: Plan, cache: PartialCache) -> list[Plan]:
 
 
 def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | None = None) -> Plan:
-    """Return a plan with regions that make its arena smaller, as long as it costs no more than `most` instructions.
+    """Return a plan with regions that make its arena smaller, at the cost of at most `most` instructions.
 
-    `tried` are the regions that were worth a layout in a plan that is alike where regions may be, so that no others are
-    tried here; those that are found come in addition.
+    `tried` are the candidates that were laid out for a plan with the same possible regions: only these are tried.
+    Newly found ones are added to it.
     """
     path: tuple[int, ...] = ()
     for _ in range(MOST_REGIONS):
@@ -317,9 +317,9 @@ def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | Non
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The steps of a graph, what they cost (infinite: one that is asked for can't do its rows), what memory each needs.
+    """The steps of a graph, their cost (infinite: a requested schedule can't compute its rows), and their memory.
 
-    `memory` has a number of each step: steps of the same graph and the same numbers have the same storages.
+    `memory` has a number for each step: equal numbers for the same graph imply the same storages.
     """
 
     steps: tuple[Step, ...]
@@ -328,7 +328,7 @@ class _Chosen:
 
 
 class Chooser:
-    """Chooses schedules, for nodes that are alike once."""
+    """Chooses schedules, once for nodes that are alike."""
 
     def __init__(self, plan: Plan, options: PlanOptions, cache: PartialCache) -> None:
         self.options, self.cache = options, cache
@@ -337,7 +337,7 @@ class Chooser:
         self.known: dict[int, tuple[Step, float, int]] = {}
         self.chosen: dict[int, Step] = {}  # by the identity of its node, which most graphs have in common
         for step in plan.steps:
-            if isinstance(step.node.attrs, Control):  # whose graphs are planned already
+            if isinstance(step.node.attrs, Control):  # its graphs are planned already
                 self._add(cache.number(plan.graph.likeness(step.node)), step, plan.graph)
 
     def _add(self, likeness: int, step: Step, graph: Graph) -> tuple[Step, float, int]:
@@ -346,7 +346,7 @@ class Chooser:
         return self.known[likeness]
 
     def memory(self, plan: Plan) -> tuple[int, ...]:
-        """Return what memory each step of a plan needs."""
+        """Return the memory number of each step of a plan (`PartialCache.memory`)."""
         return tuple(self.cache.memory(step, plan.graph) for step in plan.steps)
 
     def steps(self, graph: Graph) -> _Chosen:
@@ -371,7 +371,7 @@ class Chooser:
         return _Chosen(tuple(steps), total, tuple(memory))
 
     def bound(self, graph: Graph, chosen: _Chosen) -> tuple[int, Storages | None]:
-        """Return the bytes that any arena of the steps has at least, and their storages, if these had to be found."""
+        """Return a lower bound of the arena, in bytes, and the steps' storages if these had to be computed."""
         made: list[Storages] = []
 
         def found() -> int:
@@ -395,9 +395,9 @@ class Chooser:
 def _smallest(
     plan: Plan, most: float, chooser: Chooser, tried: Tried | None, path: tuple[int, ...]
 ) -> tuple[Plan, int] | None:
-    """Return the plan with the smallest arena of those with one region more, and that candidate's number.
+    """Return the plan with the smallest arena among those with one more region, and that candidate's number.
 
-    None: none is smaller. `path` are the candidates that have made the plan.
+    None: none is smaller. `path` are the candidates applied so far.
     """
     known, there = None if tried is None else tried.get(path), {id(node) for node in plan.graph.nodes}
     if known is None or not all(id(node) in there for candidate in known for node in candidate.region.nodes):
@@ -409,19 +409,19 @@ def _smallest(
         near = [made for made in again if made is not None]
     best = plan, 0
     for made in near:
-        if made.bound < best[0].arena_bytes:  # else its arena is no smaller
+        if made.bound < best[0].arena_bytes:  # otherwise its arena can't be smaller
             laid_out = chooser.laid_out(made)
             best = min(best, (laid_out, made.candidate.number), key=lambda one: one[0].arena_bytes)
     return best if best[0] is not plan else None
 
 
 def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
-    """Return the candidates with one region more whose arenas are laid out."""
+    """Return the candidates with one more region that are worth a layout."""
     found: list[_Made] = []
     least, cache = plan.arena_bytes, chooser.cache
     about = "candidates", plan.io, plan.arena_bytes, chooser.memory(plan)
     candidates = cache.once(plan.graph, about, lambda: sorted(candidates_at_peak(plan), key=lambda one: one.least))
-    for candidate in candidates:  # the rest is not built if one is found
+    for candidate in candidates:  # stop at the first that is found
         if candidate.least > least * (1 + CLOSE):
             break
         made = _made(plan, candidate, most, chooser, plan.arena_bytes)
@@ -433,7 +433,7 @@ def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
 
 
 def _made(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit: float) -> "_Made | None":
-    """Return the graph of a candidate; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
+    """Return a candidate's graph; None: it is impossible, costs more than `most`, or reaches `limit` live bytes."""
     way = plan.graph, candidate.region, candidate.chunks, candidate.memory.rows, candidate.turned
     graph = chooser.cache.once(plan.graph, ("rows", candidate.way), lambda: with_line_buffers(*way))
     if graph is None:
@@ -446,17 +446,17 @@ def _made(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit
 
 
 def plan_of(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
-    """Return the plan that a candidate makes of one.
+    """Return the plan with a candidate applied.
 
     Args:
-        plan: without the region.
-        candidate: the region, and how many rows at a time.
-        most: the instructions that it may cost, as estimated.
-        chooser: of schedules.
-        limit: the bytes that are to be live at no step.
+        plan: the plan without the region.
+        candidate: the region and its rows at a time.
+        most: the most instructions that the plan may cost, as estimated.
+        chooser: chooses the schedules.
+        limit: the number of live bytes that no step may reach.
 
     Returns:
-        None: rows would begin within a word, a schedule that is asked for can't do its rows, or it is more.
+        None: rows would begin within a word, a requested schedule can't compute its rows, or a limit is exceeded.
     """
     made = _made(plan, candidate, most, chooser, limit)
     return None if made is None else chooser.laid_out(made)
@@ -464,7 +464,7 @@ def plan_of(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, lim
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A candidate whose graph is there; `storages` are those of its steps, if they are known."""
+    """A candidate with its graph; `storages` are those of its steps, if known."""
 
     candidate: Candidate
     graph: Graph
@@ -474,7 +474,7 @@ class _Made:
 
 
 def _promising(found: Iterable[_Made]) -> list[_Made]:
-    """Return those whose region has a smaller peak outside than the best of the more promising regions as a whole."""
+    """Return the candidates whose peak outside the region is below the best bound of more promising regions."""
     ordered = sorted(found, key=lambda made: made.candidate.number)
     result: list[_Made] = []
     for _, alike in itertools.groupby(ordered, key=lambda made: id(made.candidate.region)):

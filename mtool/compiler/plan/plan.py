@@ -1,4 +1,4 @@
-"""The plan: which schedule computes each operator, in which order, and where its bytes lie."""
+"""The plan: each operator's schedule, the order, and the memory layout."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from mtool.compiler.plan.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that codegen needs.
+    """The input of codegen.
 
     `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
     steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
@@ -49,15 +49,15 @@ class Plan:
 
     @property
     def alignment(self) -> int:
-        """What the arena's address has to be a multiple of, in bytes."""
+        """The required alignment of the arena, in bytes."""
         return max((storage.alignment for storage, _ in self.storages), default=ALIGNMENT)
 
     @property
     def bytes_of_arena(self) -> int:
-        """The bytes where the board's arena is: all, unless there are pools."""
+        """The bytes in the board's arena memory: all of the arena, unless there are pools."""
         return sum(one.bytes for one in self.pools if one.pool.is_arena) if self.pools else self.arena_bytes
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Return the number of the pool that an offset lies in, and the offset from that pool's beginning."""
+        """Return the number of the pool that contains an offset, and the offset within that pool."""
         number = max((n for n, placed in enumerate(self.pools) if placed.begin <= offset), default=0)
         return number, offset - (self.pools[number].begin if self.pools else 0)

@@ -1,7 +1,7 @@
-"""Memories of a board: which of a model's plans has room there, and what lies in which of them.
+"""Pools: which of a model's plans fits in several memories of a board, and what lies in which of them.
 
-A pool is a memory for tensors, for copies of constants, or for constants themselves. The pools of a model are those
-that a user asks for, or those that the board lends where one memory is too small.
+A pool is a memory for tensors, for copies of constants, or for constants themselves. A model's pools are those that
+the user requests, or the board's own where one memory is too small.
 """
 
 import random
@@ -24,30 +24,30 @@ from mtool.compiler.plan.pool import LEAST_ALIGNMENT, ConstantReads, PlacedPool,
 from mtool.compiler.plan.shared_arena import moved
 
 MOST = 16
-"""Pools of a model."""
+"""The most pools of a model."""
 
 
-def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Return the pools that a user asks for, with the board's figures where none are given.
+def requested_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the requested pools, with the board's values where none are given.
 
     Raises:
-        UsageError: a pool is no memory of the board, or is larger than it, or can't be written to; or two have a name.
+        UsageError: a pool is not a memory of the board, is larger than it or not writable, or two have the same name.
     """
     found: list[Pool] = []
-    if len(asked) > MOST:
-        raise UsageError(f"there are {len(asked)} pools", hint=f"at most {MOST}")
-    for pool in asked:
+    if len(requested) > MOST:
+        raise UsageError(f"too many pools: {len(requested)}", hint=f"use at most {MOST}")
+    for pool in requested:
         if tensor_names([pool.name]) != [pool.name]:
             raise UsageError(
-                f"the pool {short_name(pool.name)} has no name in C",
-                hint="small letters, digits and _, and no word of C's or of a compiler's: dtcm or sram_1, say",
+                f"pool {short_name(pool.name)}: its name can't be used in C",
+                hint="use lower-case letters, digits and _, but no keyword, such as dtcm or sram_1",
             )
         if any(one.name == pool.name for one in found):
-            raise UsageError(f"the pool {pool.name} is given twice", hint="once, with all of its bytes")
+            raise UsageError(f"pool {pool.name} is given twice", hint="give it once, with all of its bytes")
         if tensor_names([*(one.name for one in found), pool.name])[-1] != pool.name:
             raise UsageError(
-                f"the pool {pool.name} has the name of another but for capitals, which its macros have",
-                hint="another name",
+                f"pool {pool.name}: its name differs from another pool's only in case, so their C macros are the same",
+                hint="choose another name",
             )
         memory = board.memories.get(pool.name)
         if memory is None:
@@ -58,33 +58,33 @@ def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
     return tuple(found)
 
 
-def tensor_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Return the pools that a user asks for, of those for tensors and copies of constants; none: the arena is in one.
+def tensor_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the requested pools for tensors and copies of constants; none: the arena is in one memory.
 
     Raises:
-        UsageError: as `asked_pools`, or none is for tensors.
+        UsageError: as for `requested_pools`, or no pool is for tensors.
     """
-    found = [pool for pool in asked_pools(board, asked) if pool.use != "constants"]
+    found = [pool for pool in requested_pools(board, requested) if pool.use != "constants"]
     arena = board.region_for("arena")
     if found and all(pool.use == "weights" for pool in found):
         if arena is None or any(pool.name == arena for pool in found):
-            raise UsageError("no pool is for tensors", hint="--pool NAME=BYTES,for=all")
+            raise UsageError("no pool is for tensors", hint="add one: --pool NAME=BYTES,for=all")
         found.append(_of_board(board, Pool(arena, use="tensors"), board.memories[arena]))
     return tuple(found)
 
 
-def constant_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Return the pools that a user asks for, of those that constants themselves lie in.
+def constant_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the requested pools for constants themselves.
 
     Raises:
-        UsageError: as `asked_pools`, or one has a section that is cleared at the start.
+        UsageError: as for `requested_pools`, or one has a section without initial values.
     """
-    found = tuple(pool for pool in asked_pools(board, asked) if pool.use == "constants")
+    found = tuple(pool for pool in requested_pools(board, requested) if pool.use == "constants")
     for pool in found:
         if pool.section.startswith((".bss", ".noinit", ".sbss")):
             raise UsageError(
-                f"the pool {pool.name}: constants have values, and the section {pool.section} holds none",
-                hint=f"for instance section=.rodata.{pool.name}",
+                f"pool {pool.name}: section {pool.section} can't hold constants, as it has no initial values",
+                hint=f"use, for instance, section=.rodata.{pool.name}",
             )
     return found
 
@@ -92,7 +92,7 @@ def constant_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
 def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
     use: PoolUse = "constants" if pool.use == "weights" and not memory.is_written else pool.use
     waits, free = pool.waits, _free(memory)
-    if waits is None:  # of a word, as far as the board's entry has them
+    if waits is None:  # of a word, if the board's entry has them
         reads = memory.reads if board.clock_hz else None
         waits = reads.waits(board.clock_hz) * WORD / reads.width if reads else 0.0
         waits = memory.pool.waits if memory.pool is not None else waits
@@ -108,8 +108,8 @@ def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
     )
 
 
-def lent_pools(board: Board) -> tuple[Pool, ...]:
-    """Return the memories that a board lends to a model whose arena is larger than one of them; none: it has one."""
+def board_pools(board: Board) -> tuple[Pool, ...]:
+    """Return the memories of a board that an arena may be split over; none: only one is available."""
     arena = board.region_for("arena")
     found = tuple(
         Pool(name, _free(memory), memory.pool.use, memory.pool.waits, is_arena=name == arena)
@@ -120,23 +120,23 @@ def lent_pools(board: Board) -> tuple[Pool, ...]:
 
 
 def _free(memory: Memory) -> int:
-    """Return the bytes of a memory without what is left to data and stacks that lie there too."""
+    """Return the bytes of a memory without the part reserved for data and stacks there."""
     if not {"data", "stack"} & {*memory.holds}:
         return memory.size
     return memory.size - min(RESERVED_BYTES, memory.size // 4)
 
 
 def _elsewhere(board: Board, pool: Pool, *, is_first: bool) -> Pool:
-    """Return a pool that is none of the board's memories: its section says where it lies, or an operating system."""
+    """Return a pool that is not one of the board's memories: its section or an operating system places it."""
     if board.memories and not pool.section:
         near = spelling.did_you_mean(pool.name, board.memories, otherwise="")
         raise UsageError(
             f"{board.name} has no memory {pool.name}",
             details=[f"{name}: {memory.size:,} B" for name, memory in board.memories.items()],
-            hint=near or f"a linker script of yours may have it: --pool {pool.name}=BYTES,section=NAME",
+            hint=near or f"for memory of your own linker script: --pool {pool.name}=BYTES,section=NAME",
         )
     if not pool.bytes:
-        raise UsageError(f"the pool {pool.name} has no size", hint=f"how many bytes it has: --pool {pool.name}=64KiB")
+        raise UsageError(f"pool {pool.name} has no size", hint=f"give its size: --pool {pool.name}=64KiB")
     return replace(
         pool,
         alignment=max(pool.alignment, LEAST_ALIGNMENT),
@@ -147,38 +147,38 @@ def _elsewhere(board: Board, pool: Pool, *, is_first: bool) -> Pool:
 def _check(board: Board, pool: Pool, memory: Memory) -> None:
     if pool.use not in ("weights", "constants") and not memory.is_written:
         raise UsageError(
-            f"the pool {pool.name} has to be written to, and {board.name} has {' and '.join(memory.holds)} there",
+            f"pool {pool.name} is not writable: on {board.name} it holds {' and '.join(memory.holds)}",
             details=[f"{name}: {one.size:,} B" for name, one in board.memories.items() if one.is_written],
-            hint=f"constants may lie there: --pool {pool.name},for=weights",
+            hint=f"use it for constants: --pool {pool.name},for=weights",
         )
     if pool.bytes > memory.size:
         raise UsageError(
-            f"the pool {pool.name} is larger than the memory: {pool.bytes:,} B",
-            details=[f"{pool.name} of {board.name} has {memory.size:,} B"],
+            f"pool {pool.name} is larger than its memory: {pool.bytes:,} B",
+            details=[f"{pool.name} on {board.name} has {memory.size:,} B"],
         )
 
 
-# An arena in several memories: which storage lies in which pool, and where.
+# An arena in several memories: the pool of each storage, and its offset there.
 #
-# A storage lies in one pool as a whole. What is accessed most by the byte comes first, and takes the fastest pool
-# that has room for it; where that leaves something without room, or to save more, others are tried, by chance
-# (seeded), for as long as they are no worse: what found no room comes earlier or a storage tries another pool first;
-# once all have room, one moves in the order, for fewer cycles.
+# A storage lies in one pool as a whole. The storages with the most accesses per byte come first and take the fastest
+# pool in which they fit. Then random changes (seeded) are tried and kept unless they are worse: while something does
+# not fit, it moves forward in the order or a storage tries another pool first; once everything fits, storages move in
+# the order to save cycles.
 
 
 TRIES = 1500
-STEPS = 4_000_000  # storages and pairs of them that are looked at in all tries
-TURNED = 0.6  # of the tries while something has no room: a storage begins at another pool
+STEPS = 4_000_000  # storages and pairs that all tries together may examine
+TURNED = 0.6  # the share of tries, while something does not fit, in which a storage starts at another pool
 WORD = 4  # bytes of an access
 READS_A_PRODUCT = 0.25
-"""Elements of its input that a kernel reads for a multiply-accumulate: one serves for some output channels."""
+"""Input elements that a kernel reads per multiply-accumulate: one serves several output channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """An order, the pool and the offset there of each storage that has room, those that have none, and the cost.
+    """An order, the pool and offset of each storage that fits, the storages that do not, and the cost.
 
-    `starts` are the storages that try another pool before the fastest, and which.
+    `starts` maps storages to the pool that they try before the fastest.
     """
 
     order: tuple[int, ...]
@@ -189,11 +189,11 @@ class _Fit:
 
 
 def in_pools(plan: Plan, pools: Sequence[Pool]) -> Plan | tuple[Storage, ...]:
-    """Return a plan whose tensors and scratch lie in pools, or those that found no room where the fewest bytes did not.
+    """Return a plan whose tensors and scratch lie in pools, or the storages that do not fit in the best attempt.
 
     Args:
-        plan: with its arena in one piece.
-        pools: with their bytes; those for constants alone are left out of it.
+        plan: the plan, with its arena in one piece.
+        pools: the pools, with their sizes; those for constants only are ignored.
     """
     ranked = sorted((pool for pool in pools if pool.use in ("all", "tensors")), key=lambda pool: pool.speed)
     pieces = [storage for storage, _ in plan.storages]
@@ -204,7 +204,7 @@ def in_pools(plan: Plan, pools: Sequence[Pool]) -> Plan | tuple[Storage, ...]:
 
 
 def _accesses(plan: Plan, pieces: Sequence[Storage]) -> list[float]:
-    """Return the bytes that an inference reads and writes in each storage, about."""
+    """Estimate the bytes that an inference reads and writes in each storage."""
     graph, root = plan.graph, aliases(plan.graph).root
     owner = {value: number for number, piece in enumerate(pieces) for value in piece.values}
     found = [0.0] * len(pieces)
@@ -228,7 +228,7 @@ def _accesses(plan: Plan, pieces: Sequence[Storage]) -> list[float]:
 
 
 def _fitted(pieces: Sequence[Storage], accesses: Sequence[float], pools: Sequence[Pool], plan: Plan) -> _Fit:
-    """Return the best fit that is found: with the fewest bytes left over, then with the fewest cycles."""
+    """Return the best fit found: with the fewest bytes that do not fit, then with the fewest cycles."""
     numbers = range(len(pieces))
     if pools and plan.arena_bytes <= pools[0].bytes:  # no order is better
         offsets = {number: (0, offset) for number, (_, offset) in enumerate(plan.storages)}
@@ -273,9 +273,9 @@ def _first_fit(
     order: Sequence[int],
     starts: Mapping[int, int],
 ) -> _Fit:
-    """Place storages in an order, each in the first pool that has room at the lowest offset there.
+    """Place storages in an order, each in the first pool in which it fits, at the lowest offset.
 
-    Those of `starts` try the pool that stands there before all others.
+    Storages in `starts` try the pool given there first.
     """
     inside: list[dict[int, int]] = [{} for _ in pools]
     placed: dict[int, tuple[int, int]] = {}
@@ -297,7 +297,7 @@ def _first_fit(
 
 
 def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Pool], pools: Sequence[Pool]) -> Plan:
-    """Return the plan with its storages where they fit; pools keep their order."""
+    """Return the plan with its storages placed; pools keep their order."""
     uses: list[PlacedPool] = []
     for pool in pools:
         which = next((number for number, one in enumerate(ranked) if one is pool), None)
@@ -311,7 +311,7 @@ def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Po
 
 
 def _one_behind_another(pools: Iterable[PlacedPool]) -> tuple[PlacedPool, ...]:
-    """Return the pools with their begins; what is empty at the end of one does not lie in the next."""
+    """Return the pools with their starts; an empty storage at the end of one does not count as in the next."""
     found, begin = list[PlacedPool](), 0
     for placed in pools:
         begin = aligned(begin, placed.alignment)
@@ -324,35 +324,35 @@ _T = TypeVar("_T")
 _SHOWN = 4  # storages in an error
 
 
-def first_that_fits(board: Board, lent: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
-    """Return the first plan whose arena the board's memory has room for, or the pools that it lends; or the last.
+def first_that_fits(board: Board, pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
+    """Return the first plan whose arena fits in the board's memory or else in its pools; otherwise the last plan.
 
     Args:
         board: the board.
-        lent: its pools, for an arena that is larger than that memory.
-        attempts: the plans, each with what belongs to it, less and less fast.
+        pools: the board's pools, for an arena that is larger than that memory.
+        attempts: the plans, each with its companion data, the fastest first.
     """
     seen = []
     for attempt in attempts:
         if not is_short(board, attempt[1].arena_bytes):
             return attempt
         seen.append(attempt)
-    for about, plan in seen if lent else ():
-        found = in_pools(plan, lent)
+    for about, plan in seen if pools else ():
+        found = in_pools(plan, pools)
         if isinstance(found, Plan):
             return about, found
     return seen[-1]
 
 
 def first_in_pools(pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -> tuple[_T, Plan]:
-    """Return the first plan that lies in the pools that a user asks for.
+    """Return the first plan that fits in the requested pools.
 
     Args:
-        pools: with their bytes.
-        attempts: as of `first_that_fits`.
+        pools: the pools, with their sizes.
+        attempts: as for `first_that_fits`.
 
     Raises:
-        FitError: none does.
+        FitError: none fits.
     """
     short: list[tuple[Plan, tuple[Storage, ...]]] = []
     for about, plan in attempts:
@@ -366,22 +366,22 @@ def first_in_pools(pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -
         max((storage for storage, _ in plan.storages), key=lambda storage: storage.bytes),
     )
     if largest.bytes <= max((pool.bytes for pool in own), default=0):
-        hint = "more bytes in one of them; --io external leaves inputs and outputs to the caller"
+        hint = "enlarge a pool, or use --io external: inputs and outputs then lie in the caller's memory"
     elif largest.values[:1] and largest.values[0].startswith("scratch of "):
-        hint = f"a pool of {largest.bytes:,} B, or a schedule with less scratch: --schedule NODE=SCHEDULE"
+        hint = f"use a pool of {largest.bytes:,} B, or a schedule with less scratch: --schedule NODE=SCHEDULE"
     else:
-        hint = f"a tensor lies in one pool as a whole: one of {largest.bytes:,} B, or --io external"
+        hint = f"a tensor must fit in one pool: use one of {largest.bytes:,} B, or --io external"
     total = f"in one piece the arena is {plan.arena_bytes:,} B; {plan.arena_bound_bytes:,} B are live at one time"
     missing = [(_what(plan, one.values), one.bytes) for one in sorted(left, key=lambda one: -one.bytes)]
     raise _no_room(f"the tensors of {plan.graph.name}", own, missing, total, hint)
 
 
 def _no_room(what: str, pools: Sequence[Pool], missing: Sequence[tuple[str, int]], total: str, hint: str) -> FitError:
-    """Return the error that pools have no room for things of these names and bytes, the largest first."""
+    """Return the error that things of these names and sizes, the largest first, do not fit in the pools."""
     rows = [f"{pool.name} has {pool.bytes:,} B" for pool in pools]
     rows += [f"no room for {name}: {size:,} B" for name, size in missing[:_SHOWN]]
     rows += [f"and {len(missing) - _SHOWN} more"] * (len(missing) > _SHOWN)
-    return FitError(f"{what} do not fit its pools", details=[*rows, total], hint=hint)
+    return FitError(f"{what} do not fit in its pools", details=[*rows, total], hint=hint)
 
 
 def is_short(board: Board, arena_bytes: int) -> bool:
@@ -391,7 +391,7 @@ def is_short(board: Board, arena_bytes: int) -> bool:
 
 
 def _what(plan: Plan, values: Sequence[str]) -> str:
-    """Return what a storage holds: an input or output by its name, else the operator that writes it first."""
+    """Describe a storage: an input or output by its name, otherwise the operator that writes it first."""
     graph = plan.graph
     for kind, names, roots in (
         ("the input", graph.inputs, graph.inputs),
@@ -407,18 +407,18 @@ def _what(plan: Plan, values: Sequence[str]) -> str:
     return f"the result of {writer}" if writer else f"rows of {short_name(first)}"
 
 
-# Constants in several memories: each lies in one, what is read most by the byte in the fastest that has room.
+# Constants in several memories: each lies in one; the most read per byte get the fastest memory with room.
 #
 # Nothing is copied: they are `const` arrays, which the linker puts there.
 
 
 CONSTANT_ALIGNMENT = 16
-"""Of each constant there, in bytes: the largest that a kernel wants of one which does not say so."""
+"""The alignment of each constant there, in bytes: the largest that a kernel needs without stating it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant: its C symbol, its bytes, and the bytes of it that an inference reads, about."""
+    """A constant: its C symbol, its size, and the bytes of it that an inference reads, about."""
 
     symbol: str
     bytes: int
@@ -437,12 +437,12 @@ def in_sections(
 
     Args:
         model: the model's name.
-        constants: all that are to be placed.
-        pools: where they may lie; of equally fast ones the first counts as the faster.
-        alignment: of each of them.
+        constants: the constants to place.
+        pools: the available pools; of equally fast ones the first is preferred.
+        alignment: the alignment of each constant.
 
     Raises:
-        FitError: one has no room.
+        FitError: one does not fit.
     """
     ranked = sorted(pools, key=lambda pool: pool.speed)
     orders = (
@@ -459,20 +459,20 @@ def in_sections(
     missing = [(one.symbol, one.bytes) for one in sorted(left, key=lambda one: (-one.bytes, one.symbol))]
     total = sum(aligned(one.bytes, max(alignment, CONSTANT_ALIGNMENT)) for one in constants)
     hint = (
-        "more bytes in one of them, another pool for=weights, or --optimize size, whose weights are smaller where "
-        "Winograd transforms them"
+        "enlarge a pool, add another with for=weights, or use --optimize size, which stores smaller weights where "
+        "Winograd would transform them"
     )
     most = missing[0][1]
     if most > max(pool.bytes for pool in pools):
         least = aligned(most, max(alignment, CONSTANT_ALIGNMENT))
-        hint = f"a constant lies in one pool as a whole: one of {least:,} B"
-    raise _no_room(f"the constants of {model}", pools, missing, f"all constants are {total:,} B", hint)
+        hint = f"a constant must fit in one pool: use one of {least:,} B"
+    raise _no_room(f"the constants of {model}", pools, missing, f"all constants together are {total:,} B", hint)
 
 
 def _constants_first_fit(
     order: Iterable[Constant], ranked: Sequence[Pool], alignment: int
 ) -> tuple[dict[str, Pool], list[Constant]]:
-    """Put each constant into the first pool that has room; return where they are, and those that found none."""
+    """Put each constant into the first pool in which it fits; return the pools, and the constants that do not fit."""
     room = [pool.bytes for pool in ranked]
     found: dict[str, Pool] = {}
     left = []
@@ -487,17 +487,17 @@ def _constants_first_fit(
     return found, left
 
 
-# Copies of constants in pools, behind the tensors: those that save most cycles by the byte, while there is room.
+# Copies of constants in pools, after the tensors: those that save most cycles per byte, while there is room.
 #
-# They are in flash too, from where they are copied before the first inference.
+# The originals are in flash and are copied before the first inference.
 
 
 def with_copies(plan: Plan, sizes: Mapping[str, Mapping[str, int]]) -> tuple[Plan, dict[str, tuple[int, int]]]:
-    """Return a plan whose pools have room for copies of constants, and the pool and the offset there of each.
+    """Return a plan with copies of constants in its pools, and the pool and offset of each copy.
 
     Args:
-        plan: in pools.
-        sizes: the bytes of each operator's constants, by their C symbols, of those that may be copied.
+        plan: the plan, in pools.
+        sizes: for each operator, the bytes of its constants that may be copied, by C symbol.
     """
     pools = [*plan.pools]
     found: dict[str, tuple[int, int]] = {}
@@ -513,7 +513,7 @@ def with_copies(plan: Plan, sizes: Mapping[str, Mapping[str, int]]) -> tuple[Pla
             offset = aligned(placed.bytes, CONSTANT_ALIGNMENT)
             end = offset + sum(aligned(count, CONSTANT_ALIGNMENT) for count in new.values())
             pays = placed.pool.use != "tensors" and one.cycles > one.bytes / WORD * placed.pool.speed
-            if end <= placed.pool.bytes and pays:  # the memory was given for that
+            if end <= placed.pool.bytes and pays:  # the memory was requested for that
                 for symbol, count in new.items():
                     found[symbol] = number, offset
                     offset = aligned(offset + count, CONSTANT_ALIGNMENT)

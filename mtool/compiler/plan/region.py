@@ -1,12 +1,12 @@
-"""A region of a graph that is computed a few rows at a time: in which order, in how much memory, and the graph of it.
+"""A region of a graph that is computed a few rows at a time: the order of rows, the memory, and the new graph.
 
-Nothing is computed twice. The result is made in chunks of rows; before each, every operator before it makes as many
-rows as are missing. It writes them into its line buffer, which holds as many rows as its readers have yet to read:
-before the next rows are made, those are moved to the buffer's beginning. Padding rows are written into the buffer
+Nothing is computed twice. The result is computed in chunks of rows; before each, every earlier operator computes the
+rows that are missing. It writes them into its line buffer, which holds the rows that its readers have yet to read:
+before the next rows are computed, these are moved to the start of the buffer. Padding rows are written into the buffer
 as well, so that all chunks of an operator are alike and share one C function.
 
-Sources: line buffers of image pipelines; patch-based inference of MCUNetV2 (arXiv 2110.15352) without the overlap
-that is computed again.
+Sources: line buffers of image pipelines; patch-based inference of MCUNetV2 (arXiv 2110.15352), without computing the
+overlap again.
 """
 
 import functools
@@ -31,9 +31,9 @@ Readers = tuple[tuple[Node, RowReads], ...]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Nodes of a graph that follow each other there, and how each reads rows; only the last one's result goes out.
+    """Consecutive nodes of a graph, and the rows that each reads; only the last one's result is read outside.
 
-    `readers` are the nodes that read each value, and how.
+    `readers` are the nodes that read each value, and the rows they read.
     """
 
     nodes: tuple[Node, ...]
@@ -50,11 +50,11 @@ class Region:
 
     @property
     def result(self) -> str:
-        """The value that the region makes."""
+        """The value that the region computes."""
         return self.nodes[-1].outputs[0]
 
     def fill(self, value: str) -> tuple[int, int, Fill] | None:
-        """Return how many padding rows readers want above and below a value, and what they hold; None: it differs."""
+        """Return the padding rows above and below a value that readers need, and their contents; None: they differ."""
         padding = [reads for _, reads in self.readers.get(value, ()) if reads.fill is not None]
         if len({reads.fill for reads in padding}) > 1:
             return None
@@ -63,11 +63,11 @@ class Region:
 
 
 class RowOrder:
-    """Goes through the rows of a region in the order in which they are made.
+    """Walks through the rows of a region in the order in which they are computed.
 
-    `chunk` is how many rows of each node's result are made at a time, by the node's name; `done` are the rows of each
-    node that are made, `top` is the row of each value after the last that is at hand. Padding rows above count from
-    below 0 on.
+    `chunk` is the number of rows of each node's result that are computed at a time, by the node's name; `done` is the
+    number of rows that each node has computed; `top` is one more than the last available row of each value. Padding
+    rows above the image have negative numbers.
     """
 
     def __init__(self, graph: Graph, region: Region, chunk: Mapping[str, int]) -> None:
@@ -80,11 +80,11 @@ class RowOrder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all rows of the result are made."""
+        """Whether all rows of the result are computed."""
         return self.done[self.region.nodes[-1].name] == self.height[self.region.result]
 
     def make(self, node: Node) -> None:
-        """Make the next rows of a node, and before them what they are made of."""
+        """Compute the next rows of a node, after the rows that they depend on."""
         first = self.done[node.name]
         count = min(self.chunk[node.name], self.height[node.outputs[0]] - first)
         for one in self.region.reads[node.name]:
@@ -93,7 +93,7 @@ class RowOrder:
         self.done[node.name] = first + count
 
     def ensure(self, value: str, end: int) -> None:
-        """Make rows of a value until row `end` is reached, padding included; a value from outside is there."""
+        """Compute rows of a value up to row `end`, padding included; values from outside the region exist already."""
         if value not in self.producer:
             return
         above, below, _ = self.padding[value]
@@ -106,7 +106,7 @@ class RowOrder:
                 self.pad(value, below)
 
     def wanted(self, value: str) -> int:
-        """Return the first row at hand of a value that a reader has yet to read; the next one if none has."""
+        """Return the first available row of a value that a reader has yet to read; the next row if there is none."""
         top = self.top[value]
         starts = [
             reads.rows(self.done[node.name], 1)[0]
@@ -128,8 +128,8 @@ class RowOrder:
 class RegionMemory:
     """The memory that a region needs when it is computed chunk by chunk.
 
-    rows: of each value, how many have to be at hand at once, padding rows counted.
-    live_bytes: no arena can be smaller, as so many bytes are read or written at some step or wanted after it.
+    rows: for each value, the number of rows that must be available at once, including padding.
+    live_bytes: a lower bound of the arena: the most bytes that are live at one step.
     """
 
     rows: Mapping[str, int]
@@ -139,14 +139,14 @@ class RegionMemory:
 def region_memory(
     graph: Graph, region: Region, chunk: Mapping[str, int], io: Io, limit: float = math.inf
 ) -> RegionMemory | None:
-    """Return the memory that a region needs, without making it; None: `limit` bytes or more are live.
+    """Return the memory that a region needs, without building it; None: `limit` bytes or more are live.
 
     Args:
-        graph: the region's.
+        graph: the region's graph.
         region: the nodes.
-        chunk: how many rows of each node's result are made at a time, by the node's name.
+        chunk: the rows of each node's result that are computed at a time, by the node's name.
         io: whether the model's inputs and outputs lie in the arena.
-        limit: where that many bytes are live, the rest need not be known.
+        limit: stop as soon as this number of bytes is live.
     """
     measure = _Measure(graph, region, chunk, io)
     while not measure.is_finished:
@@ -157,7 +157,7 @@ def region_memory(
 
 
 class _Measure(RowOrder):
-    """Counts the rows of a region that are at hand at a time."""
+    """Counts the rows of a region that are available at a time."""
 
     def __init__(self, graph: Graph, region: Region, chunk: Mapping[str, int], io: Io) -> None:
         super().__init__(graph, region, chunk)
@@ -169,7 +169,7 @@ class _Measure(RowOrder):
             sources = [v for v in region.readers if v not in self.top and lies.root(v) not in outside]
             self.top |= {value: graph.types[value].shape[1] for value in sources}
         self.row_bytes = {value: graph.types[value].bytes // graph.types[value].shape[1] for value in self.top}
-        if io == "external":  # where the result may lie too, as what comes from outside the region
+        if io == "external":  # the result may lie there too, like values from outside the region
             self.row_bytes[region.result] = 0
         self.live = dict.fromkeys(self.top, 0)  # bytes of each value, as of when `outdated` was last empty
         self.outdated = {*self.top}
@@ -179,7 +179,7 @@ class _Measure(RowOrder):
         self.outdated.update(value for value in node.inputs if value in self.top)
 
     def pad(self, value: str, count: int) -> None:
-        """Count rows that are written to a value's end."""
+        """Count padding rows that are appended to a value."""
         self.rows[value] = max(self.rows[value], self.top[value] - self.wanted(value) + count)
         self.top[value] += count
         for each in (*self.outdated, value):
@@ -188,7 +188,7 @@ class _Measure(RowOrder):
         self.live_bytes = max(self.live_bytes, sum(self.live.values()))
 
     def live_rows(self, value: str, top: int) -> int:
-        """Return how many rows of a value, of those before `top`, some reader has yet to read; at least so many."""
+        """Return how many rows of a value before `top` some reader has yet to read (a lower bound)."""
         if value == self.region.result:
             return top
         live, lowest = 0, -self.padding[value][0] if value in self.padding else 0
@@ -202,10 +202,10 @@ class _Measure(RowOrder):
 
 @dataclass(slots=True)
 class _LineBuffer:
-    """The rows of a value that are at hand, from row `base` on.
+    """The available rows of a value, from row `base` on.
 
-    `row` is a row's elements, `rows` how many there is room for. With `is_turned` its newest row comes first, the
-    others behind it, and `free` rows before it. `contents` are the values that the rows consist of, by their first row
+    `row` is the number of elements of a row, `rows` the capacity. With `is_turned` the newest row comes first, the
+    others behind it, and `free` rows before it. `contents` are the values that make up the rows, by their first row
     and the one after the last.
     """
 
@@ -218,14 +218,15 @@ class _LineBuffer:
     contents: list[tuple[int, int, str]] = field(default_factory=list)
 
     def address(self, place: int) -> tuple[str, int]:
-        """Return where a row lies: in which buffer, and from which element on."""
+        """Return a row's buffer and its first element there."""
         return f"line buffer of {self.value}", place * self.row
 
 
 class _Builder(RowOrder):
-    """Makes the nodes of a region chunk by chunk, in line buffers of so many `rows`.
+    """Builds the nodes of a region chunk by chunk, with line buffers of `rows` rows.
 
-    The line buffers of the values `turned` have their newest row first; of None rows are moved as late as possible.
+    The line buffers of the values `turned` have their newest row first; if it is None, rows are moved as late as
+    possible.
     """
 
     def __init__(
@@ -238,11 +239,11 @@ class _Builder(RowOrder):
     ) -> None:
         super().__init__(graph, region, chunk)
         self.is_early = turned is not None
-        self.flipped: dict[str, str] = {}  # weights whose rows are in the order of a turned buffer
+        self.flipped: dict[str, str] = {}  # weights with rows in the order of a turned buffer
         self.rewriter = Rewriter(graph)
         self.addresses: dict[str, tuple[str, int]] = {}
-        self.parts: list[str] = []  # of the result
-        self.moved: dict[tuple[str, str], int] = {}  # how often rows of a node were copied, or padding was written
+        self.parts: list[str] = []  # parts of the result
+        self.moved: dict[tuple[str, str], int] = {}  # the number of copies of a node's rows and of paddings
         self.buffers = {
             value: _LineBuffer(
                 value, graph.types[value].count // height, rows[value], self.top[value], value in (turned or ())
@@ -251,7 +252,7 @@ class _Builder(RowOrder):
         }
 
     def run(self) -> None:
-        """Make the result."""
+        """Build the result."""
         last = self.region.nodes[-1]
         while not self.is_finished:
             self.make(last)
@@ -283,7 +284,7 @@ class _Builder(RowOrder):
             self.parts.append(value)
 
     def make_way(self, value: str) -> None:
-        """Move the rows of a buffer that are wanted yet out of the place of the next ones, if more have to come."""
+        """Move the rows of a buffer that are still needed out of the place of the next rows, if there are any."""
         buffer, top = self.buffers.get(value), self.top.get(value, -1)
         if buffer is None or value == self.region.result or top < 0 or not buffer.contents:
             return
@@ -293,14 +294,14 @@ class _Builder(RowOrder):
             if (left := self.height[reader.outputs[0]] - self.done[reader.name]) > 0
         ]
         if not ends or min(ends) <= top:
-            return  # no reader reads on, or one can with what is there
+            return  # no reader is left, or one can go on with the available rows
         left = self.height[value] - top
         count = min(self.chunk[self.producer[value].name], left) if left > 0 else self.padding[value][1]
         if top - self.wanted(value) + count <= buffer.rows:
             self.room(buffer, count)
 
     def with_flipped_weights(self, inputs: list[str], reads: RowReads) -> list[str]:
-        """Return the inputs of a node that reads a turned buffer, in which rows have the other order."""
+        """Return a node's inputs with flipped weights if it reads a turned buffer, whose rows are in reverse order."""
         if reads.reach == 1 or len(inputs) < 2 or inputs[1] not in self.rewriter.constants:
             return inputs
         weights = inputs[1]
@@ -310,7 +311,7 @@ class _Builder(RowOrder):
         return [inputs[0], self.flipped[weights], *inputs[2:]]
 
     def room(self, buffer: _LineBuffer, count: int) -> tuple[str, int]:
-        """Make room for `count` rows at the end of a buffer; returns their address in it, in elements."""
+        """Make room for `count` rows at the end of a buffer; return their address in it, in elements."""
         top = self.top[buffer.value]
         if buffer.is_turned:
             if buffer.free < count:
@@ -321,9 +322,9 @@ class _Builder(RowOrder):
         return buffer.address(top - buffer.base)
 
     def shift(self, buffer: _LineBuffer, free: int = 0) -> None:
-        """Move the rows that are wanted yet to the beginning of the buffer; of a turned one, behind so many free rows.
+        """Move the rows that are still needed to the start of the buffer; in a turned one, behind `free` rows.
 
-        There they are moved one by one, the last one first: C libraries are slow where a move overlaps upwards.
+        There they are moved one by one, the last one first: C libraries are slow at moves that overlap upwards.
         """
         keep, top, before = self.wanted(buffer.value), self.top[buffer.value], len(buffer.contents)
         for first, end in [(row, row + 1) for row in range(keep, top)] if buffer.is_turned else [(keep, top)]:
@@ -343,7 +344,7 @@ class _Builder(RowOrder):
         self.loop(self.producer[value], "pad", (), padding, const(fill, dtype))
 
     def chunk_of(self, buffer: _LineBuffer, stem: str, first: int, count: int, address: tuple[str, int]) -> str:
-        """Add a value of `count` rows from `first` on, and note that the buffer holds it."""
+        """Add a value of `count` rows from `first` on, and record it in the buffer."""
         value, end = self.rows_value(buffer.value, stem, count, address), first + count
         buffer.contents.append((first, end, value))
         if end > self.top[buffer.value]:
@@ -368,7 +369,7 @@ class _Builder(RowOrder):
             self.rewriter.sources[value] = source.then(("rows", (first, end)))
 
     def view(self, node: Node, reads: RowReads, start: int, end: int) -> str:
-        """Return the value that has rows `start` to `end` of an input of a node."""
+        """Return the value with rows `start` to `end` of a node's input."""
         source = node.inputs[reads.input]
         buffer = self.buffers.get(source)
         if buffer is not None:
@@ -418,7 +419,7 @@ class _Builder(RowOrder):
         self.loop(node, label, (source,), to, _element(kind.dtype, len(kind.shape)))
 
     def loop(self, node: Node, label: str, inputs: Sequence[str], output: str, expr: Expr) -> None:
-        """Append a loop that has to do with the rows of a node."""
+        """Append a loop that copies or pads rows for a node."""
         number = self.moved.get((label, node.name), 0)
         self.moved[label, node.name] = number + 1
         whole = f"{label}_{node.name}"
@@ -442,13 +443,13 @@ def with_line_buffers(
     """Return a graph that computes a region a few rows at a time; None: rows would begin within a word.
 
     Args:
-        graph: its nodes in the order of execution, which stays.
+        graph: the graph, with its nodes in execution order, which is kept.
         region: the nodes.
-        chunk: how many rows of each node's result are made at a time, by the node's name.
-        rows: how many of each value have to be at hand at once (`region_memory`).
-        turned: values whose newest row comes first in their line buffer (of all, rows are moved as soon as they can be,
-            so that the place of the newest is free until the next one); None: none, and rows are moved only when they
-            have to be.
+        chunk: the rows of each node's result that are computed at a time, by the node's name.
+        rows: the number of rows of each value that must be available at once (`region_memory`).
+        turned: values whose newest row comes first in their line buffer (rows of all buffers are then moved as early as
+            possible, so that the place of the newest is free until the next one); None: none, and rows are moved as
+            late as possible.
     """
     made = _Builder(graph, region, chunk, rows, turned)
     made.run()
@@ -465,7 +466,7 @@ def with_line_buffers(
 
 
 def _of_loops(graph: Graph) -> frozenset[str]:
-    """Return the values that only loops work with: element by element, so that they may begin at any element."""
+    """Return the values that only loops read and write, element by element: they may begin at any element."""
     others = [node for node in graph.nodes if not isinstance(node.attrs, View | Loop)]
     return frozenset(graph.types) - {value for node in others for value in (*node.inputs, *node.outputs)}
 
@@ -474,9 +475,9 @@ def _of_loops(graph: Graph) -> frozenset[str]:
 
 
 def row_reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
-    """Return what rows a node reads of the inputs that have rows; None: it can't be computed a few rows at a time.
+    """Return the rows that a node reads of its inputs with rows; None: it can't be computed a few rows at a time.
 
-    Tensors are [1, H, W, C]; their rows lie one after the other.
+    Tensors are [1, H, W, C]; their rows are contiguous.
     """
     if len(node.outputs) != 1 or node.whole:
         return None
@@ -496,9 +497,9 @@ def row_reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
 
 
 def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the inputs that an expression reads at the row that it computes; None: it reads others, or knows its row.
+    """Return the inputs of which an expression reads the row that it computes; None: it reads others, or uses its row.
 
-    Inputs that are read as a whole, whatever the row, are not among them.
+    Inputs that are read as a whole, whatever the row, are not included.
     """
     by_row: dict[int, bool] = {}
     for read in (part for part in expr.walk() if part.op == "load"):
@@ -517,7 +518,7 @@ def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tup
 
 
 def attributes_of_rows(node: Node, graph: Graph, count: int) -> Attributes:
-    """Return the attributes of a node that computes `count` rows, where padding rows lie in its input already."""
+    """Return the attributes of a node that computes `count` rows, with padding rows already in its input."""
     row_wise = SPECIFICATIONS[node.op].row_wise
     assert row_wise is not None, f"{node.name} can't be computed by rows"
     return row_wise.attributes(node, graph, count)

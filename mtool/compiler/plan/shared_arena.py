@@ -1,7 +1,7 @@
-"""One arena for several models, of which one runs at a time: the largest counts, and what states keep lies apart.
+"""One arena for several models, of which one runs at a time: the size of the largest, and all states.
 
-The states of all models lie at the beginning, each model's behind those of the one before it; what only lives during an
-inference lies behind them, every model's in the same place.
+The states of all models lie at the start, one model's after another's; everything that lives only during an inference
+lies behind them, at the same place for every model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from mtool.compiler.plan.memory import Part, Storage, aliases, aligned
 from mtool.compiler.plan.plan import Plan
 
 ALIGNMENT = 16
-"""Of what each model has of the arena, in bytes."""
+"""The granularity of each model's part of the arena, in bytes."""
 
 
 def share_arena(plans: Sequence[Plan], unit: Unit | None = None) -> list[Plan]:
-    """Return the plans with offsets in an arena that all of them share; without states they stay as they are.
+    """Return the plans with offsets in a shared arena; without states they are unchanged.
 
-    With `unit`, what each keeps and what follows have granules of a memory protection for themselves.
-    The `arena_bytes` of each are up to the last byte that the model uses; the largest is the arena.
+    With `unit`, each model's states and what follows occupy whole memory-protection granules.
+    The `arena_bytes` of each plan end at the last byte that the model uses; the largest is the size of the arena.
     """
     kept = [[storage for storage, _ in plan.storages if is_kept(plan, storage)] for plan in plans]
     if not any(kept):
@@ -42,7 +42,7 @@ def share_arena(plans: Sequence[Plan], unit: Unit | None = None) -> list[Plan]:
 
 
 def kept_bytes(plan: Plan) -> int:
-    """Return the bytes of a plan's arena that states keep from one inference to the next."""
+    """Return the bytes of a plan's arena that states occupy from one inference to the next."""
     return sum(storage.bytes for storage, _ in plan.storages if is_kept(plan, storage))
 
 
@@ -52,7 +52,7 @@ def is_kept(plan: Plan, storage: Storage) -> bool:
 
 
 def _laid_out(plan: Plan, kept: Sequence[Storage], start: int, end: int) -> Plan:
-    """Return a plan with its states from `start` on, and all else from `end` on."""
+    """Return a plan with its states from `start` on, and everything else from `end` on."""
     others = [storage for storage, _ in plan.storages if not any(storage is one for one in kept)]
     placed, _ = lay_out(others)
     offsets = {id(storage): end + placed[number] for number, storage in enumerate(others)}
@@ -63,7 +63,7 @@ def _laid_out(plan: Plan, kept: Sequence[Storage], start: int, end: int) -> Plan
 
 
 def moved(plan: Plan, offsets: Mapping[int, int]) -> Plan:
-    """Return a plan whose storages lie elsewhere: at the offset of each, by its `id`."""
+    """Return a plan with its storages moved to new offsets, given by `id`."""
     home = {value: (offset, offsets[id(storage)]) for storage, offset in plan.storages for value in storage.values}
     lies = aliases(plan.graph)
 
@@ -84,30 +84,30 @@ def moved(plan: Plan, offsets: Mapping[int, int]) -> Plan:
     )
 
 
-# One arena for models that interleave: between two operators of one a more urgent one may run, from begin to end.
+# One arena for interleaved models: between two operators of a model, a more urgent model may run from start to end.
 #
-# What a model has in memory between two of its operators lies apart from all that the more urgent ones use; what
-# lives within one operator alone (its scratch) may lie where they do, as they are idle then. An operator's result and
-# what the next reads are in memory between the two, and the more there is, the larger the arena: there no other model
-# may run, unless that would make anyone wait for longer than the model's longest operator anyway.
+# Memory that a model holds between two of its operators must not overlap that of more urgent models; memory that lives
+# only within one operator (its scratch) may, since they are idle then. The more a model holds between two operators,
+# the larger the arena becomes, so no other model may run there, unless otherwise one would have to wait longer than for
+# the model's longest operator.
 #
-# To lay out the arena time is looked at twice as finely: each operator, and each gap between two. All that the more
-# urgent models have is one storage, which is live in the gaps where they may run.
+# For the layout, time is twice as fine: each operator, and each gap between two. The more urgent models together are
+# one storage, which is live in the gaps where they may run.
 
 
 def interleave(plans: Sequence[Plan]) -> tuple[list[Plan], list[tuple[int, ...]]]:
-    """Return the plans with offsets in one arena, and where each may pause.
+    """Return the plans with offsets in one arena, and the points at which each may pause.
 
     Args:
-        plans: of the models, the most urgent first.
+        plans: the models' plans, the most urgent first.
 
     Returns:
-        The plans; and the numbers of the operators before which a more urgent model may run.
+        The plans, and for each the numbers of the operators before which a more urgent model may run.
     """
     alignment = max(ALIGNMENT, *(plan.alignment for plan in plans))
     offsets: list[dict[int, int]] = []
     first = 0
-    for plan in plans:  # what states keep lies at the beginning
+    for plan in plans:  # states lie at the start
         own = {}
         for storage in _kept(plan):
             own[id(storage)] = first = aligned(first, storage.alignment)
@@ -128,12 +128,12 @@ def interleave(plans: Sequence[Plan]) -> tuple[list[Plan], list[tuple[int, ...]]
 
 
 def every_pause(plan: Plan) -> tuple[int, ...]:
-    """Return the numbers of all operators but the first, which follows the beginning at once."""
+    """Return the numbers of all operators except the first, before which there is nothing to pause."""
     return tuple(range(1, len(plan.steps)))
 
 
 def longest_stretch(costs: Sequence[float], pauses: Sequence[int]) -> float:
-    """Return what the operators between two pauses take at most."""
+    """Return the largest total cost of the operators between two pauses."""
     most = stretch = 0.0
     paused = {*pauses}
     for number, cost in enumerate(costs):
@@ -156,7 +156,7 @@ def _others(plan: Plan) -> list[Storage]:
 
 
 def _pauses(plan: Plan, block: int) -> tuple[int, ...]:
-    """Return where a plan may pause for models that need `block` bytes: all but the gaps that cost memory."""
+    """Return where a plan may pause for models that need `block` bytes: all gaps except those that cost memory."""
     others, costs = _others(plan), costs_of(plan)
     longest = max(costs, default=0.0)
     peak = max((_live(others, number + 1) for number in range(len(plan.steps))), default=0)
@@ -164,7 +164,7 @@ def _pauses(plan: Plan, block: int) -> tuple[int, ...]:
     between = {number: _live(others, number, number + 1) for number in chosen}
     for number in sorted(between, key=lambda one: (-between[one], one)):
         if between[number] + block <= peak or longest_stretch(costs, [*chosen - {number}]) > longest:
-            break  # the arena is no smaller without the gaps that follow
+            break  # the arena does not shrink without the gaps that follow
         chosen.remove(number)
     return tuple(sorted(chosen))
 
@@ -176,7 +176,7 @@ def _live(storages: Sequence[Storage], *bits: int) -> int:
 
 
 def _interleaved(plan: Plan, block: int, pauses: Sequence[int], alignment: int) -> tuple[Mapping[int, int], int, int]:
-    """Return the offset of each storage, that of the more urgent models' block, and the bytes of all."""
+    """Return the offset of each storage, that of the more urgent models' block, and the total size."""
     others = _others(plan)
     pieces = [_with_gaps(one) for one in others]
     gaps = sum(1 << (2 * number + 1) for number in pauses)
@@ -188,7 +188,7 @@ def _interleaved(plan: Plan, block: int, pauses: Sequence[int], alignment: int) 
 
 
 def _with_gaps(storage: Storage) -> Storage:
-    """Return a storage with its life in operators and the gaps between them: bit 2n of what was bit n."""
+    """Return a storage with its lifetime in operators and the gaps between them: bit n becomes bit 2n."""
     parts = []
     for part in storage.parts:
         live = sum((1 << (2 * end - 1)) - (1 << (2 * first)) for first, end in part.spans())

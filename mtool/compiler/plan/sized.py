@@ -1,7 +1,7 @@
-"""Schedules of operators that depend on run-time sizes: any schedule whose C at several sizes is of one structure.
+"""Schedules of operators that depend on run-time sizes: any schedule whose C has the same structure at all sizes.
 
-The C is written for the sizes of the graph's samples and joined (mtool.compiler.kernels.parametric_c). A schedule that
-writes other C for other sizes, such as one that is unrolled by a size, can't be joined, and the next one is taken.
+The C is written for the sizes of the graph's samples and joined (mtool.compiler.kernels.parametric_c). If a schedule's
+C has a different structure at other sizes, such as a loop unrolled by a size, the next schedule is tried.
 """
 
 import itertools
@@ -32,13 +32,13 @@ from mtool.compiler.plan.choice import Choice, chosen
 from mtool.compiler.plan.function_knobs import BoundSchedule, Built, built
 from mtool.compiler.plan.step import Step
 
-_SMALL = 9  # below it, windows may be wider than what they slide over
-_MOST_TURNS = 24  # settings of knobs that are tried
+_SMALL = 9  # sizes below may be smaller than the windows that slide over them
+_MOST_TURNS = 24  # settings of knobs to try
 
 
 @dataclass(eq=False)
 class SizedSchedule(BoundSchedule):
-    """A schedule and the C that it has at any sizes. `places` are the inputs that may be overwritten at all of them."""
+    """A schedule and its C for any sizes. `places` are the inputs that may be overwritten at all sizes."""
 
     inner: Schedule
     kernel: Kernel
@@ -49,33 +49,33 @@ class SizedSchedule(BoundSchedule):
     name: str = ""
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """As much as at the largest sizes."""
+        """Return the scratch at the largest sizes."""
         return self.scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """What the schedule overwrites at all sizes."""
+        """Return the inputs that the schedule overwrites at all sizes."""
         return self.places
 
     def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
-        """The first output over these, the others as the schedule says."""
+        """Return those pairs for the first output, and the schedule's pairs for the others."""
         others = (pair for pair in self.inner.overwrites(self.plain, graph) if pair[1])
         return (*((place, 0) for place in self.places), *others)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """That at the largest sizes."""
+        """Return the cost at the largest sizes."""
         return self.inner.cost(self.plain, graph, target)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Return the C, which was written when it was chosen."""
+        """Return the C, which was written when the schedule was chosen."""
         return self.kernel
 
 
 def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
-    """Return the step of a node that depends on run-time sizes: the cheapest schedule that follows them.
+    """Return the step of a node that depends on run-time sizes: the cheapest schedule that supports them.
 
     Raises:
-        UsageError: the schedule that is asked for is not there, or can't compute the node.
-        ModelError: no schedule follows the sizes.
+        UsageError: the requested schedule does not exist or can't compute the node.
+        ModelError: no schedule supports run-time sizes for the node.
     """
     op = registry.KERNELS[node.op]
     plain, of_build = without_sizes(node, graph), dict[str, str]()
@@ -102,20 +102,20 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
 
 
 def without_sizes(node: Node, graph: Graph) -> Node:
-    """Return a node that depends on run-time sizes without the inputs that these are."""
+    """Return a node that depends on run-time sizes without its size inputs."""
     return replace(node, inputs=node.inputs[: len(node.inputs) - len(graph.sizes)])
 
 
 def sized_control(node: Node, graph: Graph, emit: Callable[[Node, Graph], Kernel]) -> Kernel:
-    """Return the function of a control node around which sizes are known at run time: rounds that are rows.
+    """Return the function of a control node in a graph with run-time sizes, such as a loop over rows.
 
     Args:
         node: the node.
-        graph: the one that it stands in.
-        emit: writes the function at some sizes.
+        graph: the graph that contains it.
+        emit: writes the function for given sizes.
 
     Raises:
-        ModelError: it does not follow the sizes.
+        ModelError: the function does not support run-time sizes.
     """
     points = tuple(point for point, _ in graph.samples)
     kernels = [emit(next(one for one in sample.nodes if one.name == node.name), sample) for _, sample in graph.samples]
@@ -129,14 +129,14 @@ def sized_control(node: Node, graph: Graph, emit: Callable[[Node, Graph], Kernel
 def _refusal(label: str, node: Node, graph: Graph, reasons: Sequence[str]) -> ModelError:
     names = ", ".join(size.name for size in graph.sizes)
     return ModelError(
-        f"{label} can't follow sizes known at run time ({names})",
+        f"{label} does not support run-time sizes ({names})",
         details=[f"operator {', '.join(node.origins[:3]) or node.name}", *reasons],
-        hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
+        hint="fix the size of a dimension: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
     )
 
 
 def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Sequence[Schedule]:
-    """Return a schedule with knobs set that it sets by the size otherwise; what it sets for the largest first."""
+    """Return a schedule with fixed knobs that it would choose by size; the choice for the largest size first."""
     names = [name for name, knob in schedule.knobs().items() if getattr(schedule, name) == knob.default]
     settings = [[(name, value) for value in schedule.knobs()[name].values] for name in names]
     found: list[tuple[int, Schedule]] = []
@@ -158,8 +158,8 @@ def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Siz
         node = next(one for one in sample.nodes if one.name == plain.name)
         if not schedule.supports(node, sample, target):
             if 1 in point:
-                continue  # it has its own forms, of which none is needed
-            raise DifferError(f"it does not take {', '.join(map(str, point))}")
+                continue  # size 1 has forms of its own, which are not needed
+            raise DifferError(f"the schedule does not support size {', '.join(map(str, point))}")
         found[point] = schedule.emit(node, sample, target)
         if all(size <= most for size, most in zip(point, top, strict=True)):
             scratch = max(scratch, schedule.scratch_bytes(node, sample))
@@ -171,16 +171,16 @@ def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Siz
 
 
 def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, inputs: int) -> Kernel:
-    """Return the kernel at any sizes; the first is that of the largest. The sizes are inputs from number `inputs` on.
+    """Join kernels into one for any sizes; the first is for the largest. The sizes are the inputs from `inputs` on.
 
     Raises:
-        DifferError: they are not of one structure.
+        DifferError: their structures differ.
     """
     first = kernels[0]
     for kernel, point in zip(kernels, joiner.points, strict=True):
         same = {*kernel.arguments} <= {*first.arguments} if 1 in point else kernel.arguments == first.arguments
         if not same:
-            raise DifferError("it has other parameters at other sizes")
+            raise DifferError("its parameters differ between sizes")
     joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph)
     tables = {name: [one.constants[name] for one in kernels if name in one.constants] for name in first.constants}
     constants = {name: _joined_table(name, some) for name, some in tables.items()}
@@ -201,7 +201,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
 
 
 def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> ParametricC:
-    """Return the body at any sizes: of one structure, of one for each remainder of a size, or some for small sizes."""
+    """Return the body for any sizes: one structure, one for each remainder of a size, or others for small sizes."""
     plain = dict(zip(joiner.points, without_hints(bodies), strict=True))
     usual = {point: text for point, text in plain.items() if 1 not in point}
     try:
@@ -223,13 +223,13 @@ def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> Paramet
 
 
 def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> ParametricC:
-    """Return the body at any sizes that are not too small for it.
+    """Return the body for any sizes that are not too small for it.
 
-    Sizes that are those of other dimensions too may have a simpler form, and so may the smallest, at which a formula
-    is 0: they are left out if there are enough others.
+    Sizes that equal those of other dimensions may have a simpler form, and so may the smallest, at which a formula is
+    0: they are left out if there are enough others.
     """
     if not _cover(list(texts), len(names)):
-        raise DifferError("the model takes too few sizes to tell how its C follows them")
+        raise DifferError("the model supports too few sizes to derive how its C depends on them")
     top, taken = graph.samples[0][0], graph.fixed_sizes
     others = [point for point in texts if point != top and not any(size in taken for size in point)]
     least = [size.least for size in graph.sizes]
@@ -247,7 +247,7 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
 
 
 def _with_small(symbol: str, small: Mapping[int, str], usual: ParametricC) -> ParametricC:
-    """Return a body that has other lines for each of the smallest sizes."""
+    """Return a body with separate lines for each of the smallest sizes."""
     lines = []
     for size, text in small.items():
         lines += [f"    if ({PREFIX}{symbol} == {size}) {{", *(f"    {line}" for line in text.split("\n"))]
@@ -256,24 +256,24 @@ def _with_small(symbol: str, small: Mapping[int, str], usual: ParametricC) -> Pa
 
 
 def _checked(made: ParametricC, simpler: Sequence[str]) -> ParametricC:
-    """Return joined C if that of sizes that were left out has nothing that it has not: no wider type, no function.
+    """Return joined C if the C of the sizes left out uses no other types or functions.
 
     Raises:
-        DifferError: it has.
+        DifferError: it does.
     """
     for text in simpler:
         if types_and_functions(text) - types_and_functions(made.text):
-            raise DifferError("it has other C at other sizes")
+            raise DifferError("the structure of its C differs between sizes")
     return made
 
 
 def _cover(points: Sequence[Point], sizes: int) -> bool:
-    """Whether there are points of every remainder that tiles may leave of each size, with those of the others."""
+    """Whether the points cover every combination of remainders that tiles may leave of the sizes."""
     return all(len({tuple(size % period for size in point) for point in points}) == period**sizes for period in PERIODS)
 
 
 def _joined_table(name: str, tables: Sequence[Array]) -> Array:
-    """Return a constant of which all others are the beginning, as its elements lie in memory."""
+    """Return the constant that starts with all others, in memory order."""
     longest = max(tables, key=lambda table: table.size)
     flat = longest.reshape(-1)
     for table in tables:

@@ -1,4 +1,4 @@
-"""One step of a plan: an operator, and the schedule that computes it."""
+"""One step of a plan: an operator and its schedule."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from mtool.compiler.plan.choice import Choice, Choices, chosen
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """How a graph is planned.
+    """The options for planning a graph.
 
-    target: what the board's core can do.
+    target: the board's core and its features.
     io: "arena": inputs and outputs lie in the arena; "external": the caller keeps them.
     partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
-    choices: a user's schedules, by node; the cheapest for all others.
+    choices: the user's schedules, by node; all other nodes get the cheapest.
     order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
     grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
     """
@@ -34,7 +34,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator: its node, its kind, the schedule that computes it, the bytes of scratch that needs, aligned so."""
+    """One operator: its node, its kind, its schedule, and the scratch's size and alignment in bytes."""
 
     node: Node
     op: KernelOp
@@ -46,17 +46,17 @@ class Step:
 def choose_schedule(
     node: Node, graph: Graph, target: Target, choice: Choice | None = None, grown: Collection[str] | None = None
 ) -> Step:
-    """Return the schedule that is asked for, or the cheapest that supports the node.
+    """Return the requested schedule, or the cheapest that supports the node.
 
     Args:
         node: the node.
-        graph: the graph that it stands in.
+        graph: the graph that contains it.
         target: the core.
-        choice: what is asked for.
+        choice: the requested schedule, if any.
         grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
 
     Raises:
-        UsageError: the one that is asked for is not there, or can't compute the node.
+        UsageError: the requested schedule does not exist or can't compute the node.
     """
     op = registry.KERNELS[node.op]
     if choice is not None:

@@ -1,9 +1,9 @@
-"""A streamed input: rows of an image are computed with as they arrive, and the image is never whole in memory.
+"""A streamed input: rows of an image are processed as they arrive, and the whole image is never in memory.
 
 The head of the network, from the input on, is one region of row-wise execution (mtool.compiler.plan.partial),
-which begins with an operator that takes a row of the caller's. It is made in the order of rows, so that all that a row
-makes possible stands between the operator that takes it and the one that takes the next. How far down the network the
-region goes is what makes the smallest arena.
+which begins with an operator that takes a row from the caller. It is built in the order of rows: everything that a row
+makes computable stands between the operator that takes it and the one that takes the next. The region extends as far
+down the network as gives the smallest arena.
 """
 
 import itertools
@@ -40,19 +40,19 @@ from mtool.compiler.plan.region import Region, row_reads
 from mtool.compiler.plan.step import PlanOptions
 from mtool.compiler.plan.whole import plan_whole
 
-# Averages over a whole image as averages of bands of rows, which row-wise execution can make one after the other.
+# Averages over a whole image as averages of bands of rows, which row-wise execution can compute one after the other.
 #
-# A global average reads all rows at once, so that what it reads would be whole. The sums of a few rows each are far
+# A global average reads all rows at once, so its whole input would be in memory. Sums over a few rows each are far
 # smaller, and integers can be added in any order.
 
 
 def with_split_averages(graph: Graph) -> Graph:
-    """Return a graph in which averages over whole images of integers are made of sums over bands of their rows."""
+    """Return a graph in which integer averages over whole images are split into sums over bands of rows."""
     return rewritten(graph, _split, Pool2d)
 
 
 def _band(node: Node, graph: Graph) -> int:
-    """Return how many rows a band has, for the fewest bytes of a band's rows and of all sums; 0: not to be split."""
+    """Return the rows of a band that minimize the bytes of a band and of all sums; 0: do not split."""
     attrs, kind = Pool2d.of(node), graph.types[node.inputs[0]]
     if attrs.kind != "average" or attrs.expr is None or kind.dtype.is_float or kind.shape[0] != 1:
         return 0
@@ -97,26 +97,26 @@ def _split(rewriter: Rewriter, node: Node) -> Node | None:
 
 
 log = logging.getLogger(__name__)
-ROWS = (1, 2, 4)  # that operators compute at a time: each so many,
-MOST_ROWS = (2, 4, 5, 8)  # or those of the most rows so many, and the others in step
-TURNED = 2  # of the smallest plans, of which line buffers are turned,
-MOST_TURNED = 4  # and line buffers
-MOST_STEPS = 4000  # of a region
-MOST_COST = 0.08  # of the instructions, that "auto" pays for the smallest arena
+ROWS = (1, 2, 4)  # rows that each operator computes at a time,
+MOST_ROWS = (2, 4, 5, 8)  # or rows of the operators with the most rows, the others in proportion
+TURNED = 2  # the number of smallest plans for which turned line buffers are tried,
+MOST_TURNED = 4  # and the most line buffers that are turned
+MOST_STEPS = 4000  # the most steps of a region
+MOST_COST = 0.08  # the share of instructions that "auto" may add for the smallest arena
 
 
 def plan_streamed(graph: Graph, options: PlanOptions) -> Plan:
-    """Return the plan of the smallest arena that is found for a graph with a streamed input.
+    """Return the plan with the smallest arena found for a graph with a streamed input.
 
     Args:
         graph: as the passes leave it.
-        options: `partial` is "auto": row-wise execution adds no more than 8% of instructions, as the schedules
-            estimate, unless there is no other way; "always": as much as it may; "never": nothing after the streamed
-            part is computed so. Inputs and outputs lie in the arena.
+        options: `partial` is "auto": row-wise execution adds at most 8% of instructions, as the schedules
+            estimate, unless there is no other way; "always": no limit; "never": only the streamed part is computed
+            by rows. Inputs and outputs lie in the arena.
 
     Raises:
         ModelError: the operators that read the input can't be computed row by row; the message names the first.
-        UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+        UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
     """
     options = replace(options, io="arena")
     split = with_split_averages(graph)
@@ -145,10 +145,10 @@ def _planned(graph: Graph, options: PlanOptions) -> Plan:
 def _with_entry(graph: Graph) -> tuple[Graph, str]:
     """Return the graph with an operator that takes the caller's rows, and its name.
 
-    It is the one that reads the input, where that is a loop over a row; else a copy is put before what reads it.
+    It is the input's reader if that is a loop over a row; otherwise a copy is inserted before the readers.
 
     Raises:
-        ModelError: the input is no image, or its rows are not read as such.
+        ModelError: the input is not an image, or is not read by rows.
     """
     assert graph.stream is not None
     value, readers = graph.stream.value, graph.consumers()
@@ -157,11 +157,11 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
     kind = graph.types[value]
     rows = kind.shape[1] if len(kind.shape) == 4 and kind.shape[0] == 1 else 0
     if rows > MOST_STEPS:
-        raise _refusal(graph, f"has {rows:,} rows, at most {MOST_STEPS:,} can be given one after the other")
+        raise _refusal(graph, f"has {rows:,} rows; at most {MOST_STEPS:,} can be streamed")
     if rows < 2 or value in graph.outputs:
         where = readers.get(value) or readers.get(graph.stream.value) or ()
         read = [f"by {node.name}{_origins(node)}" for node in where[:1]]
-        raise _refusal(graph, f"can't be given by rows: it is read as {kind}, {_why_not(kind.shape)}", read)
+        raise _refusal(graph, f"can't be streamed: it is read as {kind}, {_why_not(kind.shape)}", read)
     graph = replace(graph, stream=replace(graph.stream, rows=rows))
     of_it = readers.get(value, ())
     if len(of_it) == 1 and isinstance(of_it[0].attrs, Loop):
@@ -187,18 +187,18 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
 
 
 def _why_not(shape: Sequence[int]) -> str:
-    """Return in words why a value of this shape is no image whose rows come one after the other."""
+    """Explain why a value of this shape is not an image that can be streamed by rows."""
     if len(shape) != 4:
-        return "which has no rows: they are those of [1, height, width, channels]"
+        return "which has no rows; expected [1, height, width, channels]"
     if shape[0] != 1:
-        return f"a batch of {shape[0]}: rows are those of one image"
-    return "of height 1: one row is the whole input" if shape[1] == 1 else "and is an output as it is"
+        return f"a batch of {shape[0]}; only a single image can be streamed"
+    return "of height 1: one row is the whole input" if shape[1] == 1 else "and is itself an output"
 
 
 def _smallest(
     whole: Plan, candidates: Sequence[Candidate], most: float, chooser: Chooser, partial: Partial
 ) -> Plan | None:
-    """Return the plan with the smallest arena that is found, with `partial` execution behind the stream."""
+    """Return the plan with the smallest arena found, with `partial` execution after the stream."""
     found: list[tuple[int, Candidate, Plan]] = []
 
     def attempt(candidate: Candidate, tried: Tried | None = None) -> None:
@@ -213,7 +213,7 @@ def _smallest(
     for candidate in sorted(candidates, key=lambda candidate: candidate.memory.live_bytes):
         attempt(candidate)
     for _, candidate, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
-        tried: Tried = {}  # as what stands behind the region is the same in all of them
+        tried: Tried = {}  # since the operators after the region are the same in all of them
         for turned in _turned(candidate, whole.graph):
             attempt(replace(candidate, turned=turned), tried)
     if not found:
@@ -225,7 +225,7 @@ def _smallest(
 
 
 def _turned(candidate: Candidate, graph: Graph) -> Iterator[frozenset[str]]:
-    """Yield which line buffers may have their newest row first: where another ends, both have the same place for it."""
+    """Yield sets of line buffers that may have their newest row first, next to the end of another buffer."""
     region, found = candidate.region, list[str]()
     for node in region.nodes[:-1]:
         value = node.outputs[0]
@@ -243,7 +243,7 @@ def _turned(candidate: Candidate, graph: Graph) -> Iterator[frozenset[str]]:
 
 
 def _may_turn(node: Node, reads: RowReads, graph: Graph) -> bool:
-    """Whether a node can read rows in the other order: a window of weights that are turned too, or of no order."""
+    """Whether a node can read rows in reverse order: its weights can be flipped, or the order does not matter."""
     if reads.reach == 1:
         return True
     return isinstance(node.attrs, Conv2d) and reads.input == 0 and node.inputs[1] in graph.constants
@@ -269,7 +269,7 @@ def _by_rows(plan: Plan, entry: str) -> list[Node]:
 
 
 def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
-    """Yield how many rows of each node's result may be made at a time, by name; of the entry's one, as they arrive."""
+    """Yield possible numbers of rows per chunk, by node name; the entry takes one row at a time, as they arrive."""
     entry = region.nodes[0].name
     heights = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
     most = max((height for name, height in heights.items() if name != entry), default=1)
@@ -280,16 +280,16 @@ def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
 
 
 def _not_by_rows(plan: Plan, entry: str) -> ModelError:
-    """Return the error that names the operator which needs the whole input."""
+    """Return the error that names the operator that needs the whole input."""
     nodes = plan.graph.nodes
     at = next(n for n, node in enumerate(nodes) if node.name == entry) + len(_by_rows(plan, entry))
     where = [f"{nodes[at].name}{_origins(nodes[at])} needs all rows at once"] if at < len(nodes) else []
-    return _refusal(plan.graph, "can't be given by rows: what reads it needs it whole", where)
+    return _refusal(plan.graph, "can't be streamed: an operator needs the whole input", where)
 
 
 def _refusal(graph: Graph, why: str, details: Sequence[str] = ()) -> ModelError:
     assert graph.stream is not None
-    hint = "leave --interface-api feed and --stream out"
+    hint = "omit --interface-api feed and --stream"
     return ModelError(f"{graph.stream.value} {why}", details=details, hint=hint)
 
 

@@ -1,7 +1,7 @@
-"""Plan a graph as a whole: schedules, an order, offsets; the graphs of its control nodes on their own before it.
+"""Plan a whole graph: schedules, an order, offsets; the graphs of its control nodes are planned before it.
 
-The arenas of these are the scratch of the step that computes them: the tensors of a graph lie in the arena only while
-its node runs; two branches have the same bytes.
+Their arenas are the scratch of the control node's step: a body's tensors occupy the arena only while the node runs, and
+two branches share the same bytes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,24 +35,24 @@ from mtool.compiler.plan.step import PlanOptions, Step, choose_schedule
 
 @dataclass(frozen=True)
 class ControlSchedule(Schedule):
-    """The plans of a node's graphs; each reads and writes what is outside of it where that lies."""
+    """The plans of a node's graphs; each accesses values of the outer graph in place."""
 
     plans: tuple[Plan, ...]
 
     name = "calls"
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """The largest arena of its graphs."""
+        """Return the size of the largest arena of its graphs."""
         return max(plan.arena_bytes for plan in self.plans)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """What `overwrites` says of the first output."""
+        """Return what `overwrites` has for the first output."""
         return tuple(place for place, output in self.overwrites(node, graph) if not output)
 
     def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
-        """A carried value's last over its first; an output of a branch over what both have read when they write it.
+        """Return pairs: a carried value's input and output; a branch's output and an input that both have read by then.
 
-        Nothing else of the node may read that input.
+        Nothing else in the node may read that input.
         """
         roots = [*map(aliases(graph).root, node.inputs)]
         attrs = node.attrs
@@ -65,16 +65,16 @@ class ControlSchedule(Schedule):
         return tuple((place, output) for place, output in pairs if roots.count(roots[place]) == 1)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The dearest of its graphs, as often as it is computed."""
+        """Return the cost of the most expensive graph, times the number of rounds."""
         return _times(node) * max(plan.cost for plan in self.plans)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Never: the code generator writes it (mtool.compiler.codegen.functions), which knows the functions in it."""
+        """Not called: the code generator writes this C (mtool.compiler.codegen.functions)."""
         raise NotImplementedError
 
 
 def device_cycles(step: Step) -> float:
-    """Return the cycles of accelerators that a step takes, as their backends estimate them; in graphs as `cost`."""
+    """Return a step's accelerator cycles, as the backends estimate them; for control nodes as in `cost`."""
     if isinstance(step.schedule, ControlSchedule):
         inner = (sum(map(device_cycles, plan.steps)) for plan in step.schedule.plans)
         return _times(step.node) * max(inner)
@@ -88,7 +88,7 @@ def without_estimate(plan: Plan) -> tuple[str, ...]:
 
 
 def _is_read_first(plan: Plan, number: int) -> bool:
-    """Whether a branch reads an input for the last time before it writes its first output, or overwrites it then."""
+    """Whether a branch's last read of an input is before, or in place with, the write of its first output."""
     graph, root = plan.graph, aliases(plan.graph).root
     source = graph.inputs[number]
     output = root(graph.outputs[0])
@@ -103,7 +103,7 @@ def _is_read_first(plan: Plan, number: int) -> bool:
 
 
 def plans_in(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan and those of all graphs inside its own, outer ones first."""
+    """Yield a plan and the plans of all inner graphs, outer ones first."""
     waiting = [plan]
     while waiting:
         one = waiting.pop()
@@ -114,14 +114,14 @@ def plans_in(plan: Plan) -> Iterator[Plan]:
 
 
 def _times(node: Node) -> int:
-    """Return how often a node computes one of its graphs, as far as that is known."""
+    """Return how often a node computes one of its graphs, estimated if unknown."""
     return node.attrs.expected if isinstance(node.attrs, Rounds) else 1
 
 
 def planned_body(node: Node, body: Graph, rounds: int = 1) -> Graph:
-    """Return a body as it is planned: what a round makes of the one before it is a state.
+    """Return a body for planning, with its carried values as states.
 
-    `rounds` is how often an inference computes the graph around it.
+    `rounds` is how often an inference computes the outer graph.
     """
     count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
     pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
@@ -143,10 +143,10 @@ Refine = Callable[[Plan], Plan]
 def plan_whole(graph: Graph, options: PlanOptions, refine: Refine = lambda plan: plan) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
-    `refine` makes better plans of those of bodies.
+    `refine` improves the plans of bodies.
 
     Raises:
-        UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+        UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
     """
     check_names(options.choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
     return _plan(graph, options, "keep", refine)
@@ -161,10 +161,10 @@ def _plan(graph: Graph, options: PlanOptions, keep: str, refine: Refine, outside
 
     Args:
         graph: the graph.
-        options: how.
+        options: the planning options.
         keep: the stem of the names of copies of its states.
-        refine: makes better plans of those of bodies.
-        outside: the numbers of states that may lie where the caller keeps them.
+        refine: improves the plans of bodies.
+        outside: the numbers of the states that may lie in the caller's memory.
     """
     target = options.target
 
@@ -200,9 +200,9 @@ def lay_out_steps(
     """Lay out the arena for steps in their final order.
 
     Args:
-        graph, steps, target, io: what is laid out.
-        outside: the numbers of states that need not lie there.
-        made: the steps' storages, none of which grows, if they are known.
+        graph, steps, target, io: the plan's contents.
+        outside: the numbers of the states that may lie outside the arena.
+        made: the steps' storages, if known, without enlarged ones.
     """
     found = made or storages(graph, steps, io)
     apart = without_states(graph, found.pieces, found.owners, outside)

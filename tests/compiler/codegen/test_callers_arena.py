@@ -95,6 +95,6 @@ def test_the_arena_lies_in_the_section_that_is_named(tmp_path: Path, capsys: pyt
         subprocess.run(command, check=True)
         shown = subprocess.run(["readelf", "-SW", made], check=True, capture_output=True, text=True).stdout
         assert ".bss.fast" in shown and ".other" not in shown
-    for wrong, told in (('x"', "no name of a section"), (".text.fast", "which lie in flash")):
+    for wrong, told in (('x"', "not a valid section name"), (".text.fast", "which lie in flash")):
         assert app.invoke(["compile", str(DIGITS), "--arena-section", wrong, "-d", str(tmp_path / "no")]) == 2
         assert told in capsys.readouterr().err

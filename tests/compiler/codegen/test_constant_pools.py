@@ -17,7 +17,7 @@ from mtool.base.errors import BuildError, FitError, UsageError
 from mtool.cli import app
 from mtool.compiler.codegen import conventions, weights
 from mtool.compiler.plan.pool import Pool
-from mtool.compiler.plan.pools import Constant, asked_pools, constant_pools, in_sections, tensor_pools
+from mtool.compiler.plan.pools import Constant, constant_pools, in_sections, requested_pools, tensor_pools
 from mtool.device.build import size
 from mtool.device.build.size import addresses
 
@@ -41,21 +41,21 @@ def test_what_is_read_most_by_the_byte_lies_in_the_fastest() -> None:
         in_sections("m", [*constants, Constant("huge", 5000, 0)], (slow, fast))
     for told in ("slow has 4,096 B", "no room for huge: 5,000 B", "one of 5,008 B"):
         assert told in str(raised.value)
-    with pytest.raises(FitError, match="more bytes in one of them"):
+    with pytest.raises(FitError, match="enlarge a pool"):
         in_sections("m", [*constants, Constant("d", 4096, 0)], (slow, fast))
 
 
 def test_memories_that_are_only_read_take_constants_themselves() -> None:
     board = boards.get("stm32f746g_disco")
-    flash, psram = asked_pools(board, (Pool("flash", use="weights"), Pool("x", 64, "constants", section=".x")))
+    flash, psram = requested_pools(board, (Pool("flash", use="weights"), Pool("x", 64, "constants", section=".x")))
     memory = board.memories["flash"]
     assert memory.reads is not None and board.clock_hz
     assert flash.use == "constants" and flash.bytes == memory.size - (64 << 10)  # code has the rest
     assert flash.waits == memory.reads.waits(board.clock_hz) * 4 / memory.reads.width > 0
     assert not flash.is_arena and not psram.is_arena and tensor_pools(board, (flash, psram)) == ()
-    assert asked_pools(board, (Pool("dtcm", 64, "weights"),))[0].use == "weights"  # which is written: copies
+    assert requested_pools(board, (Pool("dtcm", 64, "weights"),))[0].use == "weights"  # which is written: copies
     with pytest.raises(UsageError, match="constants may lie there: --pool flash,for=weights"):
-        asked_pools(board, (Pool("flash"),))
+        requested_pools(board, (Pool("flash"),))
     with pytest.raises(UsageError, match=r"\.bss\.x holds none"):
         constant_pools(board, (Pool("x", 64, "constants", section=".bss.x"),))
     avr = boards.get("arduino_uno")

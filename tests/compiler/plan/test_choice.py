@@ -63,13 +63,17 @@ def test_only_its_node_is_another() -> None:
 @pytest.mark.parametrize(
     ("node", "choice", "told"),
     [
-        ("conv_9", Choice("dsp_patch"), ["conv_9", "no such node", "conv_0, pool_1", "did you mean conv_"]),
-        ("conv_2", Choice("dsp_path"), ["dsp_path ", "conv_2: there is none", "c99_call, ", "did you mean dsp_patch?"]),
-        ("conv_2", Choice("dsp_window"), ["dsp_window is not one of conv_2 (conv2d 3x3)", "c99_patch"]),
+        ("conv_9", Choice("dsp_patch"), ["unknown node conv_9", "conv_0, pool_1", "did you mean conv_"]),
+        (
+            "conv_2",
+            Choice("dsp_path"),
+            ["unknown schedule dsp_path for node conv_2", "c99_call, ", "did you mean dsp_p"],
+        ),
+        ("conv_2", Choice("dsp_window"), ["conv_2 (conv2d 3x3) has no schedule dsp_window", "c99_patch"]),
         (
             "conv_2",
             Choice("mve_patch"),
-            ["can't compute conv_2", "cortex-m4", "it takes: ", "int_columns, int_winograd, dsp_patch"],
+            ["can't compute conv_2", "cortex-m4", "it supports: ", "int_columns, int_winograd, dsp_patch"],
         ),
         (
             "conv_2",
@@ -81,8 +85,12 @@ def test_only_its_node_is_another() -> None:
             Choice("dsp_patch", {"unroll": 12}),
             ["unroll of dsp_patch can't be 12", "auto, 32, 16, 8"],
         ),
-        ("conv_2", Choice("dsp_patch", {"rolls": 1}), ["dsp_patch has no knob rolls", "its knobs: ", "unroll"]),
-        ("pool_1", Choice("dsp_window", {"unroll": 1}), ["dsp_window has no knob unroll", "its knobs: opt, weights"]),
+        (
+            "conv_2",
+            Choice("dsp_patch", {"rolls": 1}),
+            ["unknown knob rolls of", "its knobs: ", "unroll"],
+        ),
+        ("pool_1", Choice("dsp_window", {"unroll": 1}), ["unknown knob unroll of", "its knobs: opt, weights"]),
     ],
 )
 def test_what_can_not_be_is_told(node: str, choice: Choice, told: list[str]) -> None:

@@ -49,7 +49,7 @@ def test_each_level_has_a_file_and_the_rest_stays() -> None:
 def test_a_level_that_is_none_is_told() -> None:
     with pytest.raises(UsageError, match="knob opt of c99_patch can't be O9") as caught:
         mtool.compile(DIGITS, board="host", options=Options(schedules={"conv_0": Choice("c99_patch", {"opt": "O9"})}))
-    assert "its values: auto, O2, O3, Os" in caught.value.details
+    assert "allowed values: auto, O2, O3, Os" in caught.value.details
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from mtool.boards import Lending
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.pool import Pool
-from mtool.compiler.plan.pools import asked_pools, in_pools, lent_pools
+from mtool.compiler.plan.pools import board_pools, in_pools, requested_pools
 from mtool.stages.options import READERS
 
 pools = READERS["pools"]
@@ -104,7 +104,7 @@ def test_what_finds_no_room_is_told() -> None:
     with pytest.raises(FitError) as failed:
         mtool.compile(DIGITS, board="mps2_an386", options=options)
     told = "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
-    assert "do not fit its pools" in told and "ssram23 has 1,000 B" in told and "no room for" in told
+    assert "do not fit in its pools" in told and "ssram23 has 1,000 B" in told and "no room for" in told
     assert "the result of conv_0: 1,024 B" in told or "scratch of" in told
     assert "in one piece the arena is" in told
 
@@ -118,23 +118,23 @@ def test_what_finds_no_room_is_told() -> None:
         ("dtcm=64KiB,for=code", "none of all, tensors, weights"),
         ("dtcm,align=24", "power of two"),
         ("dtcm,waits=-1", "number of cycles"),
-        ('dtcm,section=a"b', "no name of a section"),
+        ('dtcm,section=a"b', "not a valid section name"),
         ("dtcm,section=.text", "which lie in flash"),
         ("dtcm,section=.rodata.x", "which lie in flash"),
-        ("uint8_t=1K,section=.bss.x", "no name in C"),
+        ("uint8_t=1K,section=.bss.x", "can't be used in C"),
         ("dtcm,color=red", "none of for="),
         ("dtcm,waits=1,waits=2", "twice"),
         ("dtcm=200KiB", "131,072 B"),
-        ("flash=1K", "has to be written to"),
+        ("flash=1K", "is not writable"),
         ("dctm=1K", "did you mean dtcm?"),
         ("ram=1K", "has no memory ram"),
-        ("int=1K,section=.bss.int", "no name in C"),
+        ("int=1K,section=.bss.int", "can't be used in C"),
         ("own,section=.bss.own", "has no size"),
     ],
 )
 def test_bad_pools_are_refused(text: str, told: str) -> None:
     with pytest.raises(UsageError) as failed:
-        asked_pools(M7, pools([text]))
+        requested_pools(M7, pools([text]))
     assert told in "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
 
 
@@ -144,22 +144,22 @@ def test_bad_pools_are_refused(text: str, told: str) -> None:
     ids=lambda given: next(iter(given)),
 )
 def test_bad_values_of_the_python_api_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="the pool dtcm: "):
+    with pytest.raises(UsageError, match="pool dtcm: "):
         Pool("dtcm", **given)
 
 
 def test_a_board_lends_what_its_entry_says() -> None:
-    (dtcm, own) = asked_pools(M7, pools(["dtcm", "fast=3K,waits=1.5,align=64,section=.bss.fast"]))
+    (dtcm, own) = requested_pools(M7, pools(["dtcm", "fast=3K,waits=1.5,align=64,section=.bss.fast"]))
     assert (dtcm.bytes, dtcm.waits, dtcm.is_arena) == (128 << 10, 0, False)
     assert (own.bytes, own.waits, own.alignment, own.section) == (3072, 1.5, 64, ".bss.fast")
-    lent = {pool.name: pool for pool in lent_pools(M7)}
+    lent = {pool.name: pool for pool in board_pools(M7)}
     assert {*lent} == {"dtcm", "axi_sram"} and lent["axi_sram"].is_arena
     assert lent["axi_sram"].bytes == (512 << 10) - (48 << 10)  # without what is left to data and the stack
-    assert not lent_pools(boards.get("nucleo_l4r5zi")) and not lent_pools(boards.get("host"))
+    assert not board_pools(boards.get("nucleo_l4r5zi")) and not board_pools(boards.get("host"))
     with pytest.raises(UsageError, match="twice"):
-        asked_pools(M7, pools(["dtcm=1K", "dtcm=2K"]))
-    with pytest.raises(UsageError, match="but for capitals"):
-        asked_pools(boards.get("host"), pools(["dtcm=1K", "Dtcm=2K"]))
+        requested_pools(M7, pools(["dtcm=1K", "dtcm=2K"]))
+    with pytest.raises(UsageError, match="only in case"):
+        requested_pools(boards.get("host"), pools(["dtcm=1K", "Dtcm=2K"]))
 
 
 def small_board(first: int, second: int) -> boards.Board:

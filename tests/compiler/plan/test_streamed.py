@@ -199,14 +199,17 @@ def test_features_of_an_odd_number_of_bytes(tmp_path: Path) -> None:
 def test_what_reads_all_rows_at_once_is_named() -> None:
     nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
     proto = model(nodes, {"x": (F, (1, 1, 8, 8))}, ["y"], {"w": np.ones((64, 2), F)})
-    with pytest.raises(ModelError, match=r"x can't be given by rows: it is read as float32\[1,64\]") as found:
+    with pytest.raises(ModelError, match=r"x can't be streamed: it is read as float32\[1,64\]") as found:
         planned(proto)
     assert "dense_0" in str(found.value)
 
 
 @pytest.mark.parametrize(
     ("shape", "said"),
-    [((2, 3, 8, 8), "a batch of 2: rows are those of one image"), ((1, 3, 1, 9), "of height 1: one row is the whole")],
+    [
+        ((2, 3, 8, 8), "a batch of 2; only a single image"),
+        ((1, 3, 1, 9), "of height 1: one row is the whole"),
+    ],
 )
 def test_an_image_without_rows_is_told_why(shape: tuple[int, ...], said: str) -> None:
     proto = model(
@@ -219,7 +222,7 @@ def test_an_image_without_rows_is_told_why(shape: tuple[int, ...], said: str) ->
 def test_which_input_is_streamed() -> None:
     proto, _ = images(gated=True)
     graph = frontend.from_proto(proto, "test")
-    with pytest.raises(UsageError, match="which input is given by rows") as found:
+    with pytest.raises(UsageError, match="which input is streamed") as found:
         with_streamed_input(graph, "")
     assert "--stream gate" in str(found.value)
     with pytest.raises(UsageError, match="no such input") as found:

@@ -14,7 +14,7 @@ from mtool.compiler.kernels.weighted_sum import weight_offset
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    """The numbers of one convolution; sizes in elements, pads as (top, left); what its stored weights are without."""
+    """The numbers of one convolution: sizes in elements, pads as (top, left), the offset of its stored weights."""
 
     batch: int
     size: tuple[int, int]
@@ -31,7 +31,7 @@ class Conv:
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
-        """Read them off a conv2d node."""
+        """Return the numbers of a conv2d node."""
         n, h, w, c = graph.types[node.inputs[0]].shape
         _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
         attrs = Conv2d.of(node)
@@ -139,21 +139,21 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """Its name in knobs."""
         return f"{self.pixels}x{self.channels}"
 
     @classmethod
     def chosen(cls, usual: str, other: str, cost: Callable[["Tile"], float], saving: float = 0.2) -> "Tile":
-        """Return the usual tile, or another that reads the weights more often, where that saves so much of the cost."""
+        """Return the usual tile, or another that reads the weights more often if that saves `saving` of the cost."""
         first, second = cls.named(usual), cls.named(other)
         return second if cost(second) < (1 - saving) * cost(first) else first
 
     def columns(self, conv: Conv) -> int:
-        """Return how often pixels are put together for one group; the last may be fewer than the tile has."""
+        """Return the number of pixel steps for one group; the last may have fewer pixels than the tile."""
         return math.ceil(conv.pixels / self.pixels)
 
     def channel_steps(self, conv: Conv) -> int:
-        """Return how often channels of a group are; likewise."""
+        """Return the number of channel steps of a group; the last may be partial too."""
         return math.ceil(conv.out_channels / conv.group / self.channels)
 
 
@@ -216,7 +216,7 @@ class Traversal:
 
 @dataclass(frozen=True, slots=True)
 class BlockTraversal(Traversal):
-    """One of which `block` outputs side by side on the fast axis share the inputs that they load.
+    """A traversal in which `block` adjacent outputs on the fast axis share the inputs that they load.
 
     The last block of a row ends with it: it computes some outputs again if the row is not whole blocks.
     """
@@ -247,7 +247,7 @@ class BlockTraversal(Traversal):
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """As many rows as the kernel spans: `columns` of each with padding, of which `copied` come from the input."""
+    """The rows that the kernel spans: each has `columns` with padding, of which `copied` come from the input."""
 
     rows: int
     columns: int
@@ -255,7 +255,7 @@ class Ring:
 
     @classmethod
     def of(cls, conv: Conv) -> "Ring":
-        """Take what the outputs reach."""
+        """Return the ring that the outputs need."""
         copied = min(conv.size[1], conv.plane[1] - conv.pad[1])
         columns = max(conv.plane[1], copied + conv.pad[1])
         return cls((conv.kernel[0] - 1) * conv.dilation[0] + 1, columns, copied)
@@ -270,7 +270,7 @@ INPUTS = (4, 6)
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of a convolution; `pixel`: elements of a pixel as they are read, more than its channels or as many."""
+    """The blocks of a convolution; `pixel`: the elements read for a pixel, at least its channels."""
 
     conv: Conv
     pixel: int
@@ -288,19 +288,19 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of blocks."""
         return self.conv.batch * self.counts[0] * self.counts[1]
 
     @property
     def gathered(self) -> float:
-        """Return how many of them are put together first, about."""
+        """Return how many blocks are gathered first, about."""
         if self.borders == ["1"]:
             return self.count
         return min(self.count, 2 * self.count / min(self.counts)) if self.borders else 0
 
     @property
     def borders(self) -> list[str]:
-        """Return the C conditions under which a block's inputs are put together first; "1": all are."""
+        """Return the C conditions under which a block's inputs are gathered first; "1": always."""
         conv = self.conv
         if self.pixel > conv.channels or any(size < most for size, most in zip(conv.size, INPUTS, strict=True)):
             return ["1"]
@@ -314,7 +314,7 @@ class Blocks:
 
     @property
     def patch(self) -> int:
-        """Return the elements of inputs that are put together; 0: none are."""
+        """Return the number of gathered input elements; 0: none."""
         return INPUTS[0] * INPUTS[1] * self.pixel if self.borders else 0
 
 
@@ -322,7 +322,7 @@ class Blocks:
 
 
 def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
-    """Return the inputs that the output of a kernel may be written over that gathers each pixel before it writes it."""
+    """Return the inputs that the output may overwrite in a kernel that gathers each pixel before it writes it."""
     conv = Conv.of(node, graph)
     x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     residuals = residual_operands(node, graph)
@@ -343,7 +343,7 @@ def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
 
 
 def reads_ahead(conv: Conv, rows: int) -> bool:
-    """Whether each row of outputs ends before the input that is not in a ring of so many rows yet."""
+    """Whether each row of outputs ends before the input that is not yet in a ring of `rows` rows."""
     out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
     return all(
         (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + rows)) * in_row

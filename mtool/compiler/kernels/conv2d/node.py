@@ -14,8 +14,8 @@ class Conv2d(WeightedSum):
 
     kernel: the filters' height and width.
     strides, dilations: at least 1.
-    pads: top, left, bottom, right. What lies there is `pad_value`. A negative one leaves inputs out.
-    group: the parts that channels are in; as many as input channels: depthwise.
+    pads: top, left, bottom, right, filled with `pad_value`. Negative pads skip inputs.
+    group: the number of groups of channels; depthwise if it equals the number of input channels.
     """
 
     kernel: Pair
@@ -46,7 +46,7 @@ def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:
 
 
 def _agree(node: Node, graph: Graph) -> None:
-    """Filters are as large as the attributes say, and as many windows fit into the input as there are outputs."""
+    """Check that filters match the attributes, and that the number of windows that fit matches the output."""
     check_types(node, graph)
     attrs, where = Conv2d.of(node), f"{node.op} {node.name}"
     before, weights, after = (graph.types[value].shape for value in (*node.inputs[:2], node.outputs[0]))

@@ -13,10 +13,10 @@ T = TypeVar("T", bound=TileEpilogue)
 
 
 class ConvSchedule(SumSchedule[Conv, E]):
-    """A schedule that answers for the numbers of a convolution and its epilogue.
+    """A schedule that is defined by the numbers of a convolution and its epilogue.
 
-    over_operands: whether the output may take the storage of what the epilogue reads, element by element.
-    has_ring: whether rows of the input are copied into a ring, so that those may be overwritten that are in it.
+    over_operands: whether the output may take the storage of the epilogue's operands, element by element.
+    has_ring: whether rows of the input are copied into a ring and may then be overwritten.
     """
 
     sizes_name = "conv"
@@ -57,15 +57,15 @@ class TileSchedule(ConvSchedule[T]):
     """The family of register tiles: a schedule states its tile, its products and their packing.
 
     The patches of a tile's pixels are gathered as columns and multiplied with all channels, a tile's at a time. The
-    loops, the last pixels, staged results and what follows them are common: conv2d/tiles.c.j2, which the schedule's
-    template extends by what makes a column.
+    loops, the last pixels, staged results and the epilogue are common: conv2d/tiles.c.j2, which the schedule's template
+    extends with the code that builds a column.
 
     Attributes:
-        tiles: the tiles that it has, pixels x channels; the usual one first.
-        saving: the part of the cost that another tile has to save.
+        tiles: the available tiles, pixels x channels; the usual one first.
+        saving: the share of the cost that another tile has to save.
         element: the type of a column's elements.
         pointwise: whether it is for 1x1 layers alone, pixel by pixel; the output may take the input's storage then.
-        apart: whether the function of the runtime is told where to store each pixel's results.
+        apart: whether the runtime's function has a destination argument for each pixel's results.
         holds_rows: whether a row of results can be held back, so that the output may take the input's storage.
     """
 
@@ -79,7 +79,7 @@ class TileSchedule(ConvSchedule[T]):
     tile: str = ""
 
     def shape(self, conv: Conv) -> Tile:
-        """Return the tile: the one asked for, or the usual one unless another saves enough."""
+        """Return the tile: the selected one, or the usual one unless another saves enough."""
         usual, other = self.tiles[0], self.tiles[-1]
         if self.tile or usual == other:
             return Tile.named(self.tile or usual)
@@ -94,7 +94,7 @@ class TileSchedule(ConvSchedule[T]):
         raise NotImplementedError
 
     def gathered(self, conv: Conv) -> int:
-        """Return the elements of a patch that is put together before it becomes a column; 0: it becomes one at once."""
+        """Return the elements of a patch that is gathered before it becomes a column; 0: it becomes one directly."""
         return 0
 
     def fits(self, conv: Conv, epilogue: T) -> bool:
@@ -107,12 +107,12 @@ class TileSchedule(ConvSchedule[T]):
         return self.pointwise
 
     def by_rows(self, conv: Conv, epilogue: T) -> bool:
-        """Return whether a row of results is held back until its input is no longer wanted."""
+        """Return whether a row of results is held back until its input is no longer needed."""
         plain = self.holds_rows and not self.pointwise and conv.group == 1 and epilogue.rest is None
         return plain and shrinks_by_rows(conv, self.shape(conv).pixels)
 
     def staged(self, conv: Conv, epilogue: T) -> int:
-        """Return how many results are not stored directly: a tile's, or those of pixels that nobody wants."""
+        """Return the number of results that are not stored directly: a tile's, or those of unused pixels."""
         tile, channels = self.shape(conv), conv.out_channels // conv.group
         filled = round_up(channels, tile.channels)
         if epilogue.rest is not None or filled > channels:
@@ -134,7 +134,7 @@ class TileSchedule(ConvSchedule[T]):
         return self.is_pixelwise(conv) or self.by_rows(conv, epilogue)
 
     def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
-        """What conv2d/tiles.c.j2 reads."""
+        """The variables of conv2d/tiles.c.j2."""
         tile = self.shape(conv)
         left_over = conv.pixels % tile.pixels
         return {

@@ -30,12 +30,12 @@ from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8, remembered
 
 G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
-"""What is applied to both sides of 3x3 weights: twice the usual matrix."""
+"""The matrix applied to both sides of 3x3 weights: twice the usual one."""
 
 ELEMENTS = (1, 2, 0, 3)
 """The order of the elements, by rows and by columns; weights of 3 have their sign turned."""
 
-FACTOR = 4  # of the sums
+FACTOR = 4  # the factor of the sums
 LIMIT = 2**31
 
 
@@ -192,7 +192,7 @@ def _depth_cost(conv: Conv, unroll: int) -> int:
 
 
 FOURS = 4  # output channels together, and input channels in one turn of the loop
-REGISTERS = 13  # that a core has to have for eight sums
+REGISTERS = 13  # the registers that eight sums need
 INT_SUMS = 72 * 4  # bytes: MT_WINOGRAD_SUMS
 INT_LAYOUT = (
     "four output channels at a time, side by side for each element and input channel of the transformed weights"
@@ -235,7 +235,7 @@ class IntWinograd(PortableSchedule):
         return 32 * filled - 9 * conv.channels * conv.out_channels
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
-        """By block: 160 for an input channel, 16 times eight products with what they load, 500 for what is left."""
+        """By block: 160 for an input channel, 16 times eight products with their loads, 500 for the rest."""
         blocks, depth, fours = (
             Blocks(conv, conv.channels),
             round_up(conv.channels, FOURS),

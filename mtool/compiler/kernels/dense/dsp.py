@@ -78,7 +78,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         return replace(self, outputs=4) if target.issues_pairs and not self.outputs else self
 
     def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
-        """Four, or eight where that saves more than the outputs that nobody wants cost; only those of multipliers."""
+        """Four, or eight if that saves more than unused outputs cost; eight only for scaling by multipliers."""
         if epilogue.scale is None or not isinstance(epilogue.how, Requantize):
             return 4
         return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
@@ -134,7 +134,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
 @dataclass(frozen=True)
 class Rows(GroupedGemv[Epilogue16]):
-    """What the schedules have in common whose results are of int16 and those whose results are the sums.
+    """The common part of the schedules with int16 results and of those whose results are the sums.
 
     storing: instructions for four outputs, beside their sums.
     """
@@ -185,7 +185,7 @@ class GemvInt16(Rows):
 
 
 class GemvSums(Rows):
-    """Row by row of the input; four outputs share each pair of it. What follows a row of sums is any expression."""
+    """Row by row of the input; four outputs share each pair of it. Any expression can follow a row of sums."""
 
     name = "dsp16_row_sums"
     forms = (SumEpilogue,)

@@ -26,7 +26,7 @@ class Matrix:
 
 
 class DenseSchedule(SumSchedule[Matrix, E]):
-    """A schedule that answers for the sizes of a dense layer and its epilogue."""
+    """A schedule that is defined by the sizes of a dense layer and its epilogue."""
 
     sizes_name = "size"
 
@@ -63,7 +63,7 @@ class GroupedGemv(DenseSchedule[T]):
         return -(-size.outputs // self.group(size, epilogue))
 
     def _staged(self, size: Matrix, epilogue: T) -> int:
-        """A row of results, if an expression follows; the last group, if its outputs are not all wanted."""
+        """A row of results, if an expression follows; the last group, if it has unused outputs."""
         group = self.group(size, epilogue)
         if epilogue.rest is not None:
             return round_up(size.outputs, group)

@@ -95,7 +95,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
 
 class Rows(GroupedGemv[Epilogue16]):
-    """What the schedules have in common whose results are of int16 and those whose results are the sums.
+    """The common part of the schedules with int16 results and of those whose results are the sums.
 
     storing: instructions for eight outputs, beside their sums.
     """
@@ -132,7 +132,7 @@ class GemvInt16(Rows):
 
 
 class GemvSums(Rows):
-    """Row by row of the input; eight outputs share each vector of it. What follows a row of sums is any expression."""
+    """Row by row of the input; eight outputs share each vector of it. Any expression can follow a row of sums."""
 
     name = "mve16_row_sums"
     forms = (SumEpilogue,)

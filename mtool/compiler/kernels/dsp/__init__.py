@@ -28,12 +28,12 @@ def with_function(
 
     Args:
         products: the weights, their layout, the header.
-        macro: what defines the function, but for _PLAIN or _RANGE.
-        stem: what its name begins with.
-        scaling: of the sums.
-        epilogue: whose limits it has.
-        loop: its loop, as the name has it.
-        numbers: what the macro takes behind the name.
+        macro: the macro that defines the function, without _PLAIN or _RANGE.
+        stem: the beginning of its name.
+        scaling: the scaling of the sums.
+        epilogue: the epilogue, for the limits.
+        loop: its loop, as in the name.
+        numbers: the macro's arguments after the name.
     """
     name = f"{stem}{scaling.kind}_{loop}"
     kind = f"MT_EXACT_{scaling.places}" if isinstance(scaling, ExactScaling) else KINDS[scaling.kind]
@@ -54,15 +54,15 @@ def with_function(
 
 UNROLLS = (28, 16, 8)  # steps of k an iteration
 TURNS = (32, 16, 8)  # the same of a loop for any depth
-WORD = 4  # steps of k that a word of weights has, for two channels
-LONGEST = 10  # words that are written out without a loop: a small cache of flash holds them
+WORD = 4  # steps of k in a word of weights, for two channels
+LONGEST = 10  # the most words that are written out without a loop: a small flash cache holds them
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A dot product in words of four steps of k: all `words` are written out, or a loop has `turn` of them.
 
-    One loop is for all depths of two words or more: it is entered as many turns from its end as there are.
+    One loop serves all depths of two words or more: it is entered at the required number of turns before its end.
     """
 
     words: int
@@ -75,32 +75,32 @@ class Loop:
 
     @classmethod
     def whole(cls, depth: int) -> "Loop":
-        """Return that without a loop."""
+        """Return a fully unrolled dot product."""
         return cls(depth // WORD, 0)
 
     def overhead(self, depth: int, end: int) -> int:
-        """Return instructions besides the products of `depth` steps, of which the end of a turn has `end`."""
+        """Return the instructions besides the products of `depth` steps, with `end` at the end of a turn."""
         return 2 + end * -(-(depth // WORD - 1) // self.turn) if self.turn else 0
 
     @property
     def name(self) -> str:
-        """As functions have it."""
+        """Its name in functions' names."""
         return f"turns_{self.turn}" if self.turn else f"whole_{self.words}"
 
 
-# The scalings of a model's layers, with as few functions of the runtime as their code is worth.
+# The scalings of a model's layers, with as few functions of the runtime as is worth their code.
 #
-# A function has the places of MT_EXACT in its instructions. A layer that wants other places, or floats alone, can be
-# computed by the function that the model's other layers have: that scales channels without multipliers by floats.
+# A function has the places of MT_EXACT in its instructions. A layer that needs other places, or floats only, can use
+# the function of the model's other layers: it scales channels without multipliers by floats.
 
 
-FLOATS_BESIDE = 10  # instructions of a tile by floats that another function costs
-EXACT_BESIDE = 30  # the same of one by multipliers
+FLOATS_BESIDE = 10  # additional instructions of a tile scaled by floats in another layer's function
+EXACT_BESIDE = 30  # the same for a tile scaled by multipliers
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """How a node's sums are scaled: which channels in one way, how many tiles of results it has, a function's bytes."""
+    """How a node's sums are scaled: the channels scaled in one way, the number of result tiles, a function's bytes."""
 
     together: Together
     tiles: float
@@ -108,9 +108,9 @@ class Layer:
 
 
 def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer | None]) -> tuple[Scaling, Array]:
-    """Return what scales a node's sums, and the biases for it, as Int8Epilogue.exact_scaling does.
+    """Return the scaling of a node's sums and the matching biases, as Int8Epilogue.exact_scaling does.
 
-    `layer_of` is asked about other nodes of the operator too, and returns None for those that have another function.
+    `layer_of` is called for other nodes of the operator too, and returns None for those that use another function.
     """
     layer = layer_of(node)
     assert layer is not None
@@ -138,13 +138,13 @@ def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer | 
 
 
 def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
-    """Whether a channel of some nodes has no multiplier, so that their function scales by floats too."""
+    """Whether a channel of any node has no multiplier, so that the shared function scales by floats too."""
     scalings = (best_scaling(node, graph, ALONE)[0] for node in nodes)
     return any(isinstance(scaling, ExactScaling) and not scaling.has_multiplier.all() for scaling in scalings)
 
 
 def best_scaling(node: Node, graph: Graph, together: Together) -> tuple[Scaling, Array]:
-    """Return the scaling that is the best for a node, found once for those that have the same constants."""
+    """Return the best scaling for a node, cached by its constants."""
     constants = tuple(name for name in node.inputs[1:] if name in graph.constants)
 
     def best() -> tuple[Scaling, Array]:
@@ -162,7 +162,7 @@ PAIRED = "a and b: biases of a and of a+256b, weights as halfwords a+256b"
 
 
 def go_in_pairs(node: Node, graph: Graph, groups: int = 1) -> bool:
-    """Whether a node's int8 weights can be paired up in each of so many groups of channels; see are_pairs_exact."""
+    """Whether a node's int8 weights can be paired up in each of `groups` groups of channels; see are_pairs_exact."""
 
     def all_go() -> bool:
         real, bias = (graph.constants[value] for value in node.inputs[1:3])
@@ -173,14 +173,14 @@ def go_in_pairs(node: Node, graph: Graph, groups: int = 1) -> bool:
 
 
 def are_pairs_exact(weights: Array, bias: Array, real: Array) -> bool:
-    """Whether no sum of a channel b leaves 24 bits, and no pair of weights 16, in whatever order columns have them.
+    """Whether sums of a channel b fit 24 bits, and pairs of weights 16, for any order of the columns.
 
-    Of channels without weights the bias does not matter: Scaling.without_dead_channels makes it small.
+    The bias of channels without weights does not matter: Scaling.without_dead_channels makes it small.
 
     Args:
         weights: int8 [N, ...].
         bias: int32 [N].
-        real: the weights with the offset without which they are stored, if they have one.
+        real: the weights including the offset that is subtracted for storage, if there is one.
     """
     sums = row_sums(real[1::2])
     offsets = np.where(sums.magnitude == 0, 0, bias[1::2].astype(np.int64))
@@ -203,7 +203,7 @@ def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array]:
     """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
 
     Args:
-        weights: int8 [N, K], N even, K a multiple of 4; `are_pairs_exact` of them.
+        weights: int8 [N, K], N even, K a multiple of 4; `are_pairs_exact` holds.
         bias: int32 [N].
 
     Returns:
@@ -225,7 +225,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
 
     Args:
         weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros;
-            `are_pairs_exact` of them.
+            `are_pairs_exact` holds.
         bias: int32 [N], the input's zero point folded in.
         scaling: of N channels.
         depth: a multiple of 4.
@@ -246,11 +246,11 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a column of a tile consists of.
+    """The contents of a column of a tile.
 
     order: the index of each element among a channel's weights, -1 for filling.
-    depth: what it is filled up to, a multiple of 4.
-    offset: of the weights; behind its elements it has `sums` elements for its own sum
+    depth: its length with filling, a multiple of 4.
+    offset: the weights' offset; after its elements, the column has `sums` elements for its own sum
     (mtool.compiler.kernels.weighted_sum).
     """
 
@@ -265,7 +265,7 @@ class Columns:
         flat = flat[:, self.order]
         if not self.offset:
             return flat
-        # what fills a column up is among its sums too
+        # the filling is included in the sums
         flat = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4)), constant_values=-self.offset)
         return np.pad(flat, ((0, 0), (0, self.sums)), constant_values=self.offset)
 
@@ -284,14 +284,14 @@ def products_of_columns(
     """Pack the weights of a layer for tiles of two channels.
 
     Args:
-        epilogue: that follows.
-        numbers: a scaling and a bias for each channel, two of which are scaled in one way.
+        epilogue: the epilogue.
+        numbers: a scaling and a bias for each channel; the channels of a pair are scaled in the same way.
         columns: the order of the weights in the columns.
-        loop: of the runtime's function.
-        header: that has it.
-        groups: how many share the channels.
-        apart: the weights do not stand in pairs, since they do not `go_in_pairs`.
-        suffix: of the function's name, that of another tile.
+        loop: the loop of the runtime's function.
+        header: the header with this function.
+        groups: the number of groups of channels.
+        apart: the weights are not packed in pairs, since they do not `go_in_pairs`.
+        suffix: the suffix of the function's name, for another tile.
     """
     scaling, bias = numbers
     if not apart:
@@ -317,7 +317,7 @@ PACKING_MEANING = "of weights: halves are pairs of int16; auto: bytes that are w
 def pack_int16(
     weights: Array, bias: Array, scale: Array | None = None, *, depth: int, together: int, packing: str = ""
 ) -> Array:
-    """Return a stream, uint32 [N/together, ...]: of so many channels biases, words of weights turn by turn, scales.
+    """Return a stream, uint32 [N/together, ...]: for `together` channels biases, interleaved words of weights, scales.
 
     Args:
         weights: int8 or int16 [N, K]; N is filled up to a multiple of `together`, K to `depth`, with zeros.
@@ -331,7 +331,7 @@ def pack_int16(
     more, groups = count - weights.shape[0], count // together
     filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1])))
     if weights.dtype == np.int8 and not packing:
-        filled = filled.reshape(count, -1, 2, 2).swapaxes(2, 3)  # (0, 2, 1, 3): what SXTB16 gives are neighbours
+        filled = filled.reshape(count, -1, 2, 2).swapaxes(2, 3)  # (0, 2, 1, 3): SXTB16 then gives neighbours
     else:
         filled = filled.astype(np.int16)
     words = np.ascontiguousarray(filled.reshape(count, -1)).view(np.uint32).reshape(groups, together, -1)
@@ -344,19 +344,19 @@ def pack_int16(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The loops of mt_dsp_int16.h that a layer takes, by its weights' packing and the width of its sums."""
+    """The loops of mt_dsp_int16.h for a layer, by its weights' packing and the width of its sums."""
 
     halves: bool
     long: bool
 
     @classmethod
     def of(cls, epilogue: Epilogue16, packing: str) -> "Kind":
-        """Tell by the weights and the bias."""
+        """Choose by the weights and the bias."""
         halves = bool(epilogue.weights.dtype == np.int16) or packing == "halves"
         return cls(halves, bool(epilogue.bias_of_model.dtype == np.int64))
 
     def layout(self, together: int, *, scaled: bool = True) -> str:
-        """Return what stands where in a row of a stream of so many channels together."""
+        """Describe the layout of a stream's row with `together` channels."""
         biases = "biases of 64 bits" if self.long else "biases"
         words = "two weights" if self.halves else "four weights"
         scales = ", scales (the bits of floats)" if scaled else ""

@@ -1,4 +1,4 @@
-"""Cores that have nothing but a multiplier of integers: register tiles of 8-bit products."""
+"""Register tiles of 8-bit products for cores with only an integer multiplier."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,27 +11,27 @@ from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
 
-# Register tiles of 8-bit products for cores that have nothing but a multiplier of integers.
+# Register tiles of 8-bit products for cores with only an integer multiplier.
 #
-# A tile is `columns` input vectors by `channels` outputs: each element that is loaded is multiplied with all of the
-# other side, and the sums stay in registers. The core's registers and what the layer's work is worth in code decide
-# its size. Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8,
+# A tile is `columns` input vectors by `channels` outputs: each loaded element is multiplied by all of the other side,
+# and the sums stay in registers. Its size depends on the core's registers and on how much code the layer's work is
+# worth. Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8,
 # 2.75.
 
 
 EPILOGUE = 8.0  # instructions of an output besides its products: three bytes of code each
-RESULT = 12.0  # instructions of an output that tiles of one schedule have in common
+RESULT = 12.0  # instructions of an output that are the same for all tiles of a schedule
 COLUMNS_MEANING = "input vectors of a tile at most; auto: as the core has registers, and as the work is worth the code"
-POINTERS = 4  # registers of a loop besides sums and inputs: a weight, where it reads, how often it runs
-IN_FLIGHT = 8  # products at most between two places where the compiler has to have added what it has
+POINTERS = 4  # registers of a loop besides sums and inputs: a weight, pointers, the counter
+IN_FLIGHT = 8  # the most products between two points at which the compiler must have added all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a node: how many input vectors of `depth` elements are multiplied with how many outputs.
+    """The work of a node: the numbers of input vectors, of outputs, and of elements per vector (`depth`).
 
-    `once`: no output may be computed twice, since it takes the place of what it is computed from. `byte`: instructions
-    that a byte of code has to save.
+    `once`: no output may be computed twice, since it overwrites its operands. `byte`: the instructions that a byte of
+    code has to save.
     """
 
     vectors: int
@@ -42,7 +42,7 @@ class Work:
 
     @classmethod
     def of(cls, node: Node, graph: Graph, vectors: int, outputs: int, depth: int) -> Self:
-        """Return that of a node."""
+        """Return a node's work."""
         return cls(vectors, outputs, depth, reads_activations(node, graph), price_of_code(node, graph))
 
 
@@ -50,8 +50,8 @@ class Work:
 class Tile:
     """A register tile: input vectors by outputs, and the elements of depth in one turn of the loop.
 
-    The last tile of the outputs ends with the last of them: it computes some again that the one before it has computed,
-    so that one loop does all.
+    The last tile ends at the last output and computes some outputs of the previous tile again, so that one loop handles
+    all outputs.
     """
 
     columns: int
@@ -60,10 +60,10 @@ class Tile:
 
     @classmethod
     def best(cls, target: Target, work: Work, columns: int = 0, channels: int = 0, unroll: int = 0) -> "Tile":
-        """Choose what is left open (0), by instructions and code; what is given is taken as far as it is possible."""
+        """Choose the unset values (0) by instructions and code size; set values are used as far as possible."""
         wide = min(columns or 2, work.vectors)
         high = min(channels or 8, work.outputs)
-        deep = unroll or (1 if target.is_8_bit else 8)  # for an AVR, compilers are asked for small code
+        deep = unroll or (1 if target.is_8_bit else 8)  # for an AVR, code is compiled for size
         fitting = [
             cls(p, q, depth)
             for p in range(1, wide + 1)
@@ -81,7 +81,7 @@ class Tile:
 
     @property
     def group(self) -> int:
-        """Channels after which the compiler has to have added its products."""
+        """The channels after which the compiler must have added all products."""
         return max(1, IN_FLIGHT // self.columns)
 
     def _step(self, target: Target) -> int:
@@ -100,7 +100,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileKnobs:
-    """What schedules with such tiles have in common: their knobs, their packed weights."""
+    """The common part of schedules with such tiles: knobs and packed weights."""
 
     columns: int = knob(0, 1, 2, meaning=COLUMNS_MEANING)
     channels: int = knob(0, 1, 2, 4, 6, 8, meaning="outputs of a tile at most; auto: likewise")
@@ -130,12 +130,12 @@ class TileKnobs:
 
 
 def is_narrow(node: Node, graph: Graph) -> bool:
-    """Whether inputs and stored weights have 8 bits: so have most integer models; their products fit in any int."""
+    """Whether inputs and stored weights have 8 bits, as in most integer models; their products fit in any int."""
     return graph.types[node.inputs[0]].dtype in EIGHT_BITS and is_stored_as_int8(node, graph)
 
 
 def reads_activations(node: Node, graph: Graph) -> bool:
-    """Whether an epilogue reads what may lie where the output goes: then each output is computed once."""
+    """Whether an epilogue reads operands that the output may overwrite: then each output is computed once."""
     return any(name not in graph.constants for name in node.inputs[3:])
 
 

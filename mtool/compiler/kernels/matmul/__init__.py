@@ -35,7 +35,7 @@ class Matmul(WithEpilogue):
 
 
 def _agree(node: Node, graph: Graph) -> None:
-    """Strides lead to elements that are there."""
+    """Check that strides stay inside the operands."""
     attrs, shape = Matmul.of(node), graph.types[node.outputs[0]].shape
     *outer, rows, columns = shape
     for value, strides, sizes in (
@@ -75,7 +75,7 @@ class Product:
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
-        """Read them off a matmul node."""
+        """Return the numbers of a matmul node."""
         *batch, rows, columns = graph.types[node.outputs[0]].shape
         attrs = Matmul.of(node)
         a, b = attrs.a, attrs.b
@@ -100,7 +100,7 @@ INPUTS = {0: "a", 1: "b"}
 
 
 class ProductSchedule(SumSchedule[Product, E]):
-    """A schedule that answers for the numbers of a product and its epilogue."""
+    """A schedule that depends on a product's numbers and its epilogue."""
 
     def sizes(self, node: Node, graph: Graph) -> Product:
         """The numbers."""

@@ -11,10 +11,10 @@ from mtool.compiler.kernels.exact_scaling import ExactScaling
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
 from mtool.compiler.kernels.scaling import Scaling
 
-# How Helium scales the sums of a layer of int8: by the cheapest of what gives the same integers.
+# How Helium scales the sums of an int8 layer: the cheapest way that gives the same integers.
 
 
-ONE = 1 << 30  # the multiplier of channels whose result is known
+ONE = 1 << 30  # the multiplier of channels with a constant result
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
     dead = np.array([not channel.any() for channel in epilogue.weights])
     if (offset[~dead] != (zero_point << places) + (1 << (places - 1))).any():
         return epilogue.nearer()
-    known = (offset >> places) - zero_point  # a sum of so many steps gives it
+    known = (offset >> places) - zero_point  # the sum, in steps, that gives this result
     words = np.where(dead, ONE, multiplier).astype(np.int32).view(np.uint32)[:, None]
     bias = np.where(dead, np.clip(known, -256, 255) << (places + 2), bias).astype(np.int32)
     return replace(epilogue, scaling=MultiplierScaling(words, places), bias=bias)
@@ -51,13 +51,13 @@ def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
 INT8_LANES = 16
 INT16_LANES = 8
 F32_LANES = 4
-# Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
+# The order of a vector's lanes after VMULLB/VMULLT and VMOVLB/VMOVLT.
 WIDENED_ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 EVEN_FIRST = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # the even lanes of 16 bits are scaled in one vector, and narrowed then
 
 
 def best_unroll(depth: int, lanes: int, unrolls: tuple[int, ...]) -> int:
-    """Return the largest unrolling, in vectors of so many lanes, that divides a depth."""
+    """Return the largest unrolling, in vectors of `lanes` lanes, that divides a depth."""
     vectors = round_up(depth, lanes) // lanes
     return next(unroll for unroll in unrolls if vectors % unroll == 0)
 

@@ -39,7 +39,7 @@ class Pool2d(WithEpilogue):
     limits: Pair
 
     def counts_all(self, made: Sequence[int]) -> bool:
-        """Whether a mean is over as many elements for each of `made` windows, padding among them."""
+        """Whether each of `made` windows counts the same number of elements, padding included."""
         return self.count_pads and all(
             (made[n] - 1) * self.strides[n] + (self.kernel[n] - 1) * self.dilations[n] - self.pads[n] < self.limits[n]
             for n in (0, 1)
@@ -47,7 +47,7 @@ class Pool2d(WithEpilogue):
 
 
 def _window(node: Node, graph: Graph) -> RowReads:
-    """Padding has no part in a maximum, so it may be the smallest value; to a sum it is 0."""
+    """Return the rows read: padding is the smallest value for a maximum, and 0 for a sum."""
     attrs, dtype = Pool2d.of(node), graph.types[node.inputs[0]].dtype
     lowest = -math.inf if dtype.is_float else dtype.limits[0]
     reach = (attrs.kernel[0] - 1) * attrs.dilations[0] + 1
@@ -56,7 +56,7 @@ def _window(node: Node, graph: Graph) -> RowReads:
 
 
 def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
-    """No value is without effect on a mean that does not count the padding."""
+    """Return None for a mean that does not count the padding: any padding value would change it."""
     attrs, reads = Pool2d.of(node), _window(node, graph)
     is_sum = not graph.types[node.inputs[0]].dtype.is_float or attrs.counts_all(graph.types[node.outputs[0]].shape[1:3])
     return (reads,) if reads.fill is None or attrs.kind == "max" or is_sum else None
@@ -70,7 +70,7 @@ def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:
 
 
 def _agree(node: Node, graph: Graph) -> None:
-    """Each window begins in the input or its padding."""
+    """Check that each window begins in the input or its padding."""
     attrs, where = Pool2d.of(node), f"{node.op} {node.name}"
     assert min(*attrs.strides, *attrs.dilations) > 0, (
         f"{where} has strides {attrs.strides}, dilations {attrs.dilations}"
@@ -92,7 +92,7 @@ SPECIFICATION = Specification(
 )
 
 
-MOST_COLUMNS = 255  # whose sum stays within 16 bits
+MOST_COLUMNS = 255  # the most columns whose sum stays within 16 bits
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class WindowSchedule(Schedule):
 
     name: str
     core: str  # the feature or property of a target that it needs
-    stem: str  # what the names of the runtime's functions begin with, behind mt_
+    stem: str  # the prefix of the runtime's functions, after mt_
     header: str
-    lanes: int = 4  # channels of a vector; of a sum no more than four
+    lanes: int = 4  # channels of a vector; at most four for a sum
     dtype: DType = DType.INT8
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:

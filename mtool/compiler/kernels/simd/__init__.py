@@ -6,19 +6,19 @@ from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.packing import by_turns
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, remembered
 
-# Weighted sums in vectors of floats: which nodes have them, and whether integers are exact in them.
+# Weighted sums in vectors of floats: which nodes can use them, and whether integers are exact in them.
 
 
 LANES = 8
-"""Channels are filled up to a multiple of so many, the most that a vector has."""
+"""Channels are filled up to a multiple of this, the longest vector."""
 WORTH = 50_000.0
-"""Instructions that vectors have to save in a node: what is small stays in loops that are easier to read."""
-_EXACT = 2**24  # integers up to this are float32
+"""Instructions that vectors have to save in a node: small nodes stay loops, which are easier to read."""
+_EXACT = 2**24  # integers up to this are exact in float32
 _FARTHEST = {DType.INT8: 128, DType.UINT8: 255}
 
 
 def has_float_sums(node: Node, graph: Graph) -> bool:
-    """Whether a node's sums, without its bias, are those of vectors of floats: to the bit if they are integers."""
+    """Whether a node's sums, without bias, can be computed in vectors of floats; exactly, if they are integers."""
     kind = graph.types[node.inputs[0]].dtype
     weights, bias = (graph.constants[value] for value in node.inputs[1:3])
     if kind is DType.FLOAT32:
@@ -27,7 +27,7 @@ def has_float_sums(node: Node, graph: Graph) -> bool:
 
 
 def _is_exact(node: Node, graph: Graph, farthest: int) -> bool:
-    """Whether no partial sum of products of integers leaves the integers of float32, in whatever order."""
+    """Whether all partial sums of integer products, in any order, are exact in float32."""
 
     def greatest() -> int:
         weights = graph.constants[node.inputs[1]]

@@ -19,16 +19,16 @@ from mtool.compiler.kernels.specification import Specification
 class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
-    template: the name of its file, without its ending; or the whole path of a file that is not mtool's.
-    values: the template's variables, beside `types`, the types of its inputs and outputs.
+    template: the name of its file, without extension; or the absolute path of a file that is not mtool's.
+    values: the template's variables, besides `types`, the types of its inputs and outputs.
     names: the C names of the inputs, then of the outputs.
     label: the ONNX operator, in lower case.
     scratch: bytes of working memory.
     scratch_type: the C type of its elements.
     math: whether the C calls the mathematical library.
     macs: its multiply-accumulates.
-    headers: of the runtime, that it needs besides mt_math.h.
-    overwrites: pairs of an input and the output that may be written over it, by their numbers.
+    headers: the runtime's headers that it needs besides mt_math.h.
+    overwrites: pairs of an input and an output that may overwrite it, by their numbers.
     """
 
     template: str
@@ -70,7 +70,7 @@ class Template(Schedule):
     name = "c99_template"
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """The scratch that the lowering asked for."""
+        """Return the scratch that the lowering requests."""
         return TemplateKernel.of(node).scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ class Template(Schedule):
         return TemplateKernel.of(node).overwrites
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """There is no other."""
+        """Return 0: there is no other schedule."""
         return 0.0
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:

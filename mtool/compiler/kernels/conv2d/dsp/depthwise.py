@@ -35,7 +35,7 @@ class PhasedTraversal(Traversal):
 
     @classmethod
     def all(cls, conv: Conv, direction: str = "") -> list[Self]:
-        """Return those that are possible, that with the fewest instructions first."""
+        """Return the possible traversals, the one with the fewest instructions first."""
         possible = [way for way in cls.ways(conv, direction) if way.dilation[1] == 1 or way.stride[1] == 1]
         return sorted(possible, key=lambda way: way.cost(1))
 
@@ -77,7 +77,7 @@ class Taps(ConvSchedule[T]):
 
     core = "has_dsp"
     header: ClassVar[str]
-    after: ClassVar[int]  # instructions of an output that an epilogue follows
+    after: ClassVar[int]  # additional instructions per output with an epilogue
     sweep: ClassVar[str] = ""
     template = "kernels/conv2d/dsp/depthwise.c.j2"
     scratch_type = "int16_t"
@@ -104,7 +104,7 @@ class Taps(ConvSchedule[T]):
         return conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels) + after
 
     def _scaling(self, epilogue: T) -> tuple[Scaling | None, Array]:
-        """Return what scales the sums, if they are scaled, and the biases."""
+        """Return the scaling of the sums, if any, and the biases."""
         return None, epilogue.bias_of_model
 
     def products(self, conv: Conv, epilogue: T, target: Target) -> Products:
@@ -140,7 +140,7 @@ class Depthwise(Taps[Int8Epilogue]):
         return super().fits(conv, epilogue) and epilogue.stores_kind
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """If each channel has one output that is no larger."""
+        """If each channel has one output and the output is not larger than the input."""
         return conv.channels == conv.out_channels and conv.shrinks
 
     def _scaling(self, epilogue: Int8Epilogue) -> tuple[Scaling | None, Array]:
@@ -153,7 +153,7 @@ def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
     Args:
         taps: int8 or int16 [N, rows, columns], along (slow, fast).
         bias: int32 [N], the input's zero point folded in.
-        scaling: of N channels; None: there is none.
+        scaling: the scaling of N channels; None: none.
     """
     count, _, columns = taps.shape
     filled = np.pad(taps, ((0, 0), (0, 0), (0, columns // 2 * 2 + 2 - columns))).reshape(count, -1)
@@ -166,7 +166,7 @@ def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
 class DepthwiseInt16(Depthwise):
     """Depthwise: a channel is copied with its padding into a plane, then pairs of taps serve four outputs.
 
-    As of int8, but that nothing is widened.
+    Like that of int8, but without widening.
     """
 
     name = "dsp16_taps"
@@ -183,7 +183,7 @@ class DepthwiseInt16(Depthwise):
 class DepthwiseSums(Taps[SumEpilogue]):
     """Depthwise: a channel is copied with its padding into a plane, then pairs of taps meet four outputs.
 
-    What follows a row of sums is any expression.
+    Any expression can follow a row of sums.
     """
 
     name = "dsp16_tap_sums"
@@ -205,13 +205,13 @@ STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 
 
 class SlidingTraversal(Traversal):
-    """The plane of a channel whose outputs go in pairs along the fast axis: an odd one costs."""
+    """The plane of a channel whose outputs are computed in pairs along the fast axis; a single one costs extra."""
 
     __slots__ = ()
 
     @classmethod
     def all(cls, conv: Conv, direction: str = "") -> list[Self]:
-        """Return those within the reach of the instructions, that with the fewest instructions first.
+        """Return the traversals within the reach of the instructions, the one with the fewest instructions first.
 
         Of two that cost the same, the turned one takes fewer instructions with a stride of one, the other with two.
         """
@@ -266,7 +266,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         return 2 * traversal.pitch * traversal.plane[0]
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """If the output is no larger."""
+        """If the output is not larger than the input."""
         return conv.shrinks
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:

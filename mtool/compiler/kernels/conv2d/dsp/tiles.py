@@ -34,7 +34,7 @@ FUNCTION = 300  # bytes of a function besides
 
 
 def sums_of(depth: int) -> int:
-    """Return the elements that a column of `depth` has for its own sums: as many as stay int16, filled up to a word."""
+    """Return the number of elements for a column's own sums, each within int16, filled up to a word."""
     return round_up(-(-round_up(depth, 4) // SUMMED), 4)
 
 
@@ -51,9 +51,9 @@ def dot_cost(depth: int, tile: Tile, loop: dsp.Loop, *, apart: bool = False) -> 
 class ColumnLayout:
     """The layout of a convolution's patches in the columns.
 
-    `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
-    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order`: the index into
-    the kernel of each byte of the column, -1 for filling.
+    `rows` bytes of a patch row are copied by words; with `lasts` the remaining byte of each row goes into a common
+    word. `by_taps`: the channels of one tap at a time, since they are not contiguous. `order`: the index into the
+    kernel of each byte of the column, -1 for filling.
     """
 
     row_words: int
@@ -94,7 +94,7 @@ class ColumnLayout:
         return before + behind + conv.outside(0, "top", conv.kernel[0])
 
     def gathered(self, conv: Conv) -> int:
-        """Return the bytes of a patch that is put together before it becomes a column; 0: all are copied by words."""
+        """Return the bytes of a patch that is gathered before it becomes a column; 0: all are copied by words."""
         bytewise = conv.channels % 4 != 0 and (self.lasts or self.borders(conv) != [])
         return len(self.order) if self.by_taps or bytewise else 0
 
@@ -123,7 +123,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         return super().fits(conv, epilogue) and is_stored_as_int8(epilogue.node, epilogue.graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
-        """Return the index into the kernel of each element of a column, -1 for what fills its rows up."""
+        """Return the index into the kernel of each element of a column, -1 for filling."""
         return range(conv.channels) if self.pointwise else ColumnLayout.of(conv).order
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
@@ -153,7 +153,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         )
 
     def loop(self, conv: Conv, epilogue: Int8Epilogue) -> dsp.Loop:
-        """Return the loop of the dot products: one for all layers, none where that is worth a function's code."""
+        """Return the loop of the dot products: common to all layers, or unrolled if that is worth a function's code."""
         node, graph, depth, tile = epilogue.node, epilogue.graph, self.depth(conv), self.shape(conv)
         loop, whole = dsp.Loop.of(depth, self._turn(epilogue)), dsp.Loop.whole(depth)
         if self.unroll or whole.words > dsp.LONGEST:
@@ -203,7 +203,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         return dsp.Layer(Together(2, conv.group), tiles, code)
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
-        """The elements of a column whose sums meet what the weights are stored without; what is gathered byte by byte.
+        """The elements of a column whose sums are multiplied by the weights' offset; the bytes gathered one by one.
 
         Of pointwise layers the last pixels are copied, if they are not whole words.
         """
@@ -335,15 +335,15 @@ class Int16Tiles(TileSchedule[Epilogue16]):
 
 
 def goes_by_taps(conv: Conv) -> bool:
-    """Return whether the channels of a patch's taps do not stand side by side."""
+    """Return whether the channels of a patch's taps are not contiguous."""
     return conv.group > 1 or conv.dilation[1] > 1
 
 
 class Im2colInt16(Int16Tiles):
     """k x k: the patches of three pixels are gathered into columns, multiplied with all channels, two at a time.
 
-    Rows of a patch are copied by words inside the image, element by element on its border. Taps whose channels do not
-    stand side by side (groups, dilations) are gathered first.
+    Rows of a patch are copied by words inside the image, element by element on its border. Taps whose channels are not
+    contiguous (groups, dilations) are gathered first.
     """
 
     name = "dsp16_patch"

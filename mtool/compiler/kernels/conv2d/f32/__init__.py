@@ -56,7 +56,7 @@ class Im2col(FloatTiles):
         return self.cost_of(conv, tile, each + (1.8 / tile.pixels if epilogue.stored == "bytes" else 0))
 
     def cost_of(self, conv: Conv, tile: Tile, each: float = 1.2) -> float:
-        """Which of them leaves less empty is the same however products are summed."""
+        """The comparison of tiles does not depend on how products are summed."""
         channels = tile.channel_steps(conv) * tile.channels
         return tile.columns(conv) * tile.pixels * (channels * (each * conv.depth + 3) + 3 * conv.depth)
 
@@ -70,14 +70,14 @@ class Im2col(FloatTiles):
         return Products(weights, f32.LAYOUT + f32.words_of(stored), HEADERS[tile.name], function)
 
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
-        """Whether what follows reads numbers of the channel."""
+        """Whether the rest reads per-channel numbers."""
         return super().values(conv, epilogue, target) | {"by_channel": epilogue.weights.dtype == np.int8}
 
 
 # Depthwise convolutions of float32 for a Cortex-M's FPU: several outputs of a plane at a time.
 
 
-PLANE_BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
+PLANE_BLOCK = 5  # the most outputs: more need longer code and save hardly any loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
 
@@ -120,7 +120,7 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
         return 4 * math.prod(conv.plane)
 
     def over_input(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
-        """If the output is no larger."""
+        """If the output is not larger than the input."""
         return conv.shrinks
 
     def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:

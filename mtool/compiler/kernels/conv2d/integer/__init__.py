@@ -54,7 +54,7 @@ PIXELS = 4
 PAIR = (11, 24)  # instructions of two elements and four pixels, by those of a product that is added up
 END = 4  # of a turn of the loop
 CHANNEL = 56  # of a channel and four pixels, besides
-MOST_BYTES = 1024  # of columns and patches: four times what others take
+MOST_BYTES = 1024  # the most bytes of columns and patches: four times those of other schedules
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 10)
 
 
@@ -119,13 +119,13 @@ def _is_exact(rows: Array) -> bool:
 
 
 def _products(conv: Conv, turn: int, pair: int) -> float:
-    """Return instructions of a group's products: two elements a time, in turns of so many."""
+    """Return the instructions of a group's products: two elements at a time, `turn` of these per loop turn."""
     turns = -(-conv.depth // (2 * turn))
     each = turns * (pair * turn + END) + CHANNEL
     return math.ceil(conv.pixels / PIXELS) * (conv.out_channels // conv.group) * each
 
 
-BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
+BLOCK = 6  # the most outputs: more need longer code and save hardly any loads
 HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
 
 

@@ -83,7 +83,7 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
 
 
 def has_negatives(epilogue: Int8Epilogue) -> bool:
-    """Return whether the weights are int8, and the negative of each is too."""
+    """Return whether the weights and their negatives are int8."""
     return bool(epilogue.weights.dtype == np.int8 and epilogue.weights.min(initial=0) >= -127)
 
 
@@ -332,7 +332,7 @@ def _bytes_of(size: tuple[int, int], channels: int, axis: int) -> tuple[int, int
 
 
 def _masks(conv: Conv, lines: Lines, across: int) -> tuple[str, str]:
-    """Return the lanes that are stored in each step, and in the last, of so many lines."""
+    """Return the lanes that are stored in each step, and in the last, for `across` lines."""
     places, each = (LANES, 4) if conv.stride[0] == 1 else (LANES_OF_ONE, 8)
     rest = conv.out_size[lines.axis] - each * (lines.steps - 1)
     wanted = ([a < count and b < across for a, b in places] for count in (each, rest))
@@ -342,9 +342,9 @@ def _masks(conv: Conv, lines: Lines, across: int) -> tuple[str, str]:
 
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
 REGISTERS = 8
-REACH = 508 // 16  # vectors from a pointer that a load reaches
-MOST_CODE = 320  # instructions: the taps are all written out
-MOST_ROWS = 16  # that a ring may have
+REACH = 508 // 16  # the largest offset of a load, in vectors
+MOST_CODE = 320  # the most instructions, as all taps are written out
+MOST_ROWS = 16  # the most rows of a ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
 
 
 def block_cost(conv: Conv, outputs: int) -> int:
-    """Return the instructions of so many outputs side by side; 0 for none."""
+    """Return the instructions for `outputs` adjacent outputs; 0 for none."""
     row = sum(segment.instructions for segment in segments(conv, outputs))
     return conv.kernel[0] * row + 3 * outputs + 3 if outputs else 0
 

@@ -140,7 +140,7 @@ class Int8Tiles(VectorTiles[Int8Epilogue]):
 
 
 def _pair(epilogue: Int8Epilogue) -> Pair | None:
-    """Return the sum that follows, if there is a loop for it: with one variable, not rounded to even."""
+    """Return the sum that follows, if the runtime has a loop for it: with one variable, not rounded to even."""
     pair = epilogue.pair()
     loads = [part.value for part in epilogue.rest.args if part.op == "load"] if epilogue.rest else []
     are_variables = all(epilogue.node.inputs[number] not in epilogue.graph.constants for number in loads)
@@ -346,7 +346,7 @@ class Columns(SmallPatches):
 # The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_f32.h.
 
 
-CHANNELS = {3: 8, 6: 4}  # that a tile of so many pixels has: six vectors of sums
+CHANNELS = {3: 8, 6: 4}  # the channels of a tile by its pixels: six vectors of sums
 TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and for the results
 
 
@@ -356,8 +356,8 @@ class Im2colF32(FloatTiles):
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
 
-    Of tiles that waste equally little that of three pixels is taken: it has more instructions, but they load half as
-    many single floats, which nothing can be done beside.
+    Of tiles that waste the same, the one with three pixels is used: it has more instructions, but half as many loads of
+    single floats, which can't overlap with anything.
     """
 
     name = "mve_f32_columns"
@@ -372,7 +372,7 @@ class Im2colF32(FloatTiles):
         return super().fits(conv, epilogue) and conv.meets_the_image
 
     def shape(self, conv: Conv) -> Tile:
-        """That which wastes less."""
+        """The tile that wastes less."""
 
         def products(pixels: int) -> int:
             return round_up(conv.pixels, pixels) * round_up(conv.out_channels, CHANNELS[pixels])

@@ -83,7 +83,7 @@ class Im2col(Vectors):
 class Windows(Vectors):
     """Each row of input is copied once into a ring with its padding; a row of a window is one piece of it.
 
-    Rows are read before they are written, where that is so the output may take the input's storage.
+    Where rows are read before they are written, the output may take the input's storage.
     """
 
     name = "rvv_ring"
@@ -166,7 +166,7 @@ class Depthwise(Vectors):
 
 
 def _together(conv: Conv) -> int:
-    """Return how many pixels, side by side in the ring, are one of so many times the channels: where those are few."""
+    """Return how many adjacent pixels in the ring are treated as one with more channels, if there are few channels."""
     fitting = VLEN // 4 // conv.channels
     return max(1, min(fitting, conv.out_size[1])) if conv.stride[1] == 1 else 1
 
