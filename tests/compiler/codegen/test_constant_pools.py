@@ -54,9 +54,9 @@ def test_memories_that_are_only_read_take_constants_themselves() -> None:
     assert flash.waits == memory.reads.waits(board.clock_hz) * 4 / memory.reads.width > 0
     assert not flash.is_arena and not psram.is_arena and tensor_pools(board, (flash, psram)) == ()
     assert requested_pools(board, (Pool("dtcm", 64, "weights"),))[0].use == "weights"  # which is written: copies
-    with pytest.raises(UsageError, match="constants may lie there: --pool flash,for=weights"):
+    with pytest.raises(UsageError, match="use it for constants: --pool flash,for=weights"):
         requested_pools(board, (Pool("flash"),))
-    with pytest.raises(UsageError, match=r"\.bss\.x holds none"):
+    with pytest.raises(UsageError, match=r"\.bss\.x can.t hold constants"):
         constant_pools(board, (Pool("x", 64, "constants", section=".bss.x"),))
     avr = boards.get("arduino_uno")
     with pytest.raises(UsageError, match="has one flash"):

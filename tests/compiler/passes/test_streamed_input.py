@@ -22,7 +22,7 @@ def sums() -> Graph:
 def test_the_input_is_one_that_is_there() -> None:
     with pytest.raises(UsageError, match="which input is streamed"):
         with_streamed_input(sums(), "")
-    with pytest.raises(UsageError, match="no such input"):
+    with pytest.raises(UsageError, match="unknown input"):
         with_streamed_input(sums(), "w")
 
 

@@ -76,7 +76,7 @@ def test_constants_in_ram_are_variables() -> None:
 
 
 def test_an_avr_has_its_constants_in_flash() -> None:
-    with pytest.raises(UsageError, match="can't lie in RAM"):
+    with pytest.raises(UsageError, match="can't be placed in RAM"):
         mtool.compile(DIGITS, board="arduino_mega2560", options=Options(schedules={"conv_2": SCHEDULES["conv_2"]}))
 
 

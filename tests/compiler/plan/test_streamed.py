@@ -225,6 +225,6 @@ def test_which_input_is_streamed() -> None:
     with pytest.raises(UsageError, match="which input is streamed") as found:
         with_streamed_input(graph, "")
     assert "--stream gate" in str(found.value)
-    with pytest.raises(UsageError, match="no such input") as found:
+    with pytest.raises(UsageError, match="unknown input") as found:
         with_streamed_input(graph, "gat")
     assert "did you mean gate?" in str(found.value)

@@ -10,7 +10,7 @@ const int8_t small_conv_1_weights[72] = {
       53,  109,    5,  -75,  -32,   28,  -63,   33,
 };
 
-/* uint8 4: whether a tile from this channel on has one whose sums beside a half are looked at more closely */
+/* uint8 4: whether a tile from this channel on has a channel whose sums near a half need a closer check */
 const uint8_t small_conv_1_ties[4] = {
     0, 0, 1, 0,
 };
@@ -32,7 +32,7 @@ const int8_t small_dw_2_weights[36] = {
      -73,   51,   76,  -53,
 };
 
-/* uint8 4: whether a tile from this channel on has one whose sums beside a half are looked at more closely */
+/* uint8 4: whether a tile from this channel on has a channel whose sums near a half need a closer check */
 const uint8_t small_dw_2_ties[4] = {
     1, 0, 0, 1,
 };
