@@ -1,1 +1,1 @@
-"""The compile half: a model file becomes a graph, a plan and C. It never imports the device half."""
+"""The compile half: from a model file to a graph, a plan and C. It never imports the device half."""

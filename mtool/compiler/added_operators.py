@@ -1,4 +1,4 @@
-"""The packages installed beside mtool that add operators, by their entry points. Nothing of them is loaded here."""
+"""Installed packages that add operators, found by their entry points. Nothing in them is loaded here."""
 
 import importlib.util
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
@@ -13,9 +13,9 @@ def entries() -> EntryPoints:
 
 
 def sources() -> list[Path]:
-    """Return the files, and the folders of packages, that the operators are from.
+    """Return the files and package folders that define the operators.
 
-    One that can't be found is left out: only a model that needs its operators fails.
+    A file that can't be found is left out: only a model that needs its operators fails.
     """
     origins = [origin for entry in entries() if (origin := _origin(entry)) is not None]
     return sorted({origin.parent if origin.name == "__init__.py" else origin for origin in origins})

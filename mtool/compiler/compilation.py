@@ -1,7 +1,7 @@
 """The compile half as one function: a model file in, C files and a manifest out.
 
-A model is read, its operators go to backends or through the passes, it is planned as the request asks and the board's
-memories allow, and its C is written; for several models of one firmware with one arena, and equal constants and
+A model is read, its operators go to backends or through the passes, it is planned within the request and the board's
+memories, and its C is written; for several models of one firmware with one arena, and equal constants and
 functions stored once.
 """
 
@@ -59,15 +59,15 @@ _T = TypeVar("_T")
 
 
 def target_of(board: Board) -> Target:
-    """Return what the compile half knows of a board."""
+    """Return the target that the compile half uses for a board."""
     return Target(board.cpu, board.features)
 
 
 def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> Plan:
-    """Return a plan that says which constants may have copies in the pools that a user asks for, or lie in them.
+    """Return a plan with the constants that may lie in the requested pools, or have copies there.
 
     Raises:
-        UsageError: they are to lie in several memories, and the core reads constants from one alone.
+        UsageError: constants are requested in several memories, but the core reads them from only one.
     """
     flash, own = (_slow_flash(board), constant_pools(board, request.pools)) if request.pools else (None, ())
     chosen = request.conventions
@@ -83,7 +83,7 @@ def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[s
 
 
 def _slow_flash(board: Board) -> SlowFlash | None:
-    """Return what a board says of a memory of constants that lets the core wait; None: there is none."""
+    """Return the board's memory of constants with wait states; None: there is none."""
     memory, ram = board.memory_for("weights"), board.memory_for("data")
     if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
         return None
@@ -95,9 +95,9 @@ def _slow_flash(board: Board) -> SlowFlash | None:
 
 
 def attempts_at(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
-    """Yield how a model may be planned, less and less fast, for a board whose memory is too small for the arena.
+    """Yield slower and slower ways to plan a model, for a board whose memory is too small for the arena.
 
-    "auto" becomes "always"; then no operator has larger constants, as those need more working memory.
+    First "auto" becomes "always"; then no operator has larger constants, because those need more working memory.
     """
     for own in dict.fromkeys((grown, frozenset[str]())):
         yield partial, own
@@ -108,11 +108,11 @@ def attempts_at(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Parti
 def settled(
     board: Board, request: Request, attempts: Iterator[tuple[_T, Plan]], *, is_alone: bool = True
 ) -> tuple[_T, Plan]:
-    """Return the plan that is taken: in the pools that are asked for, or the first that a board has room for.
+    """Return the final plan: in the requested pools, or the first plan that fits the board.
 
     Raises:
-        UsageError: a pool is none of the board's.
-        FitError: the pools have no room.
+        UsageError: the board has no memory for a pool.
+        FitError: the pools are too small.
     """
     request.check_pools(requested_pools(board, request.pools))
     own = tensor_pools(board, request.pools)
@@ -132,7 +132,7 @@ log = logging.getLogger(__name__)
 
 
 def partitioned(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, tuple[Claim, ...]]:
-    """Give backends their regions; return the graph with these, and who computes which operator."""
+    """Give backends their regions; return the graph with these, and the claims on its operators."""
     from mtool.compiler.backends.partition import partition
 
     asked = _partition_inputs(graph, path, board, request)
@@ -142,11 +142,11 @@ def partitioned(graph: Graph, path: Path, board: Board, request: Request) -> tup
 
 
 def division(path: Path, board: Board, request: Request) -> tuple["Division", tuple[Claim, ...]]:
-    """Return the regions that backends claim of a model, and who would compute what; nothing is compiled.
+    """Return the regions that backends would compute, and their claims, without compiling anything.
 
     Raises:
-        UsageError: there is no such model, a backend or an option of it is wrong or it computes nothing, or a size is
-            known at run time only.
+        UsageError: the model is missing, a backend or one of its options is wrong, it computes nothing, or a size is
+            known only at run time.
         ModelError: the model is malformed, or something in it can't be compiled.
     """
     from mtool.compiler.backends.partition import divide
@@ -164,7 +164,7 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
 def _partition_inputs(
     graph: Graph, path: Path, board: Board, request: Request
 ) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
-    """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
+    """Return the partitioner's arguments; operators are recognized in a graph that rounds as ONNX does."""
     from mtool.compiler.backends.chosen import choose
     from mtool.compiler.backends.interface import BoardMemory, Context
     from mtool.compiler.backends.partition import aligned
@@ -179,25 +179,25 @@ def _partition_inputs(
 
 
 def check_no_backends(request: Request, open_sizes: Mapping[str, int]) -> None:
-    """Raise a UsageError if backends are asked for and a size is known at run time only."""
+    """Raise a UsageError if backends are requested and a size is known only at run time."""
     if request.backends:
         raise UsageError(
-            f"backends compute shapes that are known when they compile; {next(iter(open_sizes))} is a run-time size",
-            hint=f"give it one size: --dim {next(iter(open_sizes))}=N",
+            f"backends need shapes that are known at compile time; {next(iter(open_sizes))} is a run-time size",
+            hint=f"give it a fixed size: --dim {next(iter(open_sizes))}=N",
         )
 
 
 def _cost_in_c(board: Board) -> Callable[[Graph], float]:
-    """Return what estimates the instructions of a graph that is compiled to C for a board."""
+    """Return a function that estimates the instructions of a graph compiled to C for a board."""
     target = target_of(board)
     return lambda body: make_plan(passes.run(body, target), target, partial="never").cost
 
 
 def _refuse_idle(chosen: "Sequence[Chosen]", claims: "Sequence[Claimed]", request: Request) -> None:
-    """Refuse a backend that computes nothing, unless it is optional or its regions fall back to C; tell the reasons.
+    """Refuse a backend that computes nothing, unless it is optional or its regions fall back to C; report why.
 
     Raises:
-        UsageError: it computes nothing of the model.
+        UsageError: it computes no operator of the model.
     """
     for one, spec in zip(chosen, request.backends, strict=True):
         name = one.backend.name
@@ -207,16 +207,17 @@ def _refuse_idle(chosen: "Sequence[Chosen]", claims: "Sequence[Claimed]", reques
         reasons: Counter[str] = Counter()
         for claim in claims:
             reasons.update({dict(claim.refusals).get(name, ""): claim.operation.macs or 1})
-        told = [why for why, _ in reasons.most_common() if why]
-        what = f"the backend {name} computes nothing of the model"
+        known = [why for why, _ in reasons.most_common() if why]
+        what = f"the backend {name} computes no operator of the model"
         if not spec.optional:
             raise UsageError(
                 what,
-                details=told[:_REASONS],
-                hint=f"leave it out, or give --backend {spec.where}:optional, with which mtool check tells of each "
-                "operator",
+                details=known[:_REASONS],
+                hint=f"leave it out, or give --backend {spec.where}:optional; mtool check then shows the reason "
+                "for each operator",
             )
-        log.warning("%s%s; mtool check tells of each operator", what, "".join(f": {why}" for why in told[:1]))
+        first = "".join(f": {why}" for why in known[:1])
+        log.warning("%s%s; mtool check shows the reason for each operator", what, first)
 
 
 def _claim_of(one: "Claimed") -> Claim:
@@ -239,7 +240,7 @@ def compile_model(path: Path, board: Board, request: Request = USUAL) -> Compila
 
 @dataclass(slots=True)
 class _Notes:
-    """What is known of a model besides its graph: its constants as they were read, and who computes which operator."""
+    """Facts about a model besides its graph: its constants as they were read, and the backends' claims."""
 
     constants: ModelConstants = field(default_factory=ModelConstants)
     claims: tuple[Claim, ...] = ()
@@ -247,7 +248,7 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A model whose plan is made, and whose C is not yet written: a model of several may lie elsewhere in the arena.
+    """A planned model whose C is not written yet: with several models, its place in the arena may change.
 
     Plans of one file with the same `key` have the same C.
     """
@@ -260,14 +261,14 @@ class PlannedModel:
     key: Hashable
 
     def emit(self, place: Place, stored: Stored | None = None) -> Emitted:
-        """Write the C of its operators, as one of the models of a firmware."""
+        """Write the C of its operators as part of a firmware."""
         conventions, notes = self.request.conventions, self.notes
         made = emit(self.plan, self.path.name, self.model_hash, conventions, notes.constants, place, stored)
         return replace(made, claims=notes.claims)
 
 
 class _Source:
-    """A model's file, which is read and planned for boards: what several have in common is done once.
+    """A model file, read and planned for boards; work that several boards share is done once.
 
     Raises:
         MtoolError: as `compile_model`.
@@ -290,19 +291,19 @@ class _Source:
         return file_hash(self.path)
 
     def once(self, about: Hashable, answer: Callable[[], _T]) -> _T:
-        """Return the answer to a question, which is found once."""
+        """Return a cached answer, computed at the first call."""
         if about not in self.answers:
             self.answers[about] = answer()
         found: _T = self.answers[about]
         return found
 
     def _read(self) -> Graph:
-        """Read the model; where an input is given by rows, its graph says so."""
+        """Read the model; the graph notes an input that is given by rows."""
         graph = frontend.load(self.path, self.request)
         return with_streamed_input(graph, self.request.stream) if self.request.is_streamed else graph
 
     def lowered(self, board: Board, notes: _Notes) -> Graph:
-        """Bring the model to kernels, loops and calls of backends, and note what is known of it besides."""
+        """Lower the model to kernels, loops and backend calls, with further facts about it."""
         target, request = target_of(board), self.request
         if self.open_sizes:
             from mtool.compiler import run_time_sizes  # loaded for such a model alone
@@ -329,7 +330,7 @@ class _Source:
         return graph
 
     def _likeness(self, board: Board) -> Hashable:
-        """Return what boards have in common that get the same plans, as far as their memories allow."""
+        """Return a key that is equal for boards that get the same plans, memories aside."""
         target = target_of(board)
 
         def has_integers_alone(graph: Graph) -> bool:  # constants apart
@@ -345,12 +346,12 @@ class _Source:
         return target.integer_traits if has_integers else target.traits
 
     def planned(self, board: Board, *, is_alone: bool = True, graph: Graph | None = None) -> PlannedModel:
-        """Return the plan for a board, the first of `attempts_at` whose arena its memory has room for, or its pools.
+        """Return the plan for a board: the first of `attempts_at` whose arena fits its memory or pools.
 
         Args:
             board: the board.
-            is_alone: no other model shares its arena, which may be split.
-            graph: the model as it is lowered for the board, if that is done.
+            is_alone: no other model shares its arena, so that it may be split.
+            graph: the model lowered for the board, if available.
         """
         notes, target, request = _Notes(self.constants), target_of(board), self.request
         of_target = self._likeness(board), board.name if request.backends else ""
@@ -378,7 +379,7 @@ class _Source:
 
 
 def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
-    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    """Return the requested schedules, and those that tuning has found for the other nodes."""
     if request.known == Known():  # then the schema of logs need not be loaded
         return request.schedules
     from mtool.compiler.tuned.tasks import choices
@@ -387,13 +388,13 @@ def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str
 
 
 def _drop_cycles(constants: Mapping[str, Array]) -> None:
-    """Free what only cycles of references hold, functions that call themselves and know a graph, if that is much."""
+    """Free large objects that only reference cycles hold, such as recursive functions that refer to a graph."""
     if sum(data.nbytes for data in constants.values()) >= _LARGE_BYTES:
         allocator.drop_cycles()
 
 
 def plan_model(path: Path, board: Board, request: Request = USUAL) -> tuple[Plan, frozenset[str]]:
-    """Return the plan of a model for a board, and the nodes that a schedule can be asked for; no C is written.
+    """Return the plan of a model for a board, and the nodes that can have a schedule, without writing C.
 
     Raises:
         MtoolError: as `compile_model`.
@@ -406,10 +407,10 @@ def plan_model(path: Path, board: Board, request: Request = USUAL) -> tuple[Plan
 
 
 def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -> Iterator[tuple[Board, Emitted]]:
-    """Compile a model for several boards, as `compile_model` does for each; what they share is done once.
+    """Compile a model for several boards like `compile_model`; shared work is done once.
 
     Yields:
-        A board, and what the model's manifest and its files are made of.
+        A board, and the model's functions, from which its manifest and files are made.
 
     Raises:
         UsageError: as `compile_model`.
@@ -427,16 +428,15 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     Args:
         sources: each model and how it is compiled.
         board: the board.
-        arenas: of several models. "shared": one arena, of the largest need; the models run one after another.
-            "interleaved": one arena, in which each may run between two operators of those after it. "own": one for
-            each; "caller": of each the caller's.
+        arenas: for several models. "shared": one arena of the largest size; the models run one after another.
+            "interleaved": one arena; each model may run between two operators of those after it. "own": one for
+            each; "caller": the caller has one for each.
 
     Raises:
-        UsageError: a file is missing, a request names nothing of the model, `partial` and the conventions do not go
-            together, or a schedule that is asked for can't compute its node; two models have the same name, or one
-            that begins with the other's, or other calling conventions; or models are to interleave that do not run
-            operator by operator, or to share an arena with one whose input is given by rows or that wants it in
-            another section.
+        UsageError: a file is missing, a request names nothing in the model, `partial` contradicts the conventions,
+            or a requested schedule can't compute its node; two models have the same name, or one that begins with
+            the other's, or different calling conventions; models interleave but do not run operator by operator,
+            or share an arena with one whose input is given by rows or that needs another section.
         ModelError: a model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
@@ -447,7 +447,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     sharing = arenas in ("shared", "interleaved")
     if sharing and any(request.pools for _, request in sources):
         raise UsageError(
-            "models that share an arena have it in one memory, and --pool gives them several",
+            "a shared arena lies in one memory, but --pool splits it into several",
             hint="--arena own gives each model pools of its own",
         )
     models = _planned(sources, board, is_alone=not sharing)
@@ -479,8 +479,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         streamed = [one.plan.graph.name for one in models if one.request.is_streamed]
         if streamed:  # its inference lasts from the first row to the last
             raise UsageError(
-                f"{streamed[0]} computes with rows as they arrive, and the other models would run over them in its "
-                "arena",
+                f"{streamed[0]} computes on rows as they arrive, and the other models would overwrite them in the "
+                "shared arena",
                 hint="--arena own",
             )
         plans = share_arena(plans, unit)
@@ -516,7 +516,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
 
 
 def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone: bool) -> list[PlannedModel]:
-    """Plan each model, and tell what can't be compiled of all of them at once."""
+    """Plan each model; report everything that can't be compiled, for all models at once."""
     models: list[PlannedModel] = []
     failed: list[ModelError] = []
     for path, request in sources:
@@ -525,8 +525,9 @@ def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone:
         except ModelError as error:
             failed.append(error)
     if len(failed) > 1:
-        told = [line for error in failed for line in (error.what, *(f"  {detail}" for detail in error.details))]
-        raise ModelError(f"{len(failed)} of {len(sources)} models can't be compiled", details=told, hint=failed[0].hint)
+        all_lines = [line for error in failed for line in (error.what, *(f"  {detail}" for detail in error.details))]
+        what = f"{len(failed)} of {len(sources)} models can't be compiled"
+        raise ModelError(what, details=all_lines, hint=failed[0].hint)
     if failed:
         raise failed[0]
     return models
@@ -539,7 +540,7 @@ def _check_alike(
     written: Callable[[Request], str],
     hint: str = "",
 ) -> None:
-    """Refuse models that differ in what is one thing of a firmware; of conventions the linker would too."""
+    """Refuse models that differ in a property that a firmware has only once; the linker checks conventions too."""
     first, *others = models
     for one in others:
         if value(one.request) != value(first.request):
@@ -552,13 +553,14 @@ def _check_interleaved(models: Sequence[PlannedModel]) -> None:
     for one in models:
         if one.request.conventions.interface != "step":
             raise UsageError(
-                f"models interleave between operators, and {one.plan.graph.name} runs as a whole",
+                f"interleaved models pause between operators, but {one.plan.graph.name} runs as a whole",
                 details=[f"it has --interface-api {one.request.conventions.interface}"],
                 hint="give --interface-api step too",
             )
     if any(one.request.protect for one in models):
         raise UsageError(
-            "--arena interleaved puts a model among a paused one's tensors, which memory protection can not part",
+            "--arena interleaved puts a model's tensors between those of a paused one, where memory protection can't "
+            "separate them",
             hint="--arena own",
         )
 
@@ -573,7 +575,7 @@ def _check_names(models: Sequence[PlannedModel]) -> None:
         for other in models[:number]:
             first, second = sorted((one.plan.graph.name, other.plan.graph.name), key=len)
             if f"{second}_".startswith(f"{first}_"):
-                same = "have the same name in C" if first == second else "have names in C that can make equal symbols"
+                same = "have the same name in C" if first == second else "have names that can lead to equal C symbols"
                 raise UsageError(
                     f"two models {same}: {', '.join(dict.fromkeys((first, second)))}",
                     details=[f"{other.path} is {other.plan.graph.name}", f"{one.path} is {one.plan.graph.name}"],

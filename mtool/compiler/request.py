@@ -1,4 +1,4 @@
-"""A request to the compile half, all its options in one record, and the result."""
+"""A request to the compile half, with all its options, and the result."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,23 +27,24 @@ class Request(ModelOptions):
     io: "arena" puts the inputs and outputs into the arena, where the planner may overlap them with what is not live;
         "external" leaves them to the caller.
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.compiler.plan.partial):
-        "never", "always", or "auto", which becomes "always" where the board's memory is too small else.
-    order: "auto" computes the operators in the order of the smallest arena that is found, "written" in the model's own.
-    optimize: what the board's memory is spent on: larger constants for fewer instructions (plan.for_time),
-        and constants in RAM beside a flash that lets the core wait (plan.for_time), where the part of the
-        memory is smaller than that of the time ("balanced"), wherever there is room ("speed"), or nowhere ("size").
-    conventions: how the model and its operators are called, and what runs them; mtool.compiler.codegen.conventions
-    makes them. stream: the input that is given by rows, where the conventions' interface is "feed"; "": the only one.
-    schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
-    backends: what else computes parts of the network, in order of preference.
+        "never", "always", or "auto", which becomes "always" if the board's memory is too small otherwise.
+    order: "auto" computes the operators in the order with the smallest arena found, "written" in the model's own.
+    optimize: when to spend the board's memory on speed, as larger constants for fewer instructions
+        (plan.for_time) or as copies in RAM of constants in slow flash: if the share of memory is smaller than
+        the share of time saved ("balanced"), wherever there is room ("speed"), or never ("size").
+    conventions: how the model and its operators are called, and what runs them
+        (mtool.compiler.codegen.conventions).
+    stream: the input that is given by rows, if the conventions' interface is "feed"; "": the only one.
+    schedules: the user's choices, by node (`pw_2`); the cost model chooses all others.
+    backends: those that may compute parts of the network, in order of preference.
     tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
     backend_fallback: a region that a backend fails to compile is left to C.
-    known: what tuning has found for the board; `schedules` come before it.
+    known: tuning results for the board; `schedules` take precedence.
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
     protect: the model runs inside the core's memory protection (crt/include/mtool.h).
-    weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
+    weights: "auto" puts large constants into a `.bin` file if the toolchain can include it, "text" all into C.
     """
 
     io: Io = DEFAULTS["io"]
@@ -78,10 +79,10 @@ class Request(ModelOptions):
         return self.conventions.interface == "feed"
 
     def check_stream(self, open_sizes: Collection[str] = ()) -> None:
-        """Refuse what does not go with an input that is given by rows.
+        """Refuse options that can't be combined with an input that is given by rows.
 
         Raises:
-            UsageError: a backend, inputs in the caller's memory, or a size that is known at run time alone.
+            UsageError: there is a backend, inputs lie in the caller's memory, or a size is known only at run time.
         """
         if not self.is_streamed:
             return
@@ -97,17 +98,17 @@ class Request(ModelOptions):
 
     @property
     def may_be_split(self) -> bool:
-        """Whether an arena that is too large for one memory may lie in several, where nobody asks for that."""
+        """Whether an arena that is too large for one memory may be split into several without --pool."""
         return not self.conventions.context and not self.arena_section and not self._against_pools()
 
     def check_pools(self, pools: Sequence[Pool]) -> None:
-        """Refuse what does not go with an arena in several memories.
+        """Refuse options that can't be combined with an arena in several memories.
 
         Args:
-            pools: those that are asked for, as the board has them.
+            pools: the requested pools, as the board has them.
 
         Raises:
-            UsageError: graph executors, backends, or a section for an arena in one.
+            UsageError: there is a graph executor, a backend, or a section for an arena in one memory.
         """
         reasons = [*self._against_pools(), *(["--arena-section: name each pool's"] if self.arena_section else [])]
         if self.conventions.context and any(pool.use == "weights" for pool in pools):
@@ -130,14 +131,14 @@ class Request(ModelOptions):
         """Return `partial`, or "never" where operators are called by name, each as a whole.
 
         Raises:
-            UsageError: it is "always", and the conventions need whole operators.
+            UsageError: it is "always", but the conventions need whole operators.
         """
         if self.conventions.operators == "typed" and not self.conventions.has_functions:
             return self.partial
         if self.partial == "always":
             raise UsageError(
-                "--partial always computes operators a few rows at a time, packed functions and graph executors each "
-                "as a whole",
+                "--partial always computes operators a few rows at a time, but packed functions and graph executors "
+                "compute each as a whole",
                 hint="leave --partial out, or choose --interface-api c, pointers or step, --operators-api typed and "
                 "--executor aot",
             )
@@ -153,10 +154,10 @@ class Compilation:
 
     Attributes:
         files: C and constants.
-        manifests: of each model, with the others beside it where there are several.
-        apart_bytes: the bytes of their arenas, if each had its own.
-        emitted: what each model's files are made of; empty where they are of the cache.
-        is_cached: they were compiled before.
+        manifests: one for each model; each lists the other models.
+        apart_bytes: the total bytes of their arenas if each had its own.
+        emitted: each model's functions, from which its files are made; empty if the files are from the cache.
+        is_cached: the files are from the cache.
     """
 
     files: FileTree

@@ -189,7 +189,7 @@ def test_a_search_that_is_killed_goes_on_where_it_was(model: Path, tmp_path: Pat
         until(lambda: len(measured(desk)) == len(CANDIDATES), last)
         last.kill()
         said, _ = last.communicate()
-        assert "is cut or no JSON: it is skipped" in said
+        assert "is truncated or not JSON: skipped" in said
         assert f"{kept} of {len(CANDIDATES)} candidates" in said
         assert sorted(measured(desk)) == sorted(CANDIDATES)
 

@@ -17,7 +17,7 @@ from mtool.compiler.operators.external import KIND
 
 @dataclass
 class CallBuilder:
-    """What a backend makes of a region, as it grows: statements, constants, files and working memory.
+    """Collects a backend's code for a region: statements, constants, files and working memory.
 
     alignment: of the working memory and of each piece of it, in bytes.
     """
@@ -50,7 +50,7 @@ class CallBuilder:
         return offset
 
     def product(self, **more: Any) -> Product:
-        """Return it all, with more that is known of it."""
+        """Return the finished product, with further fields."""
         return Product(
             body=_indented(self.lines),
             prepare=_indented(self.prepare),
@@ -72,7 +72,7 @@ TENSOR = re.compile(r"(input|output)(\d+)")
 
 
 def bytes_named(name: str, product: Product, region: Region) -> int | None:
-    """Return the bytes of what a name stands for besides working memory; None: nothing."""
+    """Return the bytes of the tensor, buffer or constant with this name; None: there is none."""
     if name == "scratch":
         return product.scratch_bytes or None
     found = TENSOR.fullmatch(name)
@@ -84,7 +84,7 @@ def bytes_named(name: str, product: Product, region: Region) -> int | None:
 
 
 def placed(product: Product, region: Region) -> tuple[MemoryPiece, ...]:
-    """Return where the buffers lie, one behind the other in each memory."""
+    """Return where the buffers lie, one after the other in each memory."""
     ends: dict[str, int] = {}
     found = []
     for name, one in product.buffers.items():
@@ -101,7 +101,7 @@ def _multiple(number: int, of: int) -> int:
 
 
 def cache_care(product: Product) -> dict[str, Any]:
-    """Return what the cache is cleaned of before the body and forgets behind it, and the functions for that."""
+    """Return the ranges to clean before the body and to invalidate after it, and the cache functions."""
     if not product.caches:
         return {}
     uses = {name: "reads" if name.startswith("input") else "writes" for name in product.buffers if TENSOR.match(name)}
@@ -116,11 +116,11 @@ def cache_care(product: Product) -> dict[str, Any]:
 
 
 Compiled = tuple[str, Region, Product]
-"""The name of a backend, a region of it, and what it made of that."""
+"""The name of a backend, one of its regions, and the compiled product."""
 
 
 def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
-    """Return a graph in which each compiled region is one node; what nothing reads any more is gone."""
+    """Return a graph in which each compiled region is one node; nodes without readers are removed."""
     if not compiled:
         return graph
     rewriter = Rewriter(graph)
@@ -154,7 +154,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
 
 
 def _ordered(nodes: Iterable[Node], graph: Graph) -> list[Node]:
-    """Return nodes in an order in which they can be computed, near to that in which they are."""
+    """Return the nodes in an order in which they can be computed, close to the present one."""
     first = {value: number for number, node in enumerate(graph.nodes) for value in node.outputs}
     listed = sorted(nodes, key=lambda node: max(first[value] for value in node.outputs if value))
     made = {value: number for number, node in enumerate(listed) for value in node.outputs}

@@ -1,4 +1,4 @@
-"""Backends as a user chose them: found by name or path, with the limits that every backend has."""
+"""The user's choice of backends: found by name or path, with the limits that every backend has."""
 
 import importlib.util
 import logging
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Chosen:
-    """A backend, and what the user left to it.
+    """A backend, and the limits that the user set for it.
 
     skip, only: names of nodes of the model.
-    most: how many regions it gets at most; None: all.
-    inputs_only: its regions read nothing but inputs of the model.
+    most: the largest number of regions; None: all.
+    inputs_only: its regions read only the model's inputs.
     """
 
     backend: Backend
@@ -37,45 +37,45 @@ class Chosen:
     inputs_only: bool = False
 
     def skips(self, operation: Operation) -> str:
-        """Return why an operation is not left to the backend; "": it is."""
+        """Return why an operation is not given to the backend; "": it is."""
         names = _names_of(operation)
         if names & self.skip:
             return "skip= names it"
         return "only= does not name it" if self.only and not names & self.only else ""
 
     def tell_unknown(self, operations: Sequence[Operation]) -> None:
-        """Warn of names behind skip= and only= that no operation has: they are misspelt, or nothing computes them."""
+        """Warn about names in skip= and only= that match no operation."""
         there = {name for operation in operations for name in _names_of(operation)}
         for option, names in (("skip", self.skip), ("only", self.only)):
             for name in sorted(names - there):
                 hint = spelling.did_you_mean(name, sorted(there))
                 log.warning(
-                    "%s: %s=%s names no operator of the model; %s", self.backend.name, option, name, hint or _SEE
+                    "%s: %s=%s matches no operator of the model; %s", self.backend.name, option, name, hint or _SEE
                 )
 
     def limits(self, region: Region, count: int, inputs: Collection[str]) -> str:
-        """Return why the backend does not get a region, of which it has some already; "": it does.
+        """Return why the backend does not get another region; "": it does.
 
-        `inputs` are the model's, if the region stands in no branch or loop.
+        `inputs` are the model's, unless the region is inside a branch or loop.
         """
         if self.most is not None and count >= self.most:
-            return f"it has {self.most} regions with more multiply-accumulates, as regions={self.most} says"
+            return f"regions={self.most} is reached by regions with more multiply-accumulates"
         if self.inputs_only and not {one.value for one in region.inputs} <= {*inputs}:
-            return "it reads more than inputs of the model, and inputs-only=yes"
+            return "it reads more than the model's inputs (inputs-only=yes)"
         return ""
 
 
 def choose(specs: Sequence[BackendSpec]) -> list[Chosen]:
-    """Return the backends that are asked for, in order.
+    """Return the requested backends, in order.
 
     Raises:
-        UsageError: one is not there, stands twice, or has no such option.
+        UsageError: one is unknown, is given twice, or has no such option.
     """
     found: list[Chosen] = []
     for spec in specs:
         one = _chosen(spec)
         if any(one.backend.name == other.backend.name for other in found):
-            raise UsageError(f"the backend {one.backend.name} stands twice")
+            raise UsageError(f"the backend {one.backend.name} is given twice")
         found.append(one)
     return found
 
@@ -101,7 +101,7 @@ def _made(spec: BackendSpec, options: Mapping[str, str]) -> Backend:
         raise
     except (Exception, SystemExit) as failed:
         raise BackendError(
-            f"the backend {spec.where} can't be made: {type(failed).__name__}: {failed}",
+            f"the backend {spec.where} can't be created: {type(failed).__name__}: {failed}",
             details=[f"with the options {', '.join(f'{key}={value}' for key, value in options.items()) or 'none'}"],
         ) from failed
 
@@ -115,7 +115,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 def known() -> dict[str, str]:
-    """Return the backends that are there by name: `module:Class` of each."""
+    """Return the available backends: `module:Class` by name."""
     own = {
         "cmsis_nn": "mtool.compiler.backends.cmsis_nn:CmsisNn",
         "ethos_u": "mtool.compiler.backends.ethos_u:EthosU",
@@ -130,9 +130,9 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
         return _from_file(spec)
     places = known()
     if spec.where not in places:
-        what = f"there is no backend {spec.where}"
-        hint = "one of your own is named by its file: --backend ./my_backend.py:MyNpu"
-        raise UsageError(what, details=[f"there are: {', '.join(sorted(places))}"], hint=hint)
+        what = f"unknown backend {spec.where}"
+        hint = "for your own backend, give its file: --backend ./my_backend.py:MyNpu"
+        raise UsageError(what, details=[f"available: {', '.join(sorted(places))}"], hint=hint)
     module, _, name = places[spec.where].partition(":")
     with _loading(f"the backend {spec.where}"):
         found = getattr(importlib.import_module(module), name)
@@ -141,7 +141,7 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
 
 @contextmanager
 def _loading(what: str) -> Iterator[None]:
-    """Raise what a backend's module raises while it is loaded as a UsageError."""
+    """Turn exceptions from a backend's module into a UsageError while it is loaded."""
     try:
         yield
     except (Exception, SystemExit) as failed:
@@ -149,7 +149,7 @@ def _loading(what: str) -> Iterator[None]:
 
 
 class _Source(importlib.machinery.SourceFileLoader):
-    """Reads the file that is there: bytecode of the same second and size would pass for it, and is not written."""
+    """Always reads the source: cached bytecode of a file with the same time and size would be taken for it."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -173,14 +173,15 @@ def _from_file(spec: BackendSpec) -> type[Backend]:
         return _checked(getattr(module, spec.attribute, None), f"{path}:{spec.attribute}")
     if len(own) != 1:
         names = ", ".join(one.__name__ for one in own) or "none"
-        raise UsageError(f"{path} has not one backend", details=[f"found: {names}"], hint=f"name it: {path}:CLASS")
+        what = f"{path} does not define exactly one backend"
+        raise UsageError(what, details=[f"found: {names}"], hint=f"choose one: {path}:CLASS")
     return _checked(own[0], str(path))
 
 
 def _checked(found: object, where: str) -> type[Backend]:
     if not (isinstance(found, type) and issubclass(found, Backend)):
-        raise UsageError(f"{where} is no backend", details=["expected a class that is derived from mtool.Backend"])
+        raise UsageError(f"{where} is not a backend", details=["expected a class derived from mtool.Backend"])
     name: object = found.name
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or is_keyword(name):
-        raise UsageError(f"the backend of {where} has the name {found.name!r}; expected one that C takes")
+        raise UsageError(f"the backend of {where} is named {found.name!r}; expected a valid name in C")
     return found

@@ -1,4 +1,4 @@
-"""Questions to a backend, which is not mtool's own code: what it raises or returns amiss is an error with the nodes."""
+"""Calls of a backend, which is not mtool's own code: exceptions and malformed results become errors with the nodes."""
 
 import math
 import re
@@ -52,10 +52,10 @@ def claims_of(backend: Backend, region: Region) -> str:
 
 
 def cost_of(backend: Backend, region: Region) -> float | None:
-    """Return what a region costs; None: it is always worth it.
+    """Return a region's cost; None: it is always worth it.
 
     Raises:
-        BackendError: it failed, or did not answer with a number.
+        BackendError: it failed, or did not return a number.
     """
     answer = _asked(backend, "cost", region.operations, region)
     if answer is None:
@@ -70,7 +70,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
     """Let a backend compile a region in a folder of its own, and check what it returns.
 
     Raises:
-        BackendError: it failed, or returned something malformed.
+        BackendError: it failed, or returned a malformed product.
     """
     with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
         product = _asked(backend, "compile", region.operations, region, Path(folder))
@@ -78,7 +78,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
 
 
 def named(operations: Sequence[Operation]) -> list[str]:
-    """Return operations by their kinds and the user's nodes, a line each."""
+    """Return a line for each operation: its kind and the user's nodes."""
     names = [f"{one.kind} {', '.join(map(short_name, one.origins or (one.name,)))}" for one in operations[:_MOST_NODES]]
     return names + [f"and {len(operations) - _MOST_NODES} more"] * (len(operations) > _MOST_NODES)
 
@@ -92,27 +92,27 @@ def _asked(backend: Backend, method: str, operations: Sequence[Operation], *argu
         if any(name in str(failed) for one in operations for name in (*one.origins, one.name)):
             raise
         raise BackendError(failed.what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
-    except MtoolError as failed:  # of proc.run, for instance: a compiler that is not there, or does not end
+    except MtoolError as failed:  # of proc.run, for instance: a compiler that is missing, or does not end
         what = f"the backend {backend.name} failed: {failed.what}"
         raise BackendError(what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
     except (Exception, SystemExit) as failed:
         what = f"the backend {backend.name} failed: {type(failed).__name__}: {failed}"
         hint = "--backend-fallback leaves such regions to C" if method == "compile" else ""
-        raise BackendError(what, details=[f"in {method} of", *named(operations)], hint=hint) from failed
+        raise BackendError(what, details=[f"in {method} for", *named(operations)], hint=hint) from failed
 
 
 def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
     answer = _asked(backend, method, operations, *arguments)
     if not isinstance(answer, str):
-        raise _malformed(backend, method, answer, 'text, "" for yes', operations)
+        raise _malformed(backend, method, answer, 'text ("" means yes)', operations)
     return answer
 
 
 def _malformed(
     backend: Backend, method: str, answer: Any, expected: str, operations: Sequence[Operation]
 ) -> BackendError:
-    what = f"the backend {backend.name} answered {method} with {answer!r:.80}; expected {expected}"
-    return BackendError(what, details=["asked about", *named(operations)])
+    what = f"the backend {backend.name} returned {answer!r:.80} from {method}; expected {expected}"
+    return BackendError(what, details=["called for", *named(operations)])
 
 
 MOST_ALIGNMENT = 4096
@@ -124,7 +124,7 @@ _FLASH = frozenset({"code", "weights"})
 
 
 def checked(product: Product, backend: str, region: Region) -> Product:
-    """Return what a backend made of a region, if it is well formed.
+    """Return a backend's product for a region if it is well formed.
 
     Raises:
         BackendError: it is not.
@@ -136,25 +136,25 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     operations = region.operations[:5]
     of = f"for {region.name}, of {', '.join(origin for one in operations for origin in one.origins)}"
     if problem:
-        what = f"the backend {backend} returned something malformed"
-        raise BackendError(what, details=[problem, of], hint="mtool.compiler.backends.Product says what it has to be")
+        what = f"the backend {backend} returned a malformed product"
+        raise BackendError(what, details=[problem, of], hint="mtool.compiler.backends.Product describes its fields")
     lack = next(_lacks(product, region), "")
     if lack:
         raise BackendError(
-            f"the backend {backend} asks for memory that {region.context.board} does not have", details=[lack, of]
+            f"the backend {backend} requests memory that {region.context.board} does not have", details=[lack, of]
         )
     return product
 
 
 def _problems(product: Any, region: Region) -> Iterator[str]:
-    """Yield what is wrong with a product; only the first is meaningful, as what follows relies on what was checked."""
+    """Yield the problems of a product; only the first is meaningful, because later checks rely on earlier ones."""
     if not isinstance(product, Product):
         yield f"it returned {type(product).__name__}; expected a Product"
     yield from _of_types(product, "")
     if not product.body.strip():
         yield "the body is empty"
     if re.search(r"[\ud800-\udfff]", product.body):
-        yield "the body has halves of characters, which no file can hold"
+        yield "the body has unpaired surrogates, which can't be written to a file"
     yield from _of_files(product)
     yield from _of_constants(product)
     yield from _of_functions(product, region)
@@ -167,13 +167,13 @@ def _problems(product: Any, region: Region) -> Iterator[str]:
             yield f"the device {use!r} {name}; expected {', '.join(_USES)}"
         known = name in product.buffers or name in product.constants or bytes_named(name, product, region) is not None
         if not known:
-            yield f"the device {use} {name}, which is no tensor, buffer or constant of the region"
+            yield f"the device {use} {name}, which is not a tensor, buffer or constant of the region"
         if name in product.constants and use != "reads":
             yield f"the device {use} the constant {name}, which lies in flash"
 
 
 def _of_types(instance: Product | Buffer, of: str) -> Iterator[str]:
-    """Yield which fields, or entries of them, are not what their annotations say."""
+    """Yield the fields, or entries of fields, that do not have the annotated type."""
     for one in fields(instance):
         value, kind = getattr(instance, one.name), one.type
         values = {one.name: value}
@@ -199,51 +199,51 @@ def _of_files(product: Product) -> Iterator[str]:
         if path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
             yield f"the file {name!r} lies outside of the model's folder"
         if not is_plain(name):
-            yield f"the file {name!r} has no plain path, as npu/npu.c is one"
+            yield f"the file {name!r} is not a plain relative path such as npu/npu.c"
         for above in path.parents:
             if str(above) in product.files:
                 yield f"the file {str(above)!r} is also the folder of {name!r}"
         if not re.fullmatch(r"[\w.+/-]+", name, re.ASCII):
-            yield f"the file {name!r} has other characters than letters, digits and _ . + - /"
+            yield f"the file {name!r} has characters other than letters, digits and _ . + - /"
         if len(path.parts) == 1 and path.name.startswith("mt_"):
-            yield f"the file {name!r} has a name as the runtime's have"
+            yield f"the file {name!r} has a name that is reserved for the runtime"
     for header in product.headers:
         if not re.fullmatch(r"[\w./-]+\.h", header, re.ASCII):
-            yield f"the header {header!r} is no name of one"
+            yield f"{header!r} is not a valid name of a header"
         if header not in product.files and not (resources.path("crt") / "include" / header).is_file():
-            yield f"the header {header} is not among its files, nor the runtime's"
+            yield f"the header {header} is neither among its files nor the runtime's"
 
 
 def _of_constants(product: Product) -> Iterator[str]:
     for name, array in product.constants.items():
         if not _is_free(name) or is_macro(name):
-            yield f"the constant {name!r} is not a free name in C"
+            yield f"the constant's name {name!r} is not valid in C, or taken"
         if not isinstance(array, np.ndarray) or array.dtype.name not in {kind.label for kind in DType}:
-            yield f"the constant {name} is no array of a type that mtool knows"
+            yield f"the constant {name} is not an array of a supported type"
         if not array.size:
-            yield f"the constant {name} is empty, which no array in C is"
+            yield f"the constant {name} is empty; C has no empty arrays"
 
 
 def _of_functions(product: Product, region: Region) -> Iterator[str]:
     if product.can_fail and not re.search(r"\breturn\b", product.body):
-        yield "can_fail is True, and the body returns no status"
+        yield "can_fail is True, but the body returns no status"
     for when, name in product.hooks.items():
         if when not in HOOKS:
-            yield f"there is no hook {when!r}; there are {', '.join(HOOKS)}"
+            yield f"unknown hook {when!r}; expected one of {', '.join(HOOKS)}"
         if not _is_free(name):
             yield f"the hook {when} is {name!r}; expected the name of a C function"
     if product.hooks and not product.headers:
-        yield "it has hooks, and no header that declares them"
+        yield "it has hooks, but no header that declares them"
     for when, name in product.caches.items():
         if when not in ("clean", "invalidate"):
             yield f"caches has {when!r}; expected clean and invalidate"
         if not _NAME.fullmatch(name):
             yield f"caches: {when} is {name!r}; expected the name of a C function"
     if product.caches and (len(product.caches) < 2 or not product.headers):
-        yield "caches has to name both clean and invalidate, and a header has to declare them"
+        yield "caches must name both clean and invalidate, and a header must declare them"
     for name in (*product.hooks.values(), *product.caches.values()):
         if name.startswith(f"{region.model}_"):
-            yield f"the function {name} has a name as the model's own have: {region.model}_…"
+            yield f"the function {name} has a name that is reserved for the model: {region.model}_…"
 
 
 def _is_free(name: str) -> bool:
@@ -254,18 +254,18 @@ def _of_buffer(name: str, buffer: Buffer, product: Product, region: Region) -> I
     yield from _of_types(buffer, f" of the buffer {name}")
     yield from _of_alignment(f"alignment of the buffer {name}", buffer.alignment)
     if not _NAME.fullmatch(buffer.memory):
-        yield f"the buffer {name} has the memory {buffer.memory!r:.80}; expected a board's name of one"
+        yield f"the buffer {name} is in {buffer.memory!r:.80}; expected the name of one of the board's memories"
     needed = bytes_named(name, product, region)
     if needed is not None and buffer.bytes and buffer.bytes < needed:
-        yield f"the buffer {name} has {buffer.bytes} bytes; {needed} are to lie there"
+        yield f"the buffer {name} has {buffer.bytes} bytes; it needs {needed}"
     if needed is None and (TENSOR.fullmatch(name) or not _NAME.fullmatch(name)):
-        yield f"the buffer {name} is no tensor of the region, and no name in C"
+        yield f"the buffer {name} is neither a tensor of the region nor a valid name in C"
     if needed is None and (is_keyword(name) or name in product.constants or not buffer.bytes):
         yield f"the buffer {name} has {'no bytes' if not buffer.bytes else 'a name that is taken'}"
 
 
 def _lacks(product: Product, region: Region) -> Iterator[str]:
-    """Yield what the buffers want that the board has not."""
+    """Yield requests of the buffers that the board can't meet."""
     memories, board = region.context.memories, region.context.board
     if not memories:
         return
@@ -274,8 +274,8 @@ def _lacks(product: Product, region: Region) -> Iterator[str]:
         if found is None or (found.holds and {*found.holds} <= _FLASH):
             sizes = {one: f"{memory.bytes // 1024:,} KB" for one, memory in memories.items()}
             there = ", ".join(f"{one} ({', '.join([size, *memories[one].holds])})" for one, size in sizes.items())
-            what = "is no memory" if found is None else f"is for {' and '.join(found.holds)}"
-            yield f"{name} is to lie in {buffer.memory}, which {what} of {board}; it has {there}"
+            what = "is not a memory of" if found is None else f"is for {' and '.join(found.holds)} on"
+            yield f"{name} is placed in {buffer.memory}, which {what} {board}; available: {there}"
     ends = {one.memory: one.offset + one.bytes for one in placed(product, region)}  # of each the last
     for memory, end in ends.items():
         if end > memories[memory].bytes:

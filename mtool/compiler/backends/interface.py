@@ -1,4 +1,4 @@
-"""The interface of backends: what computes a region of a network, and what it needs for that."""
+"""The interface of backends, which compute regions of a network instead of mtool's own C."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -23,7 +23,7 @@ class Operand:
     value: its name in the graph, which is unique.
     tensor: its name in the user's model.
     type: its element type and shape, as it is stored.
-    quant: the grid on which its integers stand; None: it is what it says.
+    quant: the quantization of its integers; None: it is not quantized.
     data: the elements of a constant.
     """
 
@@ -55,26 +55,26 @@ class Operand:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """The scales of its grid, which it has."""
+        """The scales of a quantized tensor."""
         assert self.quant is not None, f"{self.tensor} is not quantized"
         return self.quant.scale
 
     @property
     def zero_point(self) -> int:
-        """The first zero point of its grid, which it has."""
+        """The first zero point of a quantized tensor."""
         assert self.quant is not None, f"{self.tensor} is not quantized"
         return self.quant.zero_point[0]
 
     @property
     def elements(self) -> Array:
-        """The elements of a constant, which it is."""
-        assert self.data is not None, f"{self.tensor} is no constant"
+        """The elements; only constants have them."""
+        assert self.data is not None, f"{self.tensor} is not constant"
         return np.ascontiguousarray(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What an operation does to its result before it stores it: between which real numbers it clips it.
+    """The real numbers between which an operation clips its result before it stores it.
 
     None: there is no limit on that side.
     """
@@ -90,12 +90,12 @@ class Operation:
     kind: the operator, as ONNX calls it; "Pool" is every pooling, whose attributes say which.
     name: unique, made of the model's own.
     origins: the nodes of the model that it comes from.
-    inputs: its operands; None: an optional one that is not given.
+    inputs: its operands; None: an optional one that is absent.
     outputs: its results.
     attrs: its attributes, of the class that the kind has (mtool.compiler.operators).
-    activation: what clips its result; None: nothing does.
-    layout: "NHWC" or "NCHW" of an operator on images and sequences (the channels last, or behind the batch); "": it
-        heeds no layout. Constants are as in ONNX: the weights of a Conv are OIHW.
+    activation: the limits that clip its result; None: no limits.
+    layout: "NHWC" or "NCHW" of an operator on images and sequences (channels last, or after the batch); "": the
+        layout does not matter. Constants are as in ONNX: the weights of a Conv are OIHW.
     macs: its multiply-accumulates.
     """
 
@@ -116,11 +116,11 @@ class Operation:
 
     @property
     def variables(self) -> tuple[Operand, ...]:
-        """The operands that are no constants."""
+        """The operands that are not constant."""
         return tuple(one for one in self.inputs if one is not None and not one.is_constant)
 
     def operand(self, number: int) -> Operand:
-        """Return an operand that is given.
+        """Return an operand that is present.
 
         Raises:
             IndexError: it is not.
@@ -132,7 +132,7 @@ class Operation:
 
 
 Allowed = bool | str | int | float | list[bool | str | int | float] | dict[Literal["min", "max"], int | float]
-"""What an attribute may be: a value, one of several, or a number within limits."""
+"""The allowed values of an attribute: one, several, or a number within limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +141,18 @@ class Pattern:
 
     kind: the operator's, as ONNX calls it.
     dtypes: the element types that its variable operands and results may have (int8, float32); none: any.
-    layout: the layout that it has to have; "": any.
-    quantized: whether all variable operands and results stand on a grid with one scale; None: either.
+    layout: the required layout; "": any.
+    quantized: whether all variable operands and results are quantized with one scale; None: either.
     where: further constraints: each returns why an operation does not meet it, "" if it does.
     constant_dtypes: the element types of its constant operands; none: any.
-    constants: the operands that have to be constants, if they are given, from 0.
-    variables: how many operands are no constants.
-    ranks: the dimensions that the first operand may have; none: any.
+    constants: the operands that must be constants if they are present, counted from 0.
+    variables: the number of operands that are not constant.
+    ranks: the numbers of dimensions that the first operand may have; none: any.
     same_shapes: all variable operands and results have one shape.
-    same_grid: the first operand and the result stand on one grid.
+    same_grid: the first operand and the result are quantized alike.
     symmetric_weights: the zero points of constants are 0.
     groups: "one", "depthwise" (each channel by itself, to as many), "channelwise" (to any number); none: any.
-    attributes: what an attribute may be; of a tuple, each number.
+    attributes: the allowed values of attributes; of a tuple, those of each number.
     """
 
     kind: str
@@ -180,9 +180,9 @@ class Pattern:
         for operands, dtypes in ((tensors, self.dtypes), (constants, self.constant_dtypes)):
             for one in operands:
                 if dtypes and one.dtype.label not in dtypes:
-                    yield f"{one.tensor} is {one.dtype.label}; it takes {' or '.join(dtypes)}"
+                    yield f"{one.tensor} is {one.dtype.label}; expected {' or '.join(dtypes)}"
         if self.layout and operation.layout not in ("", self.layout):
-            yield f"its layout is {operation.layout}; it takes {self.layout}"
+            yield f"its layout is {operation.layout}; expected {self.layout}"
         if self.quantized:
             yield from (f"{one.tensor} is not quantized with one scale" for one in tensors if not one.is_per_tensor)
         if self.quantized is False and any(one.quant is not None for one in tensors):
@@ -193,12 +193,12 @@ class Pattern:
         if self.same_shapes and len({one.shape for one in tensors}) > 1:
             yield "its operands have several shapes"
         if self.same_grid and first is not None and first.quant != operation.output.quant:
-            yield "its input and output are on two grids"
+            yield "its input and output are quantized differently"
         if self.variables is not None and len(operation.variables) != self.variables:
-            yield f"{len(operation.variables)} of its operands are no constants; it takes {self.variables}"
+            yield f"{len(operation.variables)} of its operands are not constant; expected {self.variables}"
         for number, operand in enumerate(operation.inputs):
             if number in self.constants and operand is not None and not operand.is_constant:
-                yield f"{operand.tensor} is no constant"
+                yield f"{operand.tensor} is not constant"
         if self.symmetric_weights and any(one.quant is not None and any(one.quant.zero_point) for one in constants):
             yield "its weights have zero points"
         group: int | None = getattr(operation.attrs, "group", None)
@@ -228,10 +228,10 @@ def _is_allowed(value: Any, allowed: Allowed) -> bool:
 
 
 def refusal(patterns: Sequence[Pattern], operation: Operation) -> str:
-    """Return why no pattern matches an operation, as the one says that comes nearest; "": one matches."""
+    """Return why no pattern matches an operation, with the reason of the closest one; "": one matches."""
     same = [pattern for pattern in patterns if pattern.kind == operation.kind]
     if not same:
-        return f"it has no {operation.kind}"
+        return f"it has no pattern for {operation.kind}"
     reasons = [pattern.refusal(operation) for pattern in same]
     return "" if "" in reasons else reasons[-1]
 
@@ -241,7 +241,7 @@ class BackendError(BuildError):
 
 
 class OperationsRefused(BackendError):
-    """A compiler behind a backend refuses operations that the backend has claimed; what is left is tried again.
+    """A compiler behind a backend refuses operations that the backend has claimed; the others are tried again.
 
     Args:
         what: what is wrong.
@@ -256,7 +256,7 @@ class OperationsRefused(BackendError):
 
 @dataclass(frozen=True, slots=True)
 class BoardMemory:
-    """A memory of the board (boards.yaml): its bytes, and what else lies there ("data", "arena", "code", …)."""
+    """A memory of the board (boards.yaml): its bytes, and its other contents ("data", "arena", "code", …)."""
 
     bytes: int
     holds: tuple[str, ...] = ()
@@ -264,7 +264,7 @@ class BoardMemory:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a backend is to compile for.
+    """The target that a backend compiles for.
 
     target: the core.
     board: the board's name.
@@ -284,13 +284,13 @@ class Context:
 class Region:
     """A part of a network that one backend computes in one call.
 
-    name: unique among the regions, a part of a C name.
-    model: the network's name, the beginning of all its C names.
+    name: unique among the regions, used in C names.
+    model: the network's name, the prefix of all its C names.
     operations: in an order in which they can be computed.
     inputs, outputs: the tensors that cross its border, each once.
-    context: what it is for.
-    body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for who
-        compiles that: its inputs and outputs are the region's. None: it has not been cut out yet.
+    context: the target.
+    body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for backends
+        that compile graphs: its inputs and outputs are the region's. None: it has not been cut out yet.
     """
 
     name: str
@@ -314,11 +314,11 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece of a memory of the board, which a region has while it is computed; what is there before is undefined.
+    """A piece of a board memory that a region has while it is computed; its initial contents are undefined.
 
-    memory: the memory, by the board's name of it. Where the board lists none, it lies anywhere.
+    memory: the board's name of the memory. If the board lists no memories, the buffer lies anywhere.
     bytes: its size; 0: that of the tensor or scratch that lies there.
-    alignment: of its beginning, in bytes.
+    alignment: of its address, in bytes.
     cached: the core's cache holds what lies there.
     """
 
@@ -330,10 +330,10 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Product(RegionCode):
-    """What a backend makes of a region: the C of its call (mtool.compiler.kernels.external.RegionCode), and the rest.
+    """A compiled region: the C of its call (mtool.compiler.kernels.external.RegionCode), its constants and buffers.
 
     constants: arrays in flash, by C name; none is empty.
-    layouts: what stands where in them, by name.
+    layouts: a description of their layout, by name.
     hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
         "activate", "open", "before", "after", "close", "deactivate"; mtool.h says when. Equal ones of several
         regions are called once.
@@ -356,22 +356,22 @@ class Product(RegionCode):
 
 
 class Backend:
-    """A backend: derive a class, give it a `name`, and say what it claims and how it is compiled.
+    """A backend: derive a class, give it a `name`, and define what it claims and how it is compiled.
 
     Args:
         options: as the user gave them: `--backend name:key=value`.
 
     Raises:
-        UsageError: an option is not one of `options`, or its value makes no sense.
+        UsageError: an option is not one of `options`, or its value is invalid.
     """
 
     name: str = ""
     patterns: Sequence[Pattern] = ()
     """The operations that it can compute."""
     options: Mapping[str, str] = {}
-    """Its own options, and what each is."""
+    """Its own options, with a description of each."""
     layout: str = ""
-    """"NHWC": operators on images have to have their channels last; transpositions are put at the borders."""
+    """"NHWC": operators on images need their channels last; transpositions are put at the borders."""
     whole_regions: bool = True
     """Whether a region may have several operations."""
 
@@ -383,7 +383,7 @@ class Backend:
         self.values = dict(options)
 
     def one_of(self, key: str, values: Sequence[str], default: str = "") -> str:
-        """Return the value of an option that has to be one of these.
+        """Return the value of an option with these allowed values.
 
         Raises:
             UsageError: it is another.
@@ -399,26 +399,26 @@ class Backend:
         return refusal(self.patterns, operation)
 
     def claims(self, region: Region) -> str:
-        """Return why it can't compute a region of operations that it can compute each; "": it can.
+        """Return why it can't compute a region whose operations it can compute one by one; "": it can.
 
-        It is asked while a region grows, so that a device's limits stop it.
+        It is called as a region grows, so that a device's limits can stop the growth.
         """
         return ""
 
     def cost(self, region: Region) -> float | None:
-        """Return what a region costs, copies at its border included, in instructions of the core.
+        """Return the cost of a region in instructions of the core, including copies at its border.
 
-        The region is compiled to C instead where mtool's own estimate for that is not larger, and `mtool check` says
-        so. None: it is always worth it.
+        The region is compiled to C instead if mtool's own estimate for that is not larger; `mtool check` reports
+        this. None: it is always worth it.
         """
         return None
 
     def files(self, region: Region) -> Mapping[str, bytes]:
-        """Return the files that an external compiler of a region reads, by plain names; none: there is none."""
+        """Return the input files of a region's external compiler, by file name; none: there is no such compiler."""
         return {}
 
     def compile(self, region: Region, folder: Path) -> Product:
-        """Return what computes a region.
+        """Return the product that computes a region.
 
         Args:
             region: the region.

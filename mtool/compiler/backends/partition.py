@@ -1,4 +1,4 @@
-"""Partitioning of a network: backends get their regions, and what they compile stands in the graph as a call."""
+"""Partitioning of a network: backends get their regions, which become calls in the graph."""
 
 import logging
 from collections import Counter, defaultdict
@@ -64,7 +64,7 @@ def body_of(graph: Graph, region: Region) -> Graph:
     """Return the nodes of a region as a graph, whose inputs and outputs are the region's.
 
     Raises:
-        BackendError: the graph computes the region of other values than cross its border.
+        BackendError: the graph computes the region from values that do not cross its border.
     """
     inputs, outputs = (tuple(one.value for one in side) for side in (region.inputs, region.outputs))
     needed, nodes = {*outputs}, []
@@ -88,7 +88,7 @@ def grown(
     grows: Collection[str],
     may_join: Callable[[Sequence[int]], bool],
 ) -> list[tuple[int, ...]]:
-    """Return the regions of claimed operations, as large as they can be, each as the numbers of its operations.
+    """Return the largest possible regions of claimed operations, each as the numbers of its operations.
 
     The regions, and the operations beside them, can always be computed one after another.
 
@@ -96,7 +96,7 @@ def grown(
         operations: in an order in which they can be computed.
         claimed: the backend of each operation that has one, by number.
         grows: the backends whose regions may have several operations.
-        may_join: whether a backend takes these operations as one region.
+        may_join: whether a backend accepts these operations as one region.
     """
     made = {one.value: number for number, operation in enumerate(operations) for one in operation.outputs}
     before = {
@@ -154,7 +154,7 @@ class Part:
     region: Region
 
     def named(self, stem: str, taken: set[str]) -> "Part":
-        """Return it with a name that is not taken, and with the region's body."""
+        """Return the part with a free name and with the region's body."""
         while stem in taken:
             stem += "_"
         taken.add(stem)
@@ -214,7 +214,7 @@ class Partitioner:
                 self.refusals[number].append((name, why))
 
     def inside(self) -> Iterator["Partitioner"]:
-        """Yield the partitioners of the graphs of its control nodes, but for those that are claimed."""
+        """Yield the partitioners of the graphs in its control nodes, except for claimed nodes."""
         claimed = {self.operations[number].name for number in self.claimed}
         exact = {node.name: node.attrs for node in self.graph.nodes}
         for node in self.view.nodes:
@@ -226,10 +226,10 @@ class Partitioner:
                 yield Partitioner(path, view, graph, self.model, [*self.chosen.values()], self.context, self.cost_in_c)
 
     def _apart(self, operation: Operation) -> str:
-        """Return why an operation can't be cut out of what is computed; "": it can."""
+        """Return why an operation can't be cut out of the computed graph; "": it can."""
         tensors = (*operation.variables, *operation.outputs)
         other = next((one.tensor for one in tensors if not self._is_computed(one)), None)
-        return "" if other is None else f"{other} is not there as it is computed with this rounding"
+        return "" if other is None else f"{other} does not exist with this rounding"
 
     def _is_computed(self, operand: Operand) -> bool:
         """Whether a tensor of the view is what goes by its name in the graph that is computed.
@@ -243,7 +243,7 @@ class Partitioner:
         return not is_inside or graph.sources.get(value) == view.sources.get(value) is not None
 
     def parts(self, claimed: Mapping[int, str]) -> list[Part]:
-        """Return the largest regions that backends take of the operations that they claim."""
+        """Return the largest regions of claimed operations that backends accept."""
 
         def backend_of(members: Sequence[int]) -> Backend:
             return self.chosen[claimed[members[0]]].backend
@@ -256,7 +256,7 @@ class Partitioner:
         return [Part(self, backend_of(members), members, self._region(members)) for members in found]
 
     def limit(self, part: Part, count: int) -> str:
-        """Return why a backend, which has so many regions already, does not get one more; "": it does."""
+        """Return why a backend with `count` regions does not get another one; "": it does."""
         inputs = () if self.path else self.graph.inputs
         why = self.chosen[part.backend.name].limits(part.region, count, inputs)
         cost = cost_of(part.backend, part.region) if not why and self.cost_in_c is not None else None
@@ -279,13 +279,13 @@ class Partitioner:
 
 
 MOST_SPLITS = 32
-"""How often a region is split where its backend's compiler refuses operations."""
+"""How many times a region is split if its backend's compiler refuses operations."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who computes an operation, and why the others do not.
+    """Which backend computes an operation, and why the others do not.
 
     operation: as backends see it.
     region: the name of its region; "": it is compiled to C.
@@ -301,7 +301,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The regions of a network: a graph in which they are calls, and who computes which operation."""
+    """The regions of a network: a graph in which they are calls, and the claims on its operations."""
 
     graph: Graph
     claims: tuple[Claim, ...]
@@ -317,7 +317,7 @@ def partition(
     falls_back: bool = False,
     cost_in_c: Callable[[Graph], float] | None = None,
 ) -> Partition:
-    """Give the regions of a network that backends claim to them.
+    """Give backends the regions of a network that they claim.
 
     Args:
         view: the network as the frontend leaves it where integers are rounded as in ONNX.
@@ -357,7 +357,7 @@ class Division:
         return tuple((part.backend, part.region) for part in self.parts)
 
     def claims(self) -> tuple[Claim, ...]:
-        """Return who computes what, if the regions are computed by their backends."""
+        """Return the claims, if the regions are computed by their backends."""
         of = {one.name: (region.name, backend.name) for backend, region in self.regions for one in region.operations}
         return tuple(
             Claim(operation, *of.get(operation.name, ("", "")), tuple(refusals))
@@ -374,7 +374,7 @@ def divide(
     *,
     cost_in_c: Callable[[Graph], float] | None = None,
 ) -> Division:
-    """Return the regions that backends claim, by the arguments of `partition`; none is compiled."""
+    """Return the regions that backends claim, without compiling them; the arguments are those of `partition`."""
     partitioners = [Partitioner("", view, graph, graph.name, chosen, context, cost_in_c)]
     for partitioner in partitioners:  # which grow
         partitioners += partitioner.inside()
@@ -399,7 +399,7 @@ def divide(
 
 
 def _compiled(divided: Division, part: Part, *, falls_back: bool) -> list[tuple[Part, Product]]:
-    """Return what a region's backend makes of it, or of those that are left where it refuses operations."""
+    """Compile a region with its backend; if that refuses operations, compile the remaining regions."""
     taken = {other.region.name for other in divided.parts}
     waiting, found, splits = [part], [], 0
     while waiting:

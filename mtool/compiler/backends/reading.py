@@ -1,4 +1,4 @@
-"""Reading of operations: the operators of an imported graph, with the quantization and layout around them."""
+"""Reads operations: the operators of an imported graph with the quantization and layout around them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantization
 from mtool.compiler.operators.window import CONV
 
 SPATIAL = frozenset({CONV, "ConvTranspose", "Pool", "Resize", "DepthToSpace", "SpaceToDepth", "LRN"})
-"""Operators whose layout is channels behind the batch, as ONNX has it."""
+"""Operators with ONNX's layout: the channels after the batch."""
 _TO_NCHW = (NCHW_OF_NHWC, (0, 2, 1))
 _TO_NHWC = (NHWC_OF_NCHW, (0, 2, 1))
 _CLIPS = frozenset({"Relu", "Clip"})
@@ -25,7 +25,7 @@ _CLIPS = frozenset({"Relu", "Clip"})
 def operations_of(graph: Graph) -> list[Operation]:
     """Return the operations of a graph as the frontend leaves it, in its order.
 
-    Every node is part of one, but for dequantizations, transpositions and constants that operations see through.
+    Every node is part of one, except for dequantizations, transpositions and constants that operations absorb.
     """
     return _Reader(graph).operations()
 
@@ -62,7 +62,7 @@ class _Reader:
         return sorted(found.values(), key=lambda one: order[one.name])
 
     def _is_wrapper(self, node: Node) -> bool:
-        """Whether a node is a grid or a layout, which operations behind it may see through."""
+        """Whether a node only changes quantization or layout, which the operations after it may absorb."""
         return (node.op == "DequantizeLinear" and self._grid(node) is not None) or self._is_layout(node, _TO_NCHW)
 
     def _is_layout(self, node: Node | None, perms: tuple[tuple[int, ...], ...]) -> bool:
@@ -99,7 +99,7 @@ class _Reader:
         return Operation(node.op, node.name, kept, tuple(inputs), (output,), node.attrs, activation, layout, macs)
 
     def _behind(self, node: Node, back: bool) -> tuple[list[Node], Activation | None, list[tuple[Node, str]]]:
-        """Return the nodes behind an operator that belong to it, what they clip, and the bias that they add."""
+        """Return the nodes after an operator that belong to it, their clipping, and the bias that they add."""
         value, activation, quantized = node.outputs[0], None, False
         found: list[Node] = []
         biases: list[tuple[Node, str]] = []
@@ -138,7 +138,7 @@ class _Reader:
         return False
 
     def _is_constant(self, value: str) -> bool:
-        """Whether a value is a constant, or one on a grid."""
+        """Whether a value is a constant, quantized or not."""
         source = self.producers.get(value)
         return (source.inputs[0] if source and source.op == "DequantizeLinear" else value) in self.graph.constants
 
@@ -173,7 +173,7 @@ class _Reader:
         return Operand(value, source.tensor if source else value, graph.types[value], known, graph.constants.get(value))
 
     def _grid(self, node: Node) -> Quant | None:
-        """Return the grid of a quantization or dequantization by constants, per tensor or along one dimension."""
+        """Return the constant quantization of a QuantizeLinear or DequantizeLinear, per tensor or along a dimension."""
         graph, attrs = self.graph, Quantization.of(node)
         if any(value and value not in graph.constants for value in node.inputs[1:]) or attrs.block_size:
             return None
@@ -187,7 +187,7 @@ class _Reader:
         return Quant(tuple(float(one) for one in scale.reshape(-1)), zeros, axis)
 
     def _is_bias(self, node: Node, reader: Node, value: str) -> bool:
-        """Whether a node adds one constant a column to a matrix product."""
+        """Whether a node adds a constant per column to a matrix product."""
         if node.op != "MatMul" or reader.op != "Add":
             return False
         other = reader.inputs[1] if reader.inputs[0] == value else reader.inputs[0]
@@ -198,7 +198,7 @@ class _Reader:
         return other in self.graph.constants and shape == self.graph.types[value].shape[-1:]
 
     def _clip(self, node: Node) -> Activation | None:
-        """Return between which numbers a node clips; None: that is not constant."""
+        """Return the limits of a node that clips; None: they are not constant."""
         if node.op == "Relu":
             return Activation(low=0.0)
         limits: list[float | None] = []
@@ -212,7 +212,7 @@ class _Reader:
 
 
 def _both(first: Activation | None, second: Activation) -> Activation:
-    """Return two clips in a row as one."""
+    """Combine two successive clips."""
     if first is None:
         return second
 
@@ -243,11 +243,11 @@ _FOLLOWING = frozenset({*UNARY, *BINARY, "Clip", "LeakyRelu", "HardSigmoid", "El
                         "DequantizeLinear", "Concat"})  # fmt: skip
 _FIRST = {3: (0, 2, 1), 4: NCHW_OF_NHWC}
 _LAST = {3: (0, 2, 1), 4: NHWC_OF_NCHW}
-"""By rank, the dimensions of one layout as the other numbers them."""
+"""By rank: the permutation from one layout to the other."""
 
 
 def put_channels_last(graph: Graph) -> Graph:
-    """Return a graph whose operators on images and sequences stand between transpositions, as few as can be."""
+    """Return a graph with operators on images and sequences between transpositions, as few as possible."""
     return _ChannelsLast(graph).run()
 
 
@@ -324,7 +324,7 @@ class _ChannelsLast(Rewriter):
         return node.op == "DequantizeLinear" and self.types[node.inputs[1]].count == 1
 
     def _known(self, value: str, last: str) -> None:
-        """Note that a value exists with its channels last, and not in ONNX's layout yet."""
+        """Note that a value exists with its channels last, but not yet in ONNX's layout."""
         self.last[value] = last
         self.first[value] = ""
         rank = self._rank(value)

@@ -1,6 +1,6 @@
-"""What a user asks of backends: `name`, `name:key=value,…`, `file.py:Class:key=value,…` or `file.toml`.
+"""A user's choice of a backend: `name`, `name:key=value,…`, `file.py:Class:key=value,…` or `file.toml`.
 
-With `optional` among the options, as in `name:optional`, a backend may compute nothing of the model.
+With `optional` among the options, as in `name:optional`, a backend may compute no operator of the model.
 """
 
 import re
@@ -12,10 +12,10 @@ from mtool.base import checked, configuration
 from mtool.base.errors import UsageError
 
 COMMON: Mapping[str, str] = {
-    "skip": "a node of the model, or several behind |, that stay C",
-    "only": "a node of the model, or several behind |; all others stay C",
-    "regions": "how many regions it gets at most: those of the most multiply-accumulates",
-    "inputs-only": "yes: only regions that read nothing but inputs of the model",
+    "skip": "a node of the model, or several with | between them, that are compiled to C",
+    "only": "a node of the model, or several with | between them; all others are compiled to C",
+    "regions": "the largest number of regions: those with the most multiply-accumulates",
+    "inputs-only": "yes: only regions that read nothing except the model's inputs",
 }
 """The options of every backend."""
 _PART = re.compile(r"""\s*(?:optional|(?P<key>[\w.-]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^,"']*))\s*(?:,|$)""")
@@ -25,12 +25,12 @@ _OPTIONAL = re.compile(r"\s*optional\s*(?:,|$)")
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """A backend that is asked for.
+    """A requested backend.
 
     where: its name, or the path of a Python file.
     attribute: the class in that file; "": the only backend there.
     options: by name; some are those of every backend.
-    optional: it may compute nothing of the model; otherwise that is an error.
+    optional: it may compute no operator of the model; otherwise that is an error.
     """
 
     where: str
@@ -42,7 +42,7 @@ class BackendSpec:
         """Check the values.
 
         Raises:
-            UsageError: one is of another type, or none of those that there are.
+            UsageError: one has a wrong type or an unknown value.
         """
         checked.fields(self, {})
 
@@ -53,11 +53,11 @@ class BackendSpec:
 
 
 def parse(text: str) -> BackendSpec:
-    """Return the backend that a text asks for.
+    """Return the backend that a text describes.
 
-    The parts stand behind colons: the name or the path of a Python file, for a file perhaps the class in it, then the
+    The parts are separated by colons: the name or the path of a Python file, for a file perhaps its class, then the
     options as key=value with commas between. A value with a comma, a quote or a space at an end is quoted, by "…" (in
-    which \\" and \\\\ are a quote and a backslash) or '…'. What ends in .toml is a file with the keys `backend`,
+    which \\" and \\\\ are a quote and a backslash) or '…'. A path ending in .toml is a file with the keys `backend`,
     perhaps `class`, and a table `options`.
 
     Raises:
@@ -74,16 +74,16 @@ def parse(text: str) -> BackendSpec:
     if where.endswith(".py") and re.fullmatch(r"[A-Za-z_]\w*", named) and named != "optional":
         attribute, _, rest = rest.partition(":")
     if not where:
-        raise _malformed(text, "it names no backend")
+        raise _malformed(text, "the name of the backend is missing")
     options: dict[str, str] = {}
     position, optional = 0, False
     while position < len(rest):
         found = _PART.match(rest, position)
         if found is None:
-            raise _malformed(text, f"{rest[position:]!r} is not key=value, with commas between")
+            raise _malformed(text, f"{rest[position:]!r} is not a list of key=value, separated by commas")
         key, position = found["key"], found.end()
         if key in options:
-            raise _malformed(text, f"{key} stands twice")
+            raise _malformed(text, f"{key} is given twice")
         if key is None:
             optional = True
         else:
@@ -92,7 +92,7 @@ def parse(text: str) -> BackendSpec:
 
 
 def _head(text: str) -> tuple[str, str, str]:
-    """Split a text at its first colon, or at that behind `.py`; a drive's letter is no part of its own."""
+    """Split a text at its first colon, or at the one after `.py`, so that a drive letter stays in the path."""
     found = re.match(r"(.*?\.py)(?::|$)", text)
     if found:
         return found[1], ":", text[found.end() :]
@@ -112,9 +112,9 @@ def _from_toml(path: Path) -> BackendSpec:
     options = read.get("options", {})
     is_right = isinstance(options, dict) and all(isinstance(read.get(key, ""), str) for key in ("backend", "class"))
     if unknown or not read.get("backend") or not is_right:
-        found = f"it has {', '.join(unknown)}" if unknown else "they are missing, or of another type"
+        found = f"unknown {', '.join(unknown)}" if unknown else "missing keys, or values of another type"
         details = ["expected: backend = a text, class = a text, [options] with key = value", f"found: {found}"]
-        raise UsageError(f"--backend {path} is not one of a backend", details=details)
+        raise UsageError(f"--backend {path} does not describe a backend", details=details)
     values = {key: _as_text(value) for key, value in options.items()}
     where = read["backend"]
     if where.endswith(".py") and not Path(where).is_absolute():

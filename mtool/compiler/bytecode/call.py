@@ -1,4 +1,4 @@
-"""Calls of kernels: what bytecode consists of. The kernels' operands are those of crt/include/mt_bytecode_kernels.h."""
+"""Kernel calls, of which bytecode consists. crt/include/mt_bytecode_kernels.h lists the kernels' operands."""
 
 import struct
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ KERNELS: Final = {
         start=1,
     )
 }  # fmt: skip
-"""Their numbers; a test holds the list against the C header's."""
+"""Their numbers; a test compares the list with the C header's."""
 MAGIC: Final = 0x3142544D
 HEAD: Final = 4
 """Words of an image before its calls."""
@@ -32,7 +32,7 @@ CONSTANT: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An address: so many bytes behind the beginning of a value, which lies in the arena."""
+    """An address: an offset in bytes from the start of a value in the arena."""
 
     name: str
     offset: int = 0
@@ -47,7 +47,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """An address: of a constant, so many bytes behind its beginning."""
+    """An address: an offset in bytes from the start of a constant."""
 
     data: Array
     offset: int = 0
@@ -55,7 +55,7 @@ class Constant:
 
 Address = Value | Scratch | Constant
 Operand = int | float | Address
-"""A float stands for its bits as a float32."""
+"""A float stands for the bits of its float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Call:
 
 
 def kernels_of(image: bytes) -> tuple[str, ...]:
-    """Return the kernels that an image calls, by name, in the order of their numbers; "?" is one of another version."""
+    """Return the names of the kernels that an image calls, by number; "?": a kernel of another version."""
     names = {number: name for name, number in KERNELS.items()}
     words = struct.unpack_from(f"<{len(image) // 4}I", image)
     at, end, found = HEAD, min(HEAD + words[2], len(words)) if len(words) > HEAD else 0, set[int]()
@@ -78,15 +78,15 @@ def kernels_of(image: bytes) -> tuple[str, ...]:
 
 
 def word_of(number: int | float) -> int:
-    """Return a number as a word: of a float its bits, of a negative number its complement."""
+    """Return a number as a word: the bits of a float, the complement of a negative number."""
     if isinstance(number, float):
         return int(struct.unpack("<I", struct.pack("<f", number))[0])
-    assert -(1 << 31) <= number < 1 << 32, f"{number} is no word"
+    assert -(1 << 31) <= number < 1 << 32, f"{number} does not fit a word"
     return number & 0xFFFFFFFF
 
 
 def padded(sizes: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return sizes of so many dimensions, with ones before those that are given."""
+    """Return the sizes padded to this number of dimensions, with ones in front."""
     return (*[1] * (count - len(sizes)), *sizes)
 
 
@@ -99,7 +99,7 @@ that run bytecode compute the same."""
 
 
 class NoKernel(Exception):
-    """No kernel of the library computes a node; the text says why."""
+    """No kernel in the library computes a node; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -119,23 +119,23 @@ class Method(Schedule):
     over: tuple[int, ...] = ()
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """It was made for its node."""
+        """Return True: it was made for its node."""
         return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """As the kernels check it."""
+        """Return the bytes that the kernels check for."""
         return self.scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """As the kernels allow it."""
+        """Return the inputs that the kernels may overwrite."""
         return self.over
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """There is no choice."""
+        """Return a constant: there is no choice."""
         return 0.0
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """None: it has no C of its own.
+        """Never emit: it has no C of its own.
 
         Raises:
             AssertionError: always.

@@ -1,4 +1,4 @@
-"""Lower the operators of a plan to instructions of the bytecode."""
+"""Lower the operators of a plan to bytecode instructions."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,12 +34,12 @@ from mtool.compiler.kernels.softmax import SoftmaxOfRows
 
 @dataclass(frozen=True, slots=True)
 class With:
-    """Where a kernel's results go, and what follows them.
+    """Where a kernel's results go, and the epilogue.
 
     Attributes:
-        rest: the expression, which reads them as `acc`; None: they are the output.
+        rest: the epilogue's expression, which reads them as `acc`; None: they are the output.
         results: where they lie.
-        scratch: bytes of scratch that the kernel has, and the results if they lie there.
+        scratch: bytes of scratch for the kernel, and for the results if they lie there.
     """
 
     rest: Expr | None
@@ -48,7 +48,7 @@ class With:
 
     @classmethod
     def of(cls, node: Node, graph: Graph, rest: Expr | None, acc: DType, own: int) -> Self:
-        """Let them lie in the output, if its elements are as large, behind `own` bytes of scratch otherwise."""
+        """Put them into the output if its elements have the same size, otherwise after `own` bytes of scratch."""
         out = graph.types[node.outputs[0]]
         if rest is None or out.dtype.size == acc.size:
             return cls(rest, Value(node.outputs[0]), own)
@@ -56,12 +56,12 @@ class With:
         return cls(rest, Scratch(first), first + out.count * acc.size)
 
     def at(self, offset: int) -> Address:
-        """Return the address of the results from a byte on."""
+        """Return the address of the results at an offset in bytes."""
         return replace(self.results, offset=self.results.offset + offset)
 
 
 def with_rest(node: Node, graph: Graph, calls: tuple[Call, ...], after: With, over: tuple[int, ...] = ()) -> Method:
-    """Return a kernel's calls, and the one of what follows.
+    """Return a kernel's calls, and that of the epilogue.
 
     Raises:
         NoKernel: it has something that no kernel computes.
@@ -105,7 +105,7 @@ def pair_of(expr: Expr, node: Node, graph: Graph, acc: Address | None) -> Call |
 
 
 def _limits(expr: Expr) -> tuple[float, float] | None:
-    """Return between which numbers an epilogue keeps results; None: it does something else."""
+    """Return the limits to which an epilogue clips results; None: it does something else."""
     low, high = -math.inf, math.inf
     while expr.op in ("maximum", "minimum") and expr.args[1].op == "const":
         bound = float(expr.args[1].value)
@@ -186,14 +186,14 @@ def _epilogue(node: Node, graph: Graph) -> Int8Epilogue:
         raise NoKernel(f"weights of {weights}, or with a zero point")
     epilogue = Int8Epilogue.of(node, graph)
     if epilogue is None:
-        raise NoKernel("what follows its sums, which is no requantization to int8")
+        raise NoKernel("an epilogue other than a requantization to int8")
     if not isinstance(epilogue.how, Requantize):
         raise NoKernel("the rounding of TFLite (--rounding onnx has kernels)")
     return epilogue
 
 
 def _scaling(node: Node, graph: Graph, epilogue: Int8Epilogue, together: Together) -> tuple[ExactScaling, Array]:
-    """Return multipliers of the places that the kernels have, or floats in their stead, and the biases for them."""
+    """Return the multipliers in the kernels' layout, or floats instead, and their biases."""
     scaling, bias = best_scaling(node, graph, together)
     if isinstance(scaling, ExactScaling) and scaling.places == PLACES[0]:
         return scaling, bias
@@ -251,7 +251,7 @@ def convolution(node: Node, graph: Graph) -> Method:
 def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> Method:
     weights = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
     if min(conv.pad) < 0:
-        raise NoKernel("a depthwise convolution that leaves inputs out")
+        raise NoKernel("a depthwise convolution that skips some inputs")
     reach = [(size - 1) * step + 1 for size, step in zip(conv.kernel, conv.dilation, strict=True)]
     taps = np.zeros((conv.out_channels, *reach), np.int8)  # those that a dilation leaves out are 0
     taps[:, :: conv.dilation[0], :: conv.dilation[1]] = weights
@@ -279,7 +279,7 @@ def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> 
 
 
 def _pitch(way: PhasedTraversal, epilogue: Int8Epilogue) -> tuple[int, int]:
-    """Return the elements from one row of a plane to the next, and the outputs of a row that are kept side by side."""
+    """Return the elements from one row of a plane to the next, and the outputs of a row that are adjacent."""
     pairs = round_up(way.out_size[1], 2)
     slides = way.kernel == (3, 3) and way.stride[1] <= 2 and (epilogue.how.low, epilogue.how.high) == (-128, 127)
     reached = max(way.pitch, (pairs - 1) * way.stride[1] + 4)
@@ -341,9 +341,9 @@ def pool(node: Node, graph: Graph) -> Method:
     )
     mean = attrs.kind == "average"
     if not reached or (mean and x.dtype.is_float and not whole and attrs.count_pads):
-        raise NoKernel("a pool whose windows lie outside of the image")
+        raise NoKernel("a pool with windows outside the image")
     if not x.dtype.is_float and attrs.kernel[1] > 255:
-        raise NoKernel("a pool of more than 255 columns")
+        raise NoKernel("a pool wider than 255 columns")
     acc = x.dtype if x.dtype.is_float or not mean else DType.INT32
     after = With.of(node, graph, None if attrs.epilogue.op == "acc" else attrs.epilogue, acc, 0)
     numbers: tuple[Operand, ...] = (
@@ -387,7 +387,7 @@ def loop(node: Node, graph: Graph) -> Method:
 
 
 def _copy(node: Node, graph: Graph) -> Call | None:
-    """Return a loop that moves elements as a copy; None: it does not go along a tensor's dimensions."""
+    """Return a loop that moves elements as a copy; None: it does not follow the tensors' dimensions."""
     load, out = expression_of(node), graph.types[node.outputs[0]]
     assert load is not None
     value = node.inputs[load.value]

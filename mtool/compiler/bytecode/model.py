@@ -1,4 +1,4 @@
-"""A model file as bytecode: the compile half for modules of calls."""
+"""Compiles a model file to bytecode, for modules of kernel calls."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -30,8 +30,8 @@ class Image:
 
     Attributes:
         data: the head, the calls, the constants.
-        code_bytes: what is before the constants.
-        arena_bytes: that it needs.
+        code_bytes: the bytes before the constants.
+        arena_bytes: the size of the arena that it needs.
     """
 
     data: bytes
@@ -40,7 +40,7 @@ class Image:
 
 
 class _Constants:
-    """Constants one behind the other; equal ones are there once."""
+    """Constants one after the other; equal ones are stored once."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -80,7 +80,7 @@ def _word(operand: call.Operand, plan: Plan, scratch: int, constants: _Constants
     return call.word_of(operand)
 
 
-# The plan of a model that becomes bytecode: each node's calls, an order, the arena.
+# The plan of a bytecode model: each node's calls, their order, the arena.
 
 
 def _weighted(of_int8: Callable[[Node, Graph], call.Method]) -> Callable[[Node, Graph], call.Method]:
@@ -105,7 +105,7 @@ PAGE = (
 
 
 def plan_bytecode(graph: Graph) -> Plan:
-    """Return the plan of a graph that the passes have brought to kernels for `SHARED`.
+    """Return the plan of a graph that the passes have lowered to kernels for `SHARED`.
 
     Raises:
         ModelError: the library has no kernel for some operators; all of them are listed.
@@ -116,7 +116,7 @@ def plan_bytecode(graph: Graph) -> Plan:
         "it takes an input by rows": graph.stream,
     }
     for reason in (reason for reason, found in reasons.items() if found):
-        raise ModelError(f"{graph.name} can't be bytecode: {reason}", hint=PAGE)
+        raise ModelError(f"{graph.name} can't be compiled to bytecode: {reason}", hint=PAGE)
     steps: dict[str, Step] = {}
     missing = []
     for node in graph.nodes:
@@ -133,7 +133,8 @@ def plan_bytecode(graph: Graph) -> Plan:
             continue
         steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
     if missing:
-        what = f"{len(missing)} operator(s) of {graph.name} can't be bytecode: the library has no kernel for them"
+        operators, them = ("1 operator", "it") if len(missing) == 1 else (f"{len(missing)} operators", "them")
+        what = f"{operators} of {graph.name} can't be compiled to bytecode: the library has no kernel for {them}"
         raise ModelError(what, details=missing, hint=PAGE)
     graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
     ordered = tuple(steps[node.name] for node in graph.nodes if node.name in steps)
@@ -160,7 +161,7 @@ class Bytecode:
         return self.plan.graph.name
 
     def operators(self) -> tuple[tuple[str, str, int], ...]:
-        """Return each operator's name, what a person calls it, its multiply-accumulates."""
+        """Return each operator's name, its readable label, and its multiply-accumulates."""
         graph = self.plan.graph
         return tuple(
             (step.node.name, step.op.label(step.node, graph), step.op.macs(as_computed(step.node), graph))
@@ -172,8 +173,8 @@ def compile_bytecode(path: Path, options: ModelOptions) -> Bytecode:
     """Compile an ONNX or TFLite model to bytecode.
 
     Raises:
-        UsageError: the file is missing, or what is given names nothing of the model.
-        ModelError: the model is malformed, or an operator can't be bytecode; every one is listed.
+        UsageError: the file is missing, or an option names nothing in the model.
+        ModelError: the model is malformed, or operators can't be compiled to bytecode; all are listed.
     """
     plan = plan_bytecode(passes.run(frontend.load(path, options), call.SHARED))
     return Bytecode(plan, encode(plan), interface_of(plan))

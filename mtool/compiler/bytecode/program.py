@@ -24,7 +24,7 @@ STEPS: Final = {
         )
     )
 }  # fmt: skip
-"""Their codes; a test holds the list against the C header's."""
+"""Their codes; a test compares the list with the C header's."""
 
 AXES: Final = 5
 MOST: Final = 64
@@ -44,20 +44,20 @@ _ORDERS: Final = {"less": (False, False), "greater": (True, False), "less_equal"
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """An index that is a sum of axes, each times a number."""
+    """An index that is a sum of axes, each multiplied by a number."""
 
     first: int
     steps: Mapping[int, int]
 
     def plus(self, other: "Affine", factor: int = 1) -> "Affine":
-        """Return the sum with another one, times a number."""
+        """Return the sum with a multiple of another one."""
         axes = {*self.steps, *other.steps}
         steps = {axis: self.steps.get(axis, 0) + factor * other.steps.get(axis, 0) for axis in axes}
         return Affine(self.first + factor * other.first, steps)
 
 
 def affine(expr: Expr) -> Affine | None:
-    """Return an index expression as that; None: it is none."""
+    """Return an index expression as an affine index; None: it is not affine."""
     if expr.op == "const":
         return Affine(expr.value, {})
     if expr.op == "axis":
@@ -76,7 +76,7 @@ def affine(expr: Expr) -> Affine | None:
 
 
 def flat_affine(load: Expr, shape: Sequence[int]) -> Affine | None:
-    """Return the element that is loaded of a tensor, row by row, as a sum of axes; None: it is none, or goes back."""
+    """Return a loaded element's row-major index as a sum of axes; None: it is not affine, or has a negative step."""
     total = Affine(0, {})
     for index, size in zip(load.args, shape, strict=True):
         total = Affine(0, {}).plus(total, size)
@@ -97,15 +97,15 @@ def _type(dtype: DType) -> int:
 
 @dataclass(slots=True)
 class Program:
-    """The steps of an expression for each element of a tensor, or for each that goes into one.
+    """The steps of an expression for each element of a tensor, or for each element of a reduction.
 
     Attributes:
         node: whose inputs it loads.
         graph: the graph.
         shape: of the tensor.
-        acc: where the kernel's results lie, in the tensor's order; None: there are none.
-        sums: where reductions lie that are parts of the expression, in the tensor's order.
-        more: further axes, and their sizes, over which elements go into one.
+        acc: the address of the kernel's results, in the tensor's order; None: there are none.
+        sums: the addresses of reductions in the expression, in the tensor's order.
+        more: the reduced axes and their sizes.
     """
 
     node: Node
@@ -120,7 +120,7 @@ class Program:
     def call(self, expr: Expr, to: Address, dtype: DType, end: str = "store") -> Call:
         """Return the call that stores an expression as a type, in the tensor's order.
 
-        `end`: its last step, which may also put it to what is there.
+        `end`: its last step, which may also combine it with the stored value.
 
         Raises:
             NoKernel: the expression has something that the kernel's steps do not have.
@@ -146,7 +146,7 @@ class Program:
         return {axis: int(np.prod(self.shape[axis + 1 :], dtype=np.int64)) for axis in range(len(self.shape))}
 
     def _add(self, name: str, a: int = 0, b: int = 0, c: int = 0, *more: Operand) -> int:
-        """Add a step, unless it is there; return its number."""
+        """Add a step unless it exists already; return its number."""
         step = (STEPS[name] | a << 8 | b << 16 | c << 24, *more)
         known = step[:1] + tuple(id(one) if isinstance(one, Constant) else one for one in more)
         if known not in self.made:
@@ -272,9 +272,9 @@ class Program:
 def calls_of(
     expr: Expr, node: Node, graph: Graph, acc: Address | None = None, first: int = 0
 ) -> tuple[tuple[Call, ...], int]:
-    """Return the calls that make a node's output of an expression, and the bytes of scratch with the `first` ones.
+    """Return the calls that compute a node's output from an expression, and the scratch bytes including the `first`.
 
-    Reductions in it are made before, one after the other, in scratch.
+    Its reductions are computed first, one after the other, in scratch.
 
     Raises:
         NoKernel: it has something that no kernel computes.

@@ -1,4 +1,4 @@
-"""From a plan to C files and a manifest. Who names conventions alone does not load what writes the C."""
+"""From a plan to C files and a manifest. Importing only the conventions does not load the code generator."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Names of what lies in the arena: an offset as a macro and a pointer, called after the tensor or the operator."""
+"""Names for the contents of the arena: an offset macro and a pointer, named after the tensor or operator."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,13 @@ from mtool.manifest import StateTensor, Tensor
 
 PARAMETER = "arena"
 ARENA_ALIGNMENT = 16
-"""Of MT_ARENA (crt/include/mt_math.h), in bytes."""
+"""The alignment of MT_ARENA (crt/include/mt_math.h), in bytes."""
 IN_PLACE = "/* in place */"
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The model's inputs and outputs, and what it keeps from call to call."""
+    """The model's inputs, outputs and states."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -29,10 +29,10 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A named spot in the arena: what lies there is called `name`, and begins `offset` bytes from the arena's start.
+    """A named spot in the arena, `offset` bytes from its start.
 
-    What lies there is written over that of the spot `over`, as its elements are read, if that is no empty name. In an
-    arena of several pools the offset is from the start of the one of number `pool`.
+    If `over` is not empty, it names the spot whose elements are overwritten here as they are read. In an arena of
+    several pools, the offset is relative to the start of pool number `pool`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The copy of a constant in a pool of the arena: where it lies, its bytes, and the C type of its elements."""
+    """The copy of a constant in a pool of the arena: its spot, bytes and C element type."""
 
     spot: Spot
     bytes: int
@@ -56,13 +56,13 @@ class Arena:
 
     Attributes:
         model: the model's name.
-        symbol: what it is called in C.
-        bytes: all of it; 0: there is none.
-        values: the spot of each value or line buffer that is no alias.
+        symbol: its C name.
+        bytes: its size; 0: the model has no arena.
+        values: the spot of each value or line buffer that is not an alias.
         scratch: the spot of each step's scratch, by the step's number.
-        inputs, outputs, states: those of the interface's tensors, in their order; None: the caller keeps it.
-        pools: the memories that it lies in; none: it is in one piece.
-        copies: those of constants in pools, by the constants' symbols.
+        inputs, outputs, states: the spots of the interface's tensors, in their order; None: the caller keeps it.
+        pools: the memories that it is split over; none: it is in one piece.
+        copies: the copies of constants in pools, by the constants' symbols.
     """
 
     model: str
@@ -78,60 +78,60 @@ class Arena:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is that of several models, none of which defines it."""
+        """Whether several models share it; none of them defines it."""
         return not self.is_callers and self.symbol != own_arena(self.model)
 
     @property
     def is_callers(self) -> bool:
-        """Whether it is the caller's: a parameter of the functions that use it."""
+        """Whether the caller provides it, as a parameter of the functions that use it."""
         return self.symbol == PARAMETER
 
     @property
     def declared(self) -> list[str]:
-        """The parameter that it is, if it is one."""
+        """The declaration of the parameter, if the caller provides the arena."""
         return [f"{self.parameter_type} *{PARAMETER}"] if self.is_callers else []
 
     @property
     def parameter_type(self) -> str:
-        """What the parameter points to: bytes, or the pointers to all pools."""
+        """The type that the parameter points to: bytes, or the pointers to all pools."""
         return f"const struct {self.model}_pools" if self.pools else "uint8_t"
 
     def base(self, pool: int) -> str:
-        """Return where a pool begins, or the arena that has none, as a C expression, a pointer to bytes."""
+        """Return the start of a pool, or of an arena without pools, as a C expression: a pointer to bytes."""
         if not self.pools:
             return self.symbol
         name = self.pools[pool].pool.name
         return f"{PARAMETER}->{name}" if self.is_callers else pool_symbol(self.model, name)
 
     def macro(self, spot: Spot) -> str:
-        """Return the macro that stands for a spot's offset."""
+        """Return the macro of a spot's offset."""
         return self._macro(spot.name)
 
     def _macro(self, name: str) -> str:
         return f"{self.model}_{name}_offset".upper()
 
     def bytes_at(self, spot: Spot) -> str:
-        """Return a spot as a C expression, a pointer to bytes."""
+        """Return a spot as a C expression: a pointer to bytes."""
         return f"{self.base(spot.pool)} + {self.macro(spot)}"
 
     def pointer(self, c_type: str, spot: Spot) -> str:
-        """Return a spot as a C expression, a pointer to `c_type`."""
+        """Return a spot as a C expression: a pointer to `c_type`."""
         return pointer_to(c_type, self.bytes_at(spot))
 
     def constant(self, symbol: str) -> str:
-        """Return a constant as a C expression: where it is, or its copy in a pool."""
+        """Return a constant as a C expression: its symbol, or its copy in a pool."""
         copy = self.copies.get(symbol)
         return symbol if copy is None else self.pointer(f"const {copy.c_type}", copy.spot)
 
     def scratch_of(self, number: int, c_type: str) -> str:
-        """Return the pointer to a step's scratch; a kernel may take it and need none of it for its empty tensors."""
+        """Return the pointer to a step's scratch; with empty tensors a kernel may take it without using it."""
         if number in self.scratch:
             return self.pointer(c_type, self.scratch[number])
         first = next((number for number, one in enumerate(self.pools) if one.bytes), 0)
         return f"({c_type} *)(void *){self.base(first)}" if self.bytes else "0"
 
     def defines(self) -> list[str]:
-        """Return the macros."""
+        """Return the definitions of the offset macros."""
         spots = dict.fromkeys(
             (*self.values.values(), *self.scratch.values(), *(copy.spot for copy in self.copies.values()))
         )
@@ -149,19 +149,19 @@ class Arena:
 
 
 def pointer_to(c_type: str, place: str) -> str:
-    """Return a pointer to bytes as one to a type."""
+    """Cast a pointer to bytes to a pointer to a type."""
     return place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
 
 
 class _Names:
-    """Gives each spot a name that no other has, in capitals either."""
+    """Gives each spot a unique name, which stays unique in capitals."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.taken: dict[str, Spot] = {}
 
     def __call__(self, name: str, offset: int, *, shared: bool = False) -> Spot:
-        """Return a spot; `shared`: it may be one that has the name already, at this offset."""
+        """Return a spot; `shared`: an existing spot with this name at this offset may be used."""
         pool, inside = self.plan.place(offset)
         spot, number = Spot(name, inside, pool=pool), 1
         while (other := self.taken.get(spot.name.upper())) is not None:
@@ -174,19 +174,19 @@ class _Names:
 
 
 def pool_symbol(model: object, pool: str) -> str:
-    """Return what a pool of a model is called in C."""
+    """Return the C name of a model's pool."""
     return f"{model}_pool_{pool}"
 
 
 def own_arena(model: object) -> str:
-    """Return what the arena is called in C that a model has for itself."""
+    """Return the C name of a model's own arena."""
     return f"{model}_arena"
 
 
 def arena_of(plan: Plan, interface: Interface, symbol: str = "", copied: Mapping[str, Copied] | None = None) -> Arena:
-    """Return the names of all that lies in the arena: inputs, outputs and states by their own, the rest by operator.
+    """Return the names of everything in the arena: inputs, outputs and states by name, the rest by operator.
 
-    `symbol` is what it is called in C, if it is not the model's own: that of several models, or a parameter. `copied`
+    `symbol` is the arena's C name if it is not the model's own: a shared arena, or a parameter. `copied`
     are the constants with copies in pools, by their symbols.
     """
     graph, name = plan.graph, _Names(plan)
@@ -219,9 +219,9 @@ def arena_of(plan: Plan, interface: Interface, symbol: str = "", copied: Mapping
 
 
 def written(plan: Plan) -> Iterator[tuple[str, str, int]]:
-    """Yield what steps write in the arena: the value or window, whose result it is, its offset.
+    """Yield what steps write into the arena: the value or window, the step that computes it, the offset.
 
-    What moves rows or pads them comes last: a window is called after what computes the rows.
+    Steps that move or pad rows come last: a window is named after the step that computes its rows.
     """
     lies = aliases(plan.graph)
     computing = [step.node for step in plan.steps if not moves_rows(step.node)]
@@ -234,7 +234,7 @@ def written(plan: Plan) -> Iterator[tuple[str, str, int]]:
 
 
 def _in_place(plan: Plan, values: Mapping[str, Spot]) -> Iterator[tuple[str, Spot]]:
-    """Yield the values that operators write over an operand of theirs, and their spots, which say so."""
+    """Yield the values that operators write over one of their operands, and their spots, which record that."""
     lies = aliases(plan.graph)
     for step in plan.steps:
         read = [values[root] for root in (lies.root(v) for v in step.node.inputs) if root in values]
@@ -250,7 +250,7 @@ def _in_place(plan: Plan, values: Mapping[str, Spot]) -> Iterator[tuple[str, Spo
 
 
 def moves_rows(node: Node) -> bool:
-    """Whether a node only moves rows of a window, or fills them."""
+    """Whether a node only moves rows of a window or fills them."""
     return isinstance(node.attrs, Loop) and node.attrs.label in ("keep rows", "pad rows")
 
 
@@ -259,7 +259,7 @@ def moves_rows(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a value: in the `index`-th pool of the arena, input, output or state, and how far from its start.
+    """The address of a value: the `index`-th pool of the arena, input, output or state, and an offset from its start.
 
     An arena in one piece has the index 0. Only the body of a loop has states that do not lie in the arena.
     """
@@ -270,7 +270,7 @@ class Address:
 
 
 def address_of(plan: Plan, value: str) -> Address:
-    """Return the address of a value that is no constant."""
+    """Return the address of a value that is not constant."""
     if value in plan.offsets:
         return Address("arena", *plan.place(plan.offsets[value]))
     if value in plan.in_states:

@@ -1,4 +1,4 @@
-"""C files as lists of parts, each a declaration, a definition or plain lines; and how their text is laid out."""
+"""C files as lists of parts (declarations, definitions, plain lines), and the layout of their text."""
 
 import itertools
 import re
@@ -14,12 +14,12 @@ Kind = Literal[
 
 
 class Part(str):
-    """Lines of a C file that are more than text to a later stage, for instance a function's definition.
+    """Lines of a C file with a meaning for a later stage, for instance a function's definition.
 
     Attributes:
-        kind: a "table" is an object whose rows are laid out already; "linkage" is that of C in C++, "far" the
+        kind: "table": an object whose rows have their layout already; "linkage": C linkage in C++; "far": the
             definition of MT_FLASH_FAR.
-        name: what is declared or defined.
+        name: the declared or defined name.
         note: the characters of the comment above it.
     """
 
@@ -28,19 +28,19 @@ class Part(str):
     note: int
 
     def __new__(cls, text: str, kind: Kind, name: str = "", note: int = 0) -> Self:
-        """Return a part of its text."""
+        """Create a part from its text."""
         part = super().__new__(cls, text)
         part.kind, part.name, part.note = kind, name, note
         return part
 
     @property
     def is_static(self) -> bool:
-        """Whether other files do not see what it declares or defines."""
+        """Whether the declaration or definition is static."""
         return self.startswith("static ", self.note)
 
     @property
     def static(self) -> "Part":
-        """The same, static."""
+        """Return the same part as static."""
         head, brace, rest = self[self.note :].removeprefix("extern ").partition("\n{\n")
         if self.kind in ("declaration", "function"):
             head = head.replace("\n ", "\n" + " " * len(" static "))
@@ -54,17 +54,17 @@ def declaration(head: str, note: str = "") -> Part:
 
 
 def function(prototype: str, *body: str) -> Part:
-    """Return a function's definition, with an empty line behind it."""
+    """Return a function's definition, with an empty line after it."""
     return Part("\n".join([prototype, "{", *body, "}", ""]), "function", _name(prototype))
 
 
 def variable(head: str, rest: str = "") -> Part:
-    """Return an object's definition; `rest` is what follows its name and size."""
+    """Return an object's definition; `rest` follows its name and size."""
     return Part(f"{head}{rest};", "object", _name(head))
 
 
 def structure(name: str, members: Sequence[str]) -> Part:
-    """Return the definition of a static structure that nothing else is of the type of."""
+    """Return the definition of a static structure with an anonymous type."""
     return Part("\n".join(["static struct {", *(f"    {line}" for line in members), f"}} {name};"]), "object", name)
 
 
@@ -103,7 +103,7 @@ def header(banner: str, name: str, before: Sequence[str], body: Sequence[str]) -
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """Return the lines of a table in a comment; the columns of these numbers end at the same place."""
+    """Return the lines of a table in a comment; the columns with these numbers are aligned to the right."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [
         (
@@ -118,7 +118,7 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
 
 
 def written(files: Mapping[str, Sequence[str]], target: Target) -> FileTree:
-    """Return files of their parts for a target; the tree's outline is what they consist of."""
+    """Return the files of these parts for a target; the tree's outline lists the parts."""
     made, outline = {}, {}
     for path, lines in files.items():
         found: list[Part] = []
@@ -146,7 +146,7 @@ _APART = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(co
 
 
 def words(texts: Iterable[str]) -> set[str]:
-    """Return the words of C."""
+    """Return the identifiers, keywords and numbers in C."""
     return {word for text in texts for word in text.translate(_APART).split()}
 
 
@@ -156,12 +156,12 @@ def without_comments(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the tokens of C without comments; those of a string's text count by themselves."""
+    """Return the tokens of C without comments; the words in a string are tokens too."""
     return _ANY.findall(text)
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return C with other names of variables and functions; members of structures keep theirs."""
+    """Rename variables and functions in C; members of structures keep their names."""
     return _TOKEN.sub(lambda token: names.get(token[0], token[0]), text) if names else text
 
 
@@ -171,11 +171,11 @@ def _laid_out(lines: str, target: Target) -> Part:
     return Part(note + (text if part.kind == "table" else wrapped(text)), part.kind, part.name, len(note))
 
 
-# Qualifiers of constants: an AVR has them in a memory of their own, elsewhere they say nothing.
+# Qualifiers of constants: an AVR has them in a memory of their own, elsewhere they have no effect.
 
 
 def qualified(code: str, target: Target) -> str:
-    """Return code for a target: without what says nothing where flash is read as RAM is (crt/include/mt_flash.h)."""
+    """Return code for a target: without the flash qualifiers if flash is read like RAM (crt/include/mt_flash.h)."""
     if target.flash_is_apart:
         return code
     return code.replace("MT_FLASH ", "").replace("MT_FLASH_COPY(", "memcpy(")
@@ -190,7 +190,7 @@ _LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that l
 
 
 def wrapped(code: str) -> str:
-    """Return the code with lines of at most `WIDTH` columns where they can be broken; comments are left alone."""
+    """Break lines of code that are longer than `WIDTH` columns, where possible; comments stay as they are."""
     return "\n".join(_wrapped_line(line) for line in code.split("\n"))
 
 
@@ -212,11 +212,11 @@ def _wrapped_line(line: str) -> str:
 def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
 
-    It is the last one within the fewest brackets, there a comma before an operator, a product last; else
-    behind the last bracket of a call. 0: there is none.
+    It is the last one within the fewest brackets: preferably at a comma, then at an operator, a product last; else
+    after the last bracket of a call. 0: there is none.
     """
     best, found = (True, 0, 0, 0), (0, depth)
-    call = found  # behind the last bracket of a call, if there is nothing else
+    call = found  # after the last bracket of a call, if there is nothing else
     for column in range(WIDTH - 1):
         depth += (line[column] in "([{") - (line[column] in ")]}")
         if column <= first:
@@ -231,10 +231,10 @@ def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     return found if found[0] else call
 
 
-# Take out of a function's C what its templates leave for sizes of one: `* 1`, `+ 0`, loops made once, bare blocks.
+# Remove what templates leave in a function's C for sizes of one: `* 1`, `+ 0`, loops with one round, bare blocks.
 #
-# Templates write for any sizes; this writes for those at hand, where a person would. It works on the text, line by
-# line, as the templates lay it out: a loop's head is a line, what is in it is indented by four more.
+# Templates are for any sizes; this simplifies their text for the sizes at hand, as a person would write it. It works
+# line by line on the templates' layout: a loop's head is a line, what is in it is indented by four more.
 
 
 _LOOP = re.compile(
@@ -268,7 +268,7 @@ _RULES = [
 
 
 def tidied(body: str) -> str:
-    """Return the body of a function that computes the same."""
+    """Return a simpler function body that computes the same."""
     lines = body.split("\n")
     number = 0
     while number < len(lines):
@@ -281,7 +281,7 @@ def tidied(body: str) -> str:
 
 
 def _without_numbers(lines: Sequence[str]) -> list[str]:
-    """Return the lines with numbers in the places of constants that are no more than these."""
+    """Return the lines with constants replaced by the numbers that they stand for."""
     kept = list(lines)
     for line in lines:
         match = _NUMBERS.fullmatch(line)
@@ -299,7 +299,7 @@ def _without_numbers(lines: Sequence[str]) -> list[str]:
 
 
 def _is_summand(name: str, text: str) -> bool:
-    """Whether a variable is only added and multiplied, passed, or an index: then a number reads as well."""
+    """Whether a variable is only added, multiplied, passed, or used as an index, so that a number reads as well."""
     return not re.search(rf"\b{name}\b(?! [*+]|\)|\]|,|;)|(?:[<>!=]=|[<>?&]) {name}\b|(?:\+\+|&){name}\b", text)
 
 
@@ -308,7 +308,7 @@ def _with(name: str, number: str, line: str) -> str:
 
 
 def _leaves(inside: Sequence[str]) -> bool:
-    """Whether a loop's body leaves it, or goes on with it, from outside of an inner loop."""
+    """Whether a loop's body has a `break` or `continue` of its own, outside inner loops."""
     heads: list[str] = []
     for line in inside:
         while heads and line.strip() and _indent(heads[-1]) >= _indent(line):
@@ -321,14 +321,14 @@ def _leaves(inside: Sequence[str]) -> bool:
 
 
 def _goes_on_alike(inside: Sequence[str], lines: Sequence[str], head: int, end: int) -> bool:
-    """Whether a loop has no `break`, and ends one around it, whose `continue` is then the same."""
+    """Whether a loop has no `break` and ends another loop, so that `continue` means the same there."""
     around = next((line for line in reversed(lines[:head]) if _indent(line) < _indent(lines[head])), "")
     is_last = end < len(lines) and lines[end] == " " * _indent(around) + "}" and around.lstrip().startswith("for (")
     return is_last and not re.search(r"\bbreak\b", "\n".join(inside))
 
 
 def _is_last_use(lines: Sequence[str], head: int, end: int, name: str) -> bool:
-    """Whether nothing reads a variable after the loop from `head` to `end`: it is of the block that the loop is in."""
+    """Whether a variable of the block around the loop from `head` to `end` is not read after it."""
     indent = _indent(lines[head])
     if head and _is_bare_head(lines[head - 1], indent):
         return False
@@ -341,7 +341,7 @@ def _is_last_use(lines: Sequence[str], head: int, end: int, name: str) -> bool:
 
 
 def _block(lines: Sequence[str], indent: int) -> Sequence[str]:
-    """Return the lines before the first that is indented by less."""
+    """Return the lines before the first one with a smaller indentation."""
     ends = (number for number, line in enumerate(lines) if line.strip() and _indent(line) < indent)
     return lines[: next(ends, len(lines))]
 
@@ -351,7 +351,7 @@ def _is_named(name: str, lines: Sequence[str]) -> bool:
 
 
 def _simplified(line: str) -> str:
-    """Return a line without what adds nothing and multiplies by one."""
+    """Return a line without additions of zero and multiplications by one."""
     if '"' in line or line.lstrip().startswith(("#", "/*", "*")):
         return line
     before = ""
@@ -363,7 +363,7 @@ def _simplified(line: str) -> str:
 
 
 def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
-    """Return the lines without the loop that begins at `head`; None: none does, or it has to stay a loop."""
+    """Return the lines without the loop at `head`, which runs once; None: there is none, or it must stay a loop."""
     match = _LOOP.fullmatch(lines[head])
     if match is None or not 0 < int(match[4]) - int(match[3]) <= int(match[5] or 1):
         return None
@@ -414,7 +414,7 @@ def _with_braces(before: Sequence[str], inside: Sequence[str], indent: int, afte
 
 
 def _with_else(inside: Sequence[str], indent: int) -> list[str]:
-    """Return a loop's body where what stands behind `if (…) { … continue; }` is in its `else`."""
+    """Return a loop's body with the statements after `if (…) { … continue; }` moved into its `else`."""
     lines = list(inside)
     for number, line in enumerate(lines):
         if line != " " * (indent + 4) + "continue;" or lines[number + 1 : number + 2] != [" " * indent + "}"]:
@@ -428,7 +428,7 @@ def _with_else(inside: Sequence[str], indent: int) -> list[str]:
 
 
 def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
-    """Return the lines without the braces of a block at `head` that no statement needs; None: there is none such.
+    """Return the lines without the braces of a bare block at `head`; None: there is no such block.
 
     Those of a statement's body stand on the line of its head.
     """
@@ -449,13 +449,13 @@ def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
 
 
 def _is_of_loops(name: str, lines: Sequence[str], indent: int) -> bool:
-    """Whether a variable was named in blocks only that have ended: of a deeper indent, or as a loop's own."""
+    """Whether a variable was only declared in blocks that have ended: indented more deeply, or in a loop's head."""
     named = (line for line in lines if _indent(line) <= indent and _is_named(name, [line]))
     return all(line.startswith(f"{' ' * indent}for (int32_t {name} =") for line in named)
 
 
 def _is_bare_head(line: str, indent: int) -> bool:
-    """Whether a line is the head of a statement without braces, which is indented by so many, as the head may be."""
+    """Whether a line is the head of a statement without braces at this indentation."""
     is_head = line.lstrip().startswith(("for (", "if (", "while (", "else")) and line.endswith((")", "else"))
     return _indent(line) <= indent and is_head
 

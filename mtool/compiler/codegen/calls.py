@@ -1,4 +1,4 @@
-"""The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
+"""The calls of a model's operators, with arguments from the arena, the constants and the caller."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,11 +35,10 @@ class Repeated:
 class Calls:
     """C statements: the pointers that the operators share, and the lines that call each operator, in order.
 
-    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
-    call that fails returns the status from the function that it stands in. `memories` are where the values lie that
-    the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it,
-    and `context_declared` its declaration. `resource` is the parameter that is handed on to devices, if one is given
-    it.
+    If the caller keeps inputs and outputs, the calls use them through `inputs` and `outputs`. If `can_fail`, a
+    failed call returns the status from the enclosing function. `memories` are the places of the calls' arguments:
+    the arena, `inputs`, `outputs`. `context` is the arena as a parameter if the caller has it, and
+    `context_declared` its declaration. `resource` is the parameter that is passed on to devices, if one needs it.
     """
 
     pointers: tuple[str, ...]
@@ -52,16 +51,16 @@ class Calls:
 
     @property
     def passed(self) -> tuple[str, ...]:
-        """What is passed to a function that makes the calls, by the parameters' names."""
+        """The arguments of a function that makes the calls, by parameter name."""
         return (*self.context, *self.structures, *self.resource)
 
     @property
     def structures(self) -> tuple[str, ...]:
-        """Those of `inputs` and `outputs` that the calls read."""
+        """The structures, `inputs` and `outputs`, that the calls read."""
         return tuple(name for name in ("inputs", "outputs") if name in self.memories)
 
     def numbered(self) -> list[str]:
-        """Return the lines that call all operators, each behind `OPERATOR(number)`."""
+        """Return the lines that call all operators, each after `OPERATOR(number)`."""
         lines = []
         for repeated in self.operators:
             first, length, times = repeated.loop.first, repeated.loop.length, repeated.loop.times
@@ -101,7 +100,7 @@ def calls_of(model: CModel) -> Calls:
 
 
 class _Pointers:
-    """The C of pointers to values and scratch; notes the declarations that they need."""
+    """The C of pointers to values and scratch; collects the declarations that they need."""
 
     def __init__(self, model: CModel) -> None:
         self.plan, self.arena = model.plan, model.arena
@@ -111,7 +110,7 @@ class _Pointers:
         self.names: dict[str, str] = {}  # the type that each pointer's name stands for
 
     def value(self, value: str) -> str:
-        """Return the pointer to a value: its tensor's or window's, and how many elements on it begins."""
+        """Return the pointer to a value: that of its tensor or window, and an offset in elements."""
         dtype, address = self.plan.graph.types[value].dtype, address_of(self.plan, value)
         if address.memory != "arena":
             name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
@@ -142,7 +141,7 @@ class _Pointers:
 
 
 def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what an operator reads and what it writes, each value once and without its constants."""
+    """Return the values that an operator reads and those that it writes, each once, without constants."""
     constants = plan.graph.constants
     reads = tuple(value for value in dict.fromkeys(node.inputs) if value and value not in constants)
     return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
@@ -159,7 +158,7 @@ def _typed(model: CModel, number: int, pointers: _Pointers, moves: Sequence[int]
 
 
 def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
-    """Return the values whose pointers a step's call has: of typed functions those that the C reads or writes."""
+    """Return the values whose pointers a step's call takes: for typed functions those that the C reads or writes."""
     node = plan.steps[number].node
     if typed:
         return {name for kind, name in call.operands(node) if kind == "value"}
@@ -167,7 +166,7 @@ def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
 
 
 def _wrapped(model: CModel, number: int, form: str, pointers: _Pointers) -> tuple[str, ...]:
-    """Return a block that lays the operator's tensors out as its wrapper wants them, and calls that."""
+    """Return a block that arranges the operator's tensors for its wrapper, and calls the wrapper."""
     plan, call, node = model.plan, model.functions.calls[number], model.plan.steps[number].node
     function = f"{model}_{node.name}_{form}"
     values = [value for operands in operands_of(plan, node) for value in operands]
@@ -176,7 +175,7 @@ def _wrapped(model: CModel, number: int, form: str, pointers: _Pointers) -> tupl
         listed = ", ".join(_unqualified(pointers.value(value)) for value in values)
         called = f"{function}({', '.join(['arguments', *resource])});"
         lines = [called]
-        if is_failing(plan, number):  # the wrapper has noted what failed
+        if is_failing(plan, number):  # the wrapper has recorded what failed
             lines = [f"const int32_t status = {called}", "if (status != 0)", "    return status;"]
         return ("{", f"    void *const arguments[] = {{{listed}}};", *(f"    {line}" for line in lines), "}")
     if form == "values":
@@ -201,7 +200,7 @@ def _wrapped(model: CModel, number: int, form: str, pointers: _Pointers) -> tupl
 
 
 def _unqualified(pointer: str) -> str:
-    """Return a pointer without the const that an input of the caller's has."""
+    """Return a pointer without the const of a caller's input."""
     if "->" not in pointer:
         return pointer
     return f"(void *)({pointer})" if " " in pointer else f"(void *){pointer}"

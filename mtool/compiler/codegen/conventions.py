@@ -1,4 +1,4 @@
-"""The calling conventions of the AOT RFC, and what runs the operators; docs/executors.md describes them."""
+"""The calling conventions from TVM's AOT RFC, and what runs the operators; see docs/executors.md."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +15,13 @@ class Conventions:
     """The calling conventions of a model, and of its operators.
 
     Attributes:
-        interface: the entry point: a typed C function, one of arrays of pointers with a handle for devices, a packed
-            function, one call an operator, or one call for some rows of an input.
-        operators: how the entry point calls the operators: typed C functions; or wrappers of them that take an array
+        interface: the entry point: a typed C function, one with arrays of pointers and a handle for devices, a packed
+            function, one call per operator, or one call for some rows of an input.
+        operators: how the entry point calls the operators: as typed C functions; or as wrappers that take an array
             of pointers, values with pointers to the data, or values with pointers to DLTensors.
-        executor: "aot" calls them from C, "graph" lets the graph executor on the device do it, "graph-host" leaves the
-            firmware as with "aot" and lets the host call them one by one.
-        context: the caller has the arena, and passes it with each call.
+        executor: "aot" calls them from C, "graph" uses the graph executor on the device, "graph-host" leaves the
+            firmware as with "aot" and calls them one by one from the host.
+        context: the caller has the arena and passes it with each call.
     """
 
     interface: InterfaceApi = "c"
@@ -33,18 +33,18 @@ class Conventions:
         """Check the values.
 
         Raises:
-            UsageError: one is none of those that there are.
+            UsageError: one has an unknown value.
         """
         checked.fields(self, {})
 
     @property
     def name(self) -> str:
-        """A C name that conventions have in common if models and their callers can be linked together."""
+        """A C name that is equal for conventions whose models and callers can be linked together."""
         return f"{self.interface}_{self.operators}" + "_context" * self.context
 
     @property
     def takes_resource(self) -> bool:
-        """Whether the entry point is given a handle for devices."""
+        """Whether the entry point takes a handle for devices."""
         return self.interface in ("pointers", "packed")
 
     @property
@@ -54,7 +54,7 @@ class Conventions:
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """The wrappers of operators that are needed."""
+        """The kinds of operator wrappers that are needed."""
         forms: list[Form] = [] if self.operators == "typed" else [self.operators]
         return (*forms, "packed") if self.has_functions and "packed" not in forms else tuple(forms)
 
@@ -66,10 +66,10 @@ def conventions(
     *,
     context: bool = False,
 ) -> Conventions:
-    """Return the conventions that were asked for; operators are typed unless the executor wants them packed.
+    """Return the requested conventions; operators are typed unless the executor needs packed ones.
 
     Raises:
-        UsageError: they do not go together.
+        UsageError: they can't be combined.
     """
     if executor != "aot" and operators not in (None, "packed"):
         raise UsageError(
@@ -84,12 +84,13 @@ def conventions(
         )
     if executor == "graph" and interface == "pointers":
         raise UsageError(
-            "--interface-api pointers hands a resource on to the operators, --executor graph has none to hand on",
+            "--interface-api pointers passes a resource on to the operators, but --executor graph has none",
             hint="choose one of them",
         )
     if interface == "feed" and (executor != "aot" or operators not in (None, "typed")):
         raise UsageError(
-            "--interface-api feed computes operators by rows, packed functions and graph executors each as a whole",
+            "--interface-api feed computes operators by rows, but packed functions and graph executors compute each "
+            "as a whole",
             hint="leave --operators-api and --executor out",
         )
     chosen = Conventions(interface, operators or ("typed" if executor == "aot" else "packed"), executor, context)

@@ -1,4 +1,4 @@
-"""Describe a model whose C is made: its interface, and what `mtool.json` says of it and of each of its operators."""
+"""Describes a model: its interface, and the contents of `mtool.json` about it and each of its operators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +45,7 @@ _AN_ELEMENT = 20  # instructions for each element that an operator reads or writ
 
 
 def _instructions(plan: Plan) -> int:
-    """Return the instructions of an inference, roughly and rather too many: what its schedules estimate, or more."""
+    """Return a rough upper estimate of the instructions of an inference: what its schedules estimate, or more."""
     graph, total = plan.graph, 0.0
     for step, cost in zip(plan.steps, costs_of(plan), strict=True):
         kinds = [graph.types[value] for value in (*step.node.inputs, *step.node.outputs) if value]
@@ -58,7 +58,7 @@ def _instructions(plan: Plan) -> int:
 
 
 def interface_of(plan: Plan) -> Interface:
-    """Return the inputs, outputs and states of a model whose plan is made."""
+    """Return the inputs, outputs and states of a planned model."""
     graph = plan.graph
     labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
@@ -76,7 +76,7 @@ def interface_of(plan: Plan) -> Interface:
 
 
 def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
-    """Return the manifest of a model, without its claims, its fence and what of its constants has grown."""
+    """Return the manifest of a model, without its claims, memory protection and grown constants."""
     plan, functions, interface, graph = model.plan, model.functions, model.interface, model.graph
     conventions = model.conventions
     live = sum(step.op.macs(as_computed(step.node), graph) for step in plan.steps)
@@ -221,7 +221,7 @@ def _constant_pool(functions: Functions, pool: Pool) -> ConstantPool:
 
 
 def _backend(node: Node) -> dict[str, Any]:
-    """Return who computes an operator, if it is not mtool's own C."""
+    """Return the backend that computes an operator, if it is not mtool's own C."""
     attrs = node.attrs
     return {"backend": attrs.backend, "device_cycles": attrs.cycles} if isinstance(attrs, External) else {}
 

@@ -1,6 +1,6 @@
-"""Devices that compute regions of a model: their failures, and the functions that are called around their work.
+"""Devices that compute regions of a model: their failures, and their hook functions.
 
-What they are and when they are called: crt/include/mtool.h. A model without such regions has none of this.
+crt/include/mtool.h describes the hooks. A model without such regions has none of this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,12 @@ _MOST_NODES = 8
 class Devices:
     """The devices of a model, by its name in C.
 
-    regions: what can fail, by its function or hooks: its key, the number of the model's operator that it is or that
-        it stands in, and its node.
-    bases: the first keys of graphs inside of branches and loops, by their names in C.
-    hooks: for each occasion its functions, in the order in which they are called, and the key of the first region that
-        each is for.
-    handed: those of these functions that are given the caller's resource.
-    take_resource: a region is given it.
+    regions: the regions that can fail, by their function or hooks: the key, the number of the model's operator that
+        it is or is inside of, and the node.
+    bases: the first keys of graphs inside branches and loops, by C name.
+    hooks: for each occasion its functions, in the order of their calls, each with the key of its first region.
+    handed: the functions among them that take the caller's resource.
+    take_resource: a region takes it.
     """
 
     model: str
@@ -44,30 +43,30 @@ class Devices:
 
     @property
     def have_hooks(self) -> bool:
-        """Whether something is called around their work."""
+        """Whether there are hooks."""
         return any(self.hooks.values())
 
     @property
     def declared(self) -> list[str]:
-        """The parameter of functions that hand the caller's resource on, if a region is given it."""
+        """The parameter of functions that pass the caller's resource on, if a region takes it."""
         return ["void *resource"] * self.take_resource
 
     @property
     def passed(self) -> list[str]:
-        """The argument that hands the caller's resource on, if a region is given it."""
+        """The argument that passes the caller's resource on, if a region takes it."""
         return ["resource"] * self.take_resource
 
     def no_resource(self, *, takes_resource: bool) -> list[str]:
-        """Return the lines that give a function a resource to hand on, where its caller does not."""
+        """Return the lines that define a null resource to pass on, in functions whose caller gives none."""
         lines = ["    void *const resource = 0;", "    (void)resource;"]
         return lines if self.take_resource and not takes_resource else []
 
     def failed(self, key: object, status: str) -> str:
-        """Return the C that notes a device's failure; its value is MT_DEVICE."""
+        """Return the C expression that records a device's failure; its value is MT_DEVICE."""
         return f"{self.model}_failed({key}, {status})"
 
     def begin(self, *, is_new: bool, resource: str = "resource") -> str:
-        """Return the C that begins an inference on the devices; unless `is_new`, one that is under way goes on."""
+        """Return the C that begins an inference on the devices; unless `is_new`, one in progress continues."""
         return f"{self.model}_device_begin({', '.join([str(int(is_new)), *[resource] * self.take_resource])})"
 
     def end(self, status: str, resource: str = "resource") -> str:
@@ -75,12 +74,12 @@ class Devices:
         return f"{self.model}_device_end({', '.join([status, *[resource] * self.take_resource])})"
 
     def close(self, *, takes_resource: bool) -> str:
-        """Return the declaration of `<model>_close`; `takes_resource`: the caller gives the functions theirs."""
+        """Return the declaration of `<model>_close`; `takes_resource`: the caller provides the resource."""
         return f"int32_t {self.model}_close({', '.join(self.declared * takes_resource) or 'void'})"
 
 
 def devices_of(plan: Plan) -> Devices:
-    """Return the devices of a plan; keys of regions are the operators' numbers, and in bodies those behind."""
+    """Return the devices of a plan; keys of regions are operator numbers, in bodies the numbers after those."""
     regions, handed = [], set[str]()
     bases: dict[str, int] = {}
     hooks: dict[str, dict[str, int]] = {when: {} for when in HOOKS}
@@ -108,7 +107,7 @@ def devices_of(plan: Plan) -> Devices:
 
 
 def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
-    """Yield the graphs inside of a step, by their names in C."""
+    """Yield the graphs inside a step, by C name."""
     if isinstance(step.schedule, ControlSchedule) and isinstance(step.node.attrs, Control):
         for name, body in zip(step.node.attrs.names, step.schedule.plans, strict=True):
             yield body_name(step.node, name), body
@@ -117,12 +116,12 @@ def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
 
 
 def body_name(node: Node, body: str) -> str:
-    """Return the name in C of what the keys of a body's regions begin with."""
+    """Return the C name of the first key of a body's regions."""
     return f"{node.name}_{body}_regions"
 
 
 def regions_of(step: Step) -> Iterator[External]:
-    """Yield the region that a step is, or those inside of it."""
+    """Yield the region that a step is, or the regions inside it."""
     if isinstance(step.schedule, ControlSchedule):
         for body in step.schedule.plans:
             for one in body.steps:
@@ -137,27 +136,27 @@ def is_failing(plan: Plan, number: int) -> bool:
 
 
 def takes_resource(step: Step) -> bool:
-    """Return whether a step is a region that is given the caller's resource, or has one inside."""
+    """Return whether a step is, or contains, a region that takes the caller's resource."""
     return any(region.resource for region in regions_of(step))
 
 
 def public_declarations(devices: Devices, *, takes_resource: bool) -> list[str]:
-    """Return what `<model>.h` says of the devices; `takes_resource`: as its entry point does."""
+    """Return the device declarations in `<model>.h`; `takes_resource`: whether its entry point does."""
     if not devices.can_fail:
         return []
     lines = [
-        comment("What failed, where an inference returned MT_DEVICE (mtool.h)."),
+        comment("What failed when an inference returned MT_DEVICE (mtool.h)."),
         f"extern struct mt_device_failure {devices.model}_failure;",
         "",
     ]
     if devices.have_hooks:
-        note = comment("Let go of the devices; the next inference takes them again. Returns 0 or MT_DEVICE.")
+        note = comment("Release the devices; the next inference opens them again. Returns 0 or MT_DEVICE.")
         lines += [note, f"{devices.close(takes_resource=takes_resource)};", ""]
     return lines
 
 
 def inner_declarations(devices: Devices) -> list[str]:
-    """Return what `<model>_operators.h` says of the devices."""
+    """Return the device declarations in `<model>_operators.h`."""
     model = devices.model
     if not devices.can_fail:
         return []
@@ -165,21 +164,21 @@ def inner_declarations(devices: Devices) -> list[str]:
         "",
         declaration(
             f"int32_t {model}_failed(uint16_t key, int32_t status)",
-            comment("Notes in the model's failure which operator's device failed; returns MT_DEVICE."),
+            comment("Records in the model's failure which operator's device failed; returns MT_DEVICE."),
         ),
     ]
     if devices.bases:
         keys = ", ".join(f"{model}_{name} = {key}" for name, key in devices.bases.items())
         lines += [
             "",
-            comment("Keys of regions in branches and loops, behind the operators' numbers."),
+            comment("Keys of regions in branches and loops, after the operators' numbers."),
             f"enum {{ {keys} }};",
         ]
     if devices.have_hooks:
         begin, end = _prototypes(devices)
         note = comment(
-            "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is under",
-            "way, and at its end; the end returns `status`, if that is not 0.",
+            "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is in",
+            "progress, and at its end; the end returns `status` if that is not 0.",
         )
         lines += ["", declaration(begin, note), declaration(end)]
     return lines
@@ -195,7 +194,7 @@ def _prototypes(devices: Devices) -> tuple[str, str]:
 
 
 def definitions(devices: Devices, *, takes_resource: bool) -> list[str]:
-    """Return the C that `<model>.c` has for the devices; `takes_resource`: as its entry point does."""
+    """Return the device functions in `<model>.c`; `takes_resource`: whether its entry point does."""
     if not devices.can_fail:
         return []
     return [*_failed(devices), *(_hooks(devices, takes_resource) if devices.have_hooks else [])]
@@ -240,7 +239,7 @@ def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
     ]
 
     def called(name: str, number: int) -> list[str]:
-        """Return the lines that call a device's function, and end the function if that failed."""
+        """Return the lines that call a device's function, and return if that failed."""
         failed = f"    return {devices.failed(number, 'status')};"
         return [f"status = {_hook(devices, name)};", "if (status != 0)", failed]
 
@@ -253,8 +252,8 @@ def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
     begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
     begin += [f"    {line}" for one in hooks["before"].items() for line in called(*one)]
     return [
-        "/* Of the functions that open devices, how many have succeeded; one more when nothing is left to do. */",
-        structure(f"{model}_devices", ["uint16_t opened;", "uint8_t is_running; /* an inference is under way */"]),
+        "/* How many of the functions that open devices have succeeded; one more when nothing is left to do. */",
+        structure(f"{model}_devices", ["uint16_t opened;", "uint8_t is_running; /* an inference is in progress */"]),
         "",
         function(
             ends,

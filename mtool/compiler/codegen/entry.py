@@ -1,4 +1,4 @@
-"""The entry point of a model: a typed function, one of pointers, a packed function, or one call an operator."""
+"""The entry point of a model: a typed function, one with pointers, a packed function, or one call per operator."""
 
 from collections.abc import Collection, Sequence
 from typing import Literal
@@ -22,8 +22,8 @@ from mtool.compiler.kernels.schedule import RESOURCE
 
 
 _NOTE = """\
-/* The operators of one inference, in order; with a pointer to a number, only that one. Of NULL the compiler makes plain
- * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */"""
+/* The operators of one inference, in order; with a pointer to a number, only that one. With NULL, the compiler makes
+ * plain calls. Volatile, because tracing a constant through a thousand comparisons takes the compiler a minute. */"""
 _UNDEFINED = ["#undef OPERATOR", ""]
 
 
@@ -34,22 +34,22 @@ def operator_prototype(model: CModel, calls: Calls) -> str:
 
 
 def _parameters(model: CModel, calls: Calls) -> list[str]:
-    """Return the declarations of what is passed on to the calls."""
+    """Return the declarations of the parameters that are passed on to the calls."""
     structures = [f"const struct {model}_{name} *{name}" for name in calls.structures]
     return [*calls.context_declared, *structures, *(f"void *{name}" for name in calls.resource)]
 
 
 def operator_call(model: CModel, calls: Calls, number: str, inputs: str, outputs: str, arena: str = PARAMETER) -> str:
-    """Return the C that calls `<model>_operator`; `inputs`, `outputs` and `arena` are passed if it wants them.
+    """Return the C that calls `<model>_operator`; `inputs`, `outputs` and `arena` are passed if it takes them.
 
-    It has no resource for devices.
+    There is no resource for devices.
     """
     passed = {"inputs": inputs, "outputs": outputs, PARAMETER: arena, RESOURCE.name: "0"}
     return f"{model}_operator({', '.join([number, *(passed[name] for name in calls.passed)])})"
 
 
 def operator_functions(model: CModel, calls: Calls) -> list[str]:
-    """Return the C of the calls, and of what makes one of them."""
+    """Return the C of all calls, and of the function that makes one of them."""
     body = [f"    {line}".rstrip() for line in (*calls.pointers, "", *calls.numbered())]
     plan, devices = model.plan, model.devices
     starts = [] if calls.context else start_call(model)
@@ -109,7 +109,7 @@ def _around(model: CModel, call: str) -> list[str]:
 
 
 def all_operators(model: CModel, calls: Calls) -> list[str]:
-    """Return the C that makes all the calls; one that fails ends the function that it stands in."""
+    """Return the C that makes all the calls; a failed call returns from the enclosing function."""
     call = f"{model}_calls({', '.join(['NULL', *calls.passed])})"
     if not calls.can_fail:
         return [f"    {call};"]
@@ -117,7 +117,7 @@ def all_operators(model: CModel, calls: Calls) -> list[str]:
 
 
 def entry_point(model: CModel, calls: Calls, head: Head | None) -> list[str]:
-    """Return the C of the entry point that calls the operators; `head` are those that are called as rows arrive."""
+    """Return the C of the entry point that calls the operators; `head` are the ones that are called as rows arrive."""
     one = operator_functions(model, calls)
     if model.conventions.interface == "step":
         return [*one, *_in_steps(model, calls)]
@@ -130,9 +130,9 @@ def entry_point(model: CModel, calls: Calls, head: Head | None) -> list[str]:
 
 
 def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list[str]:
-    """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out.
+    """Return a complete entry point: it copies the inputs in, does `work`, and copies the outputs out.
 
-    `memories` are the structures that `work` reads: "inputs", "outputs".
+    `memories` are the structures that `work` uses: "inputs", "outputs".
     """
     conventions, devices = model.conventions, model.devices
     is_inner = conventions.takes_resource  # and the entry point stands around it
@@ -173,7 +173,7 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
 
 
 def _of_pointers(model: CModel) -> Part:
-    """Return the entry point that takes arrays of pointers and a resource."""
+    """Return the entry point with arrays of pointers and a resource."""
     lines, passed = list[str](), model.devices.passed
     for kind, tensors in (("inputs", model.interface.inputs), ("outputs", model.interface.outputs)):
         pointers = ", ".join(f"{kind}[{number}]" for number in range(len(tensors)))
@@ -185,7 +185,7 @@ def _of_pointers(model: CModel) -> Part:
 
 
 def _in_steps(model: CModel, calls: Calls) -> list[str]:
-    """Return begin, step and done, and what they keep from one call to the next."""
+    """Return begin, step and done, and their state between calls."""
     steps = f"{model.upper}_STEPS"
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(model, calls, number, "inference.inputs", "inference.outputs")
@@ -193,7 +193,7 @@ def _in_steps(model: CModel, calls: Calls) -> list[str]:
     kept = [
         f"const struct {model}_inputs *inputs;",
         f"const struct {model}_outputs *outputs;",
-        "uint16_t left; /* operators that have not run */",
+        "uint16_t left; /* operators still to run */",
     ]
     begin = function(
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
@@ -219,7 +219,7 @@ def _in_steps(model: CModel, calls: Calls) -> list[str]:
         lines += [f"        const struct {model}_outputs *const outputs = inference.outputs;"]
         lines += [*(f"    {line}" for line in copies), "    }"]
     return [
-        "/* The inference that is under way. */",
+        "/* The inference in progress. */",
         structure("inference", kept),
         "",
         begin,
@@ -229,7 +229,7 @@ def _in_steps(model: CModel, calls: Calls) -> list[str]:
 
 
 def _copies(model: CModel, kind: Literal["inputs", "outputs"]) -> list[str]:
-    """Return the C that copies inputs into the arena, or outputs out of it, where the caller's are other places."""
+    """Return the C that copies inputs into the arena, or outputs out of it, if the caller's lie elsewhere."""
     values = {"inputs": model.graph.caller_inputs, "outputs": model.graph.caller_outputs}[kind]
     lines: list[str] = []
     copied = zip(values, getattr(model.interface, kind), getattr(model.arena, kind), strict=True)
@@ -244,7 +244,7 @@ def _copies(model: CModel, kind: Literal["inputs", "outputs"]) -> list[str]:
     return lines
 
 
-# `<model>_operators.h`: the operators of a model, for what calls them one by one.
+# `<model>_operators.h`: the operators of a model, for callers that run them one by one.
 
 
 def operators_header(model: CModel, calls: Calls) -> list[str]:

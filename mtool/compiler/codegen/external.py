@@ -1,4 +1,4 @@
-"""The files of backends, which a model's own stand beside."""
+"""The files of backends, next to the model's own."""
 
 from mtool.base.errors import BuildError
 from mtool.base.escaping import comment, short_name
@@ -11,7 +11,7 @@ def check_alignment(plan: Plan) -> None:
     """Check that the tensors of regions lie as their devices need them.
 
     Raises:
-        BuildError: one does not: the caller keeps it, or it lies within another tensor.
+        BuildError: a tensor is misaligned: the caller keeps it, or it lies within another tensor.
     """
     for inner, step in ((one, step) for one in plans_in(plan) for step in one.steps):
         attrs = step.node.attrs
@@ -26,7 +26,7 @@ def check_alignment(plan: Plan) -> None:
                 source = inner.graph.sources.get(value)
                 outside = "is kept by the caller" if inner is plan else "lies outside of the branch or loop"
                 raise BuildError(
-                    f"the backend {attrs.backend} needs tensors at multiples of {attrs.tensor_alignment} B",
+                    f"the backend {attrs.backend} needs tensors aligned to {attrs.tensor_alignment} B",
                     details=[
                         f"{short_name(source.tensor if source else value)} of {step.node.name} "
                         + (outside if offset is None else "lies within another tensor"),
@@ -42,7 +42,7 @@ def external_files(plan: Plan) -> dict[str, bytes]:
     """Return the files that the regions of a plan need, by path in the model's folder.
 
     Raises:
-        BuildError: two regions have different files of one name, or one has a file of the model's own.
+        BuildError: two regions have different files with the same name, or one has a name of the model's own files.
     """
     own, found = f"{plan.graph.name}", dict[str, bytes]()
     for step in (step for one in plans_in(plan) for step in one.steps):
@@ -52,18 +52,18 @@ def external_files(plan: Plan) -> dict[str, bytes]:
             is_own = path.startswith((f"{own}.", f"{own}_")) or path == "mtool.json"
             if is_own or found.setdefault(path, data) != data:
                 raise BuildError(
-                    f"the backend {step.node.attrs.backend} has a file {path}, as "
-                    f"{'the model itself has' if is_own else 'another region has, with other bytes'}",
+                    f"the backend {step.node.attrs.backend} has a file {path}, but "
+                    f"{'so does the model itself' if is_own else 'another region has one with other contents'}",
                     details=[f"for {step.node.name}"],
                 )
     return found
 
 
-# Memories of the board that regions of backends have by name, besides the arena: one piece of each for the model.
+# Board memories that backends' regions request by name, besides the arena: one piece of each for the model.
 
 
 def lent_bytes(plan: Plan) -> dict[str, int]:
-    """Return the bytes of each memory that the regions of a plan have; they have them one after another."""
+    """Return the bytes of each memory that a plan's regions use; they use them one after another."""
     found: dict[str, int] = {}
     for one in _pieces(plan):
         found[one.memory] = max(found.get(one.memory, 0), one.offset + one.bytes)
@@ -76,7 +76,7 @@ def lent_memories(plan: Plan) -> list[str]:
     for memory, size in lent_bytes(plan).items():
         alignment = max(one.alignment for one in _pieces(plan) if one.memory == memory)
         lines += [
-            comment(f"What regions have of the board's memory {memory} while they are computed."),
+            comment(f"The part of the board's memory {memory} that regions use while they are computed."),
             f"MT_LENT({memory}, {alignment}) uint8_t {plan.graph.name}_{memory}[{size}];",
             "",
         ]

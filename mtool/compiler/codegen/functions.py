@@ -1,4 +1,4 @@
-"""The functions of a model: one for each different kernel, shared by the operators that need the same."""
+"""The functions of a model: one for each distinct kernel, shared by operators with the same kernel."""
 
 import hashlib
 import itertools
@@ -25,12 +25,12 @@ from mtool.compiler.plan.pools import with_copies
 from mtool.compiler.plan.sized import sized_control
 from mtool.compiler.plan.whole import ControlSchedule
 
-# A function of a model, the operators that need it, and what it is called with.
+# A function of a model, the operators that call it, and its arguments.
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A step that calls a function, of the model's plan or of that of a graph in it."""
+    """A step that calls a function, in the model's plan or in the plan of a graph inside it."""
 
     plan: Plan
     number: int
@@ -65,7 +65,7 @@ class Call:
     constants: Mapping[str, str]
 
     def operands(self, node: Node) -> list[tuple[str, str]]:
-        """Return what each argument is: "value" and its name, "constant" and its symbol, "scratch" or "resource"."""
+        """Return each argument's kind: "value" and its name, "constant" and its symbol, "scratch" or "resource"."""
         found = []
         for argument in self.function.kernel.arguments:
             kind, which = (argument.source, 0) if isinstance(argument.source, str) else argument.source
@@ -94,8 +94,8 @@ def arguments_of(
 ) -> list[str]:
     """Return the arguments of a step's function, in C.
 
-    `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type, and `constant`
-    that of a constant by its symbol.
+    `pointer` returns the expression of a value, `scratch` that of a step's scratch as a pointer to a C type, and
+    `constant` that of a constant by its symbol.
     """
     arguments = []
     described = zip(call.function.kernel.arguments, call.operands(plan.steps[number].node), strict=True)
@@ -108,17 +108,17 @@ def arguments_of(
 
 
 def checked(call: str, failed: str) -> list[str]:
-    """Return the block that makes a call which may fail, and leaves the function with a status if it does."""
+    """Return the block that makes a call which may fail, and returns the status from the function if it does."""
     return ["{", f"    const int32_t status = {call}", "    if (status != 0)", f"        return {failed};", "}"]
 
 
 def further(pointer: str, offset: int, size: int) -> str:
-    """Return a pointer so many bytes on, which are whole elements."""
-    assert offset % size == 0, f"{pointer}: {offset} bytes are no number of elements of {size}"
+    """Return a pointer advanced by `offset` bytes, a multiple of the element size."""
+    assert offset % size == 0, f"{pointer}: {offset} bytes are not a multiple of the element size {size}"
     return f"{pointer} {'-' if offset < 0 else '+'} {abs(offset) // size}" if offset else pointer
 
 
-# Loops of calls: calls that repeat, each time a little further on, as those of row-wise execution.
+# Loops of calls: calls that repeat with addresses that advance, as in row-wise execution.
 
 
 LONGEST = 96  # steps of a loop's body
@@ -127,10 +127,10 @@ LEAST = 3  # iterations that are worth a loop
 
 @dataclass(frozen=True, slots=True)
 class CallLoop:
-    """A loop over calls: `times` iterations of the `length` steps from `first` on; a step by itself is one of one.
+    """A loop over calls: `times` iterations of the `length` steps from `first` on; a single step is a loop of one.
 
-    In each iteration after the first, the arguments of the steps lie `moves` elements further on than in the one
-    before: a row for each step, a number for each of its arguments.
+    In each iteration after the first, the arguments of the steps advance by `moves` elements: a row for each step, a
+    number for each of its arguments.
     """
 
     first: int
@@ -152,7 +152,7 @@ class CallLoop:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The call of a step: all that has to be the same in every iteration, where its arguments lie, and their sizes."""
+    """The call of a step: what must be equal in every iteration, the addresses of its arguments, and their sizes."""
 
     same: tuple[object, ...]
     offsets: tuple[int, ...]
@@ -160,7 +160,7 @@ class Described:
 
 
 def call_loops(plan: Plan, calls: Sequence[Call], first: int = 0) -> tuple[CallLoop, ...]:
-    """Return the steps from `first` on as loops, in order; without row-wise execution each step is by itself."""
+    """Return the steps from `first` on as loops, in order; without row-wise execution each step is a loop of one."""
     if not plan.graph.line_buffers:
         return tuple(CallLoop(number) for number in range(first, len(plan.steps)))
     each = [described(plan, call, number) for number, call in enumerate(calls)]
@@ -173,7 +173,7 @@ def call_loops(plan: Plan, calls: Sequence[Call], first: int = 0) -> tuple[CallL
 
 
 def described(plan: Plan, call: Call, number: int) -> Described:
-    """Return the call of a step; where an argument lies is 0 for what is no value."""
+    """Return the call of a step; the address of an argument that is not a value is 0."""
     same: list[object] = [call.function.name]
     offsets, sizes = [], []
     for kind, name in call.operands(plan.steps[number].node):
@@ -190,7 +190,7 @@ def described(plan: Plan, call: Call, number: int) -> Described:
 
 
 def _longest(calls: Sequence[Described], first: int) -> CallLoop:
-    """Return the loop that begins with a step and saves most calls."""
+    """Return the loop that begins with a step and saves the most calls."""
     best, saved = CallLoop(first), 0
     for length in range(1, min(LONGEST, (len(calls) - first) // LEAST) + 1):
         moves = _moves(calls, first, length, None)
@@ -207,7 +207,7 @@ def _longest(calls: Sequence[Described], first: int) -> CallLoop:
 def _moves(
     calls: Sequence[Described], first: int, length: int, wanted: tuple[tuple[int, ...], ...] | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Return how far on the next `length` calls are than those from `first`; None: they are others, or not `wanted`."""
+    """Return how far the next `length` calls advance from those at `first`; None: other calls, or not `wanted`."""
     moves = []
     for position in range(length):
         one, other = calls[first + position], calls[first + position + length]
@@ -221,17 +221,17 @@ def _moves(
 
 
 def moved(arguments: Sequence[str], moves: Sequence[int]) -> list[str]:
-    """Return arguments of a call in a loop, which `n` counts: each so many elements further on."""
+    """Return the arguments of a call in a loop with counter `n`: each advances by its step of elements."""
     return [
         f"{argument} {'-' if step < 0 else '+'} {'n' if abs(step) == 1 else f'{abs(step)} * n'}" if step else argument
         for argument, step in zip(arguments, moves, strict=True)
     ]
 
 
-# Control nodes in C: a function that calls the operators of the taken branch, or those of a body in a loop.
+# Control nodes in C: a function that calls the operators of the branch taken, or those of a loop's body.
 #
-# The tensors of a graph lie in the function's scratch, as its plan says; what it reads and writes outside of it are
-# the function's arguments.
+# The tensors of a graph lie in the function's scratch, where its plan puts them; the tensors that it reads and writes
+# outside are the function's arguments.
 
 
 _INT32_MAX = 2**31 - 1
@@ -240,7 +240,7 @@ Symbol = Callable[[str, Array], str]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph of a control node: its plan, and the call of each of its steps; the node, and what the graph is to it."""
+    """A graph of a control node: its plan, the call of each of its steps, the node, and the graph's role."""
 
     plan: Plan
     calls: Sequence[Call]
@@ -252,9 +252,9 @@ def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Sym
 
     Args:
         node: the node.
-        graph: the one that it stands in.
-        bodies: its graphs.
-        symbol: gives a constant that the function needs a C symbol, by a name of one's own.
+        graph: the graph that contains it.
+        bodies: its own graphs.
+        symbol: returns the C symbol of a constant that the function needs, from a name of its own.
     """
     names = _Names(node, graph)
     lines = _branches(names, bodies) if isinstance(node.attrs, Branches) else _rounds(names, bodies[0], symbol)
@@ -267,7 +267,7 @@ def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Sym
 
 
 class _Names:
-    """The names of a function's parameters, and which of them it uses."""
+    """The names of a function's parameters; records which of them it uses."""
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self.node, self.graph = node, graph
@@ -311,7 +311,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
-    """A pointer into the scratch, `offset` bytes from its start; `over`: the one that is there already."""
+    """A pointer into the scratch, `offset` bytes from its start; `over`: an existing pointer to that place."""
 
     name: str
     c_type: str
@@ -320,7 +320,7 @@ class _Pointer:
     over: str
 
     def declaration(self, scratch: str, *, is_alone: bool) -> str:
-        """Return its C; `is_alone`: nothing else lies in the scratch, and it begins there."""
+        """Return its declaration; `is_alone`: nothing else lies in the scratch, and it begins at its start."""
         if self.over:
             return f"{self.c_type} *const {self.name} = {self.over}; {IN_PLACE}"
         place = scratch if is_alone else f"({scratch} + {self.name}_offset)"
@@ -330,7 +330,7 @@ class _Pointer:
 
 
 class _Pointers:
-    """The pointers to the values of a body; notes the offsets and the declarations that those in its scratch need."""
+    """The pointers to a body's values; collects the offsets and declarations for those in its scratch."""
 
     def __init__(
         self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],
@@ -348,10 +348,10 @@ class _Pointers:
         self.made: dict[str, _Pointer] = {}
 
     def declared(self) -> list[str]:
-        """Return the C of the pointers, and of the offsets that they have in the scratch."""
+        """Return the C of the pointers and of their offsets in the scratch."""
         own = sorted((one for one in self.made.values() if not one.over), key=lambda one: one.offset)
         if len(own) > 1 or any(one.offset for one in own):
-            map_of_scratch = "/* What lies where in the scratch, in bytes from its start. */"
+            map_of_scratch = "/* Offsets in the scratch, in bytes from its start. */"
             offsets = [map_of_scratch, "enum {", *(f"    {one.name}_offset = {one.offset}," for one in own), "};"]
         else:
             offsets = []
@@ -375,7 +375,7 @@ class _Pointers:
         return self._declared(f"{self.plan.steps[number].node.title}_scratch", c_type, offset)
 
     def _declared(self, name: str, c_type: str, offset: int, storage: int | None = None) -> str:
-        """Return the name of a pointer so many bytes into the scratch; `storage`: the one in which the value lies."""
+        """Return the name of a pointer `offset` bytes into the scratch; `storage`: the one that holds the value."""
         there = self.made.get(name)
         if there is not None and (there.c_type, there.offset) != (c_type, offset):
             return self._declared(f"{name}_as_{c_type}", c_type, offset, storage)
@@ -387,7 +387,7 @@ class _Pointers:
 
 
 def _calls(body: Body, pointers: _Pointers) -> list[str]:
-    """Return a line for each call of a body's operators, those that repeat in loops."""
+    """Return a line for each call of a body's operators; repeated calls become loops."""
     lines = []
     for loop in call_loops(body.plan, body.calls):
         called = []
@@ -489,7 +489,7 @@ def _row(pointer: str, kind: TensorType, attrs: Rounds, *, backwards: bool) -> s
 def _first_values(
     names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequence[str], symbol: Symbol
 ) -> list[str]:
-    """Return the lines that give the carried values what the first round reads."""
+    """Return the lines that initialize the carried values for the first round."""
     lines, place = [], attrs.first_carried
     for number, (one, value) in enumerate(zip(attrs.carried, states, strict=True)):
         kind, target = pointers.plan.graph.types[value], pointers.value(value)
@@ -513,7 +513,7 @@ def _first_values(
 
 
 def _last_values(names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequence[str]) -> list[str]:
-    """Return the lines that copy the carried values that are wanted to the outputs."""
+    """Return the lines that copy the carried values in use to the outputs."""
     wanted = [value for one, value in zip(attrs.carried, states, strict=True) if one.is_output]
     types = pointers.plan.graph.types
     return [
@@ -529,7 +529,7 @@ _ConstantKey = tuple[str, tuple[int, ...], bytes, bool, bool]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The functions and constants that models of a firmware define, for those after them to use; grows with each."""
+    """The functions and constants that models of a firmware define for those after them; each model adds to it."""
 
     functions: dict[_FunctionKey, Function] = field(default_factory=dict)
     constants: dict[_ConstantKey, str] = field(default_factory=dict)
@@ -537,12 +537,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """All functions, the call of each step, the constants by symbol, and what stands where in them.
+    """All functions, the call of each step, the constants by symbol, and the constants' layouts.
 
-    `plan` is the model's. The constants of its graph have lost their elements (Graph.without_elements): packed, they
-    are in `constants`, and a large model is not held twice. `in_ram` are the constants that lie in RAM. `borrowed` are
-    the constants that another model of the firmware defines, by its symbols. `copied` are those with copies in pools,
-    `in_pools` has the memory of each where they lie in several.
+    `plan` is the model's. The constants of its graph have no elements (Graph.without_elements): `constants` has them
+    in packed form, so that a large model is not held twice. `in_ram` are the constants that lie in RAM. `borrowed`
+    are the constants that another model of the firmware defines, by its symbols. `copied` are those with copies in
+    pools, `in_pools` has the memory of each if they lie in several.
     """
 
     plan: Plan
@@ -577,7 +577,7 @@ class Functions:
 def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
     """Emit every step's kernel; equal kernels become one function, equal constants one array.
 
-    `stored` are those of models before it in the same firmware, which it uses too.
+    `stored` are those of the models before it in the same firmware, which it reuses.
     """
     registry = _Registry(plan.graph.name, stored or Stored())
     emitted = replace(plan, graph=plan.graph.without_elements())
@@ -589,7 +589,7 @@ def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
 
 
 def with_copies_in_pools(functions: Functions) -> Functions:
-    """Return the functions with copies of constants in pools that have room for them."""
+    """Return the functions with copies of constants in the pools with enough space."""
     plan = functions.plan
     sizes: dict[str, dict[str, int]] = {}
     for step, call in zip(plan.steps, functions.calls, strict=True):
@@ -607,7 +607,7 @@ def with_copies_in_pools(functions: Functions) -> Functions:
 
 
 class _Registry:
-    """The functions and constants of a model, as they are asked for."""
+    """Collects the functions and constants of a model as they are needed."""
 
     def __init__(self, model: str, stored: Stored) -> None:
         self.model, self.stored = model, stored
@@ -620,9 +620,9 @@ class _Registry:
         self._alike: dict[Hashable, Call] = {}
 
     def calls(self, plan: Plan, used_by: Plan) -> list[Call]:
-        """Return the call of each step; the functions of the graphs in it come before it.
+        """Return the call of each step; the functions of its graphs come before it.
 
-        `used_by` is the same plan, as those hold it that need no elements of its constants.
+        `used_by` is the same plan for users that need no elements of its constants.
         """
         calls = []
         for number, step in enumerate(plan.steps):

@@ -1,4 +1,4 @@
-"""Write the C of a model: the interface, the code, the constants, the RPC descriptor; and its manifest."""
+"""Writes the C of a model (interface, code, constants, RPC descriptor), and its manifest."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -37,11 +37,11 @@ _UNKNOWN = ModelConstants()  # of a plan that was not made of a file
 
 @dataclass(frozen=True)
 class Emitted(CModel):
-    """The operators of a model as C functions; its manifest and its files are made of them.
+    """The operators of a model as C functions, from which its manifest and its files are made.
 
     Attributes:
         read: the model's constants as they were read.
-        claims: who computes which operator, if backends were asked for.
+        claims: which backend computes which operator, if backends are requested.
     """
 
     read: ModelConstants
@@ -49,7 +49,7 @@ class Emitted(CModel):
 
     @functools.cached_property
     def manifest(self) -> Manifest:
-        """What `mtool.json` says of the model; no C is written for it."""
+        """The model's entry in `mtool.json`; computing it writes no C."""
         manifest = manifest_of(self, self.read)
         grown = grown_constants(self.plan, self.functions, self.read.operators)
         symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
@@ -59,7 +59,7 @@ class Emitted(CModel):
 
     @functools.cached_property
     def costs(self) -> tuple[float, ...]:
-        """The instructions of each operator, as its schedule estimates them."""
+        """The instructions of each operator, as estimated by its schedule."""
         return tuple(costs_of(self.plan))
 
     @property
@@ -69,7 +69,7 @@ class Emitted(CModel):
 
     @functools.cached_property
     def code(self) -> FileTree:
-        """The model's files without its constants."""
+        """The model's files except its constants."""
         functions, target, calls = self.functions, self.plan.target, calls_of(self)
         files: dict[str, list[str]] = {
             f"{self}.h": header(self, self.manifest.constant_bytes_in_ram),
@@ -94,7 +94,8 @@ class Emitted(CModel):
         """Return all files of the model.
 
         Args:
-            weights_as: "auto": large constants lie in a `.bin` file, unless flash is apart; "text": all are C.
+            weights_as: "auto": large constants go into a `.bin` file, unless flash has its own address space; "text":
+                all are C.
         """
         model, constants = str(self), self.functions.constants
         as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
@@ -118,20 +119,20 @@ def emit(
     place: Place = ALONE,
     stored: Stored | None = None,
 ) -> Emitted:
-    """Return the operators of a plan as C functions, and what the files and the manifest are made of besides.
+    """Return the operators of a plan as C functions, with everything else that its files and manifest need.
 
     Args:
-        plan: what is computed how, and where all lies.
+        plan: the schedules and the memory layout.
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
         read: the model's constants as they were read (mtool.compiler.codegen.weights).
-        place: the model's among those of its firmware.
+        place: the model's place among those of its firmware.
         stored: the functions and constants of the models before it there.
 
     Raises:
-        UsageError: the model and the conventions do not go together.
-        FitError: pools have no room for the constants.
+        UsageError: the model does not support the conventions.
+        FitError: the constants do not fit the pools.
     """
     chosen = conventions or Conventions()
     check_conventions(plan.graph, chosen)
@@ -158,6 +159,6 @@ def generate(
     weights_as: Weights = "auto",
     read: ModelConstants = _UNKNOWN,
 ) -> tuple[FileTree, Manifest]:
-    """Return the model's files and its manifest, as `emit` has them; the same bytes for the same arguments."""
+    """Return the model's files and manifest; the arguments are those of `emit`. Equal arguments give equal bytes."""
     emitted = emit(plan, model_file, model_hash, conventions, read)
     return emitted.files(weights_as), emitted.manifest

@@ -1,4 +1,4 @@
-"""`<model>_graph.c`: the entry point that leaves the operators to the graph executor of the runtime."""
+"""`<model>_graph.c`: the entry point that runs the operators with the runtime's graph executor."""
 
 import json
 from typing import Any
@@ -14,16 +14,16 @@ from mtool.compiler.ir import Node
 from mtool.compiler.ir.node import View
 from mtool.compiler.plan import Plan
 
-# `<model>.json`: the graph as TVM's graph executor reads it, with the place of each tensor besides.
+# `<model>.json`: the graph in the format of TVM's graph executor, with the place of each tensor added.
 #
-# docs/executors.md describes the schema. Constants are no part of it: the packed functions have their own.
+# docs/executors.md describes the schema. It has no constants: the packed functions have their own.
 
 
 MEMORIES = {"inputs": 0, "outputs": 1, "arena": 2}  # as WRITE and READ count them (crt/PROTOCOL.md)
 
 
 def graph_json(plan: Plan) -> str:
-    """Return the JSON, a node or an attribute a line."""
+    """Return the JSON, with one node or attribute per line."""
     parts = _graph(plan)
     nodes = ",\n  ".join(_compact(node) for node in parts["nodes"])
     attributes = ",\n  ".join(f"{_compact(name)}:{_compact(value)}" for name, value in parts["attrs"].items())
@@ -32,7 +32,7 @@ def graph_json(plan: Plan) -> str:
 
 
 def counts(plan: Plan) -> dict[str, int]:
-    """Return how much room the graph executor on a device needs for the graph, as mt_graph.h counts."""
+    """Return the table sizes that a device's graph executor needs for the graph, as in mt_graph.h."""
     parts = _graph(plan)
     tensors = [len(node["inputs"]) + _outputs(node) for node in parts["nodes"]]
     return {
@@ -90,7 +90,7 @@ def _node(plan: Plan, node: Node, inputs: list[list[int]], outputs: int) -> dict
 
 
 def _storage_ids(plan: Plan, values: list[str]) -> list[int]:
-    """Number the pieces of memory: values with the same number share it, as they are not live at one time."""
+    """Number the pieces of memory: values that are never live at the same time may share one."""
     pieces: dict[str, int | tuple[str, int]] = {
         value: number for number, (piece, _) in enumerate(plan.storages) for value in piece.values
     }
@@ -112,14 +112,12 @@ def _compact(value: object) -> str:
 
 
 def graph_header(model: CModel) -> list[str]:
-    """Return the declarations of what runs one operator."""
+    """Return the declarations of the functions that run one operator."""
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
     lines = [
         declaration(
             f"int32_t {model}_graph_begin({structures})",
-            comment(
-                "Read the graph, the first time. Where the caller keeps inputs and outputs, they lie there from now on."
-            ),
+            comment("Read the graph at the first call. With inputs and outputs of the caller, use these from now on."),
         ),
         "",
         declaration(f"int32_t {model}_graph_step(uint16_t number)", "/* Run one operator, from 0 in order. */"),
@@ -129,7 +127,7 @@ def graph_header(model: CModel) -> list[str]:
 
 
 def graph_source(model: CModel, text: str) -> list[str]:
-    """Return the graph's JSON as C text, the executor's room for it, and the entry point."""
+    """Return the graph's JSON as C text, the executor's tables for it, and the entry point."""
     plan = model.plan
     json_lines = "".join(f"\n    {c_string(line.strip())}" for line in text.splitlines())
     lines = [

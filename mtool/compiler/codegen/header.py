@@ -17,7 +17,7 @@ from mtool.manifest import Tensor
 def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     """Return the header: sizes, shapes and scales as macros, the structs, the entry point.
 
-    `bytes_in_ram` are those of constants that lie in RAM.
+    `bytes_in_ram`: the bytes of constants in RAM.
     """
     plan, interface, arena, conventions = model.plan, model.interface, model.arena, model.conventions
     upper = model.upper
@@ -39,7 +39,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
         note = " /* shared with other models */" * arena.is_shared
         lines += [f"extern uint8_t {arena.symbol}[];{note}"] * bool(plan.arena_bytes) + [""]
     if bytes_in_ram:
-        note = "Weights in RAM, besides the arena, where they are read sooner; --optimize size leaves them in flash."
+        note = "Weights in RAM, outside the arena, for faster reads; --optimize size leaves them in flash."
         lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
@@ -48,8 +48,8 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     if plan.io == "arena":
         lines += [
             comment(
-                "The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
-                "run and nothing is copied; the run may overwrite them.",
+                "The model's inputs and outputs in the arena. If the inputs are written there before a",
+                "run, nothing is copied; the run may overwrite them.",
             ),
             *(
                 f"struct {model}_{kind} {model}_arena_{kind}(void *context);"
@@ -66,14 +66,14 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
 
 
 def _prototypes(model: CModel) -> list[str]:
-    """Return the entry point's declarations, with what a caller has to know."""
+    """Return the entry point's declarations, with comments for the caller."""
     plan, interface, conventions = model.plan, model.interface, model.conventions
     structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
-    copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
+    copies = "Tensors outside the arena are copied to and from it." if plan.io == "arena" else ""
     once = "Not re-entrant: there is one arena."
     if conventions.context:
         structures = structures.replace("(", "(void *context, ", 1)
-        once = "What uses another arena may run at the same time."
+        once = "Calls with different arenas may run at the same time."
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
     can_fail = model.devices.can_fail
     device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
@@ -84,20 +84,20 @@ def _prototypes(model: CModel) -> list[str]:
             f"#define {model.upper}_STEPS {len(plan.steps)}",
             "",
             comment(
-                "One inference, an operator a call, so that the rest of a program need not wait for all of it:",
+                "One inference, one operator per call, so that the rest of the program need not wait for all of it:",
                 "",
                 f"    {model}_begin(&inputs, &outputs);",
                 f"    while (!{model}_done()) {{",
                 f"        {model}_step();",
-                "        ... what can't wait longer than one operator ...",
+                "        ... work that can't wait longer than one operator ...",
                 "    }",
                 "",
-                f"{model}_begin starts an inference and forgets one that is under way; it returns {ok}. The structures",
-                f"stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
-                *([f"(with MT_DEVICE, {model}_failure says what failed)"] if can_fail else []),
-                f"there is none left. {model}_done is 1 when all have run, and the outputs are there.",
+                f"{model}_begin starts an inference and drops one in progress; it returns {ok}. The structures must",
+                f"stay in place until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
+                f"none is left. {model}_done returns 1 when all have run and the outputs are complete.",
+                *([f"With MT_DEVICE, {model}_failure says what failed."] if can_fail else []),
                 once,
-                *([f"{copies} The inputs are copied at the beginning."] if copies else []),
+                *([f"{copies} {model}_begin copies the inputs."] if copies else []),
                 apart=True,
             ),
             f"int32_t {model}_begin{structures};",
@@ -112,11 +112,11 @@ def _prototypes(model: CModel) -> list[str]:
         ]
         return [
             comment(
-                "One inference. The arrays have a pointer to each tensor:",
+                "One inference. The arrays hold a pointer to each tensor:",
                 "",
                 *(f"    {place}" for place in places),
                 "",
-                "`resource` is handed on, as it is, to what computes regions of the model on devices.",
+                "`resource` is passed on unchanged to the devices that compute regions of the model.",
                 *([copies] if copies else []),
                 f"Returns {_ok(plan)}{device}. {once}",
                 apart=True,
@@ -131,21 +131,21 @@ def _prototypes(model: CModel) -> list[str]:
                 "One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
                 f"{described}.",
                 *([copies] if copies else []),
-                "Returns MT_OK, or of mtool.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor",
-                f"or of another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
+                "Returns MT_OK or, from mtool.h: MT_BAD_COUNT, a wrong number of arguments; MT_BAD_TYPE, an argument",
+                f"is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
             ),
             f"mt_packed {model}_run;",
         ]
     if plan.io == "arena":
         lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}. {once}"]
     else:
-        lines = [f"One inference; leaves the inputs as they are. Returns {_ok(plan)}{device}. {once}"]
+        lines = [f"One inference; it does not change the inputs. Returns {_ok(plan)}{device}. {once}"]
     if conventions.context:
         lines += (
             [f"`context` is a struct {model}_pools: an instance of the model, with its states."]
             if plan.pools
             else [
-                f"`context` is the arena, {model.upper}_ARENA_BYTES of the caller's, whose address is a multiple of",
+                f"`context` is the caller's arena of {model.upper}_ARENA_BYTES, aligned to",
                 f"{model.upper}_ARENA_ALIGNMENT: an instance of the model, with its states.",
             ]
         )
@@ -154,8 +154,8 @@ def _prototypes(model: CModel) -> list[str]:
 
 
 def _ok(plan: Plan) -> str:
-    """Return what an entry point returns where no device fails."""
-    refused = ", or MT_BAD_SIZE (mtool.h): a size is out of its range, and nothing was computed"
+    """Return the description of the results of an entry point without failing devices."""
+    refused = ", or MT_BAD_SIZE (mtool.h): a size is out of range, and nothing was computed"
     return "0" + refused * bool(plan.graph.sizes)
 
 
@@ -184,7 +184,7 @@ def _struct(model: CModel, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
             note += f", {tensor.range.least} to {tensor.range.most}"
         if tensor.count is not None and tensor.dims is not None:
             count = next(other.c_name for other in tensors if other.name == tensor.count)
-            note += f"; {count}[0] tells its size along dimension {tensor.count_axis}"
+            note += f"; {count}[0] is its size along dimension {tensor.count_axis}"
         elif tensor.count is not None:
             count = next(other.c_name for other in tensors if other.name == tensor.count)
             note += f", of which the first {count}[0] along dimension {tensor.count_axis} are there"

@@ -1,4 +1,4 @@
-"""A model whose C is written, as all that writes it takes it: its plan and functions, its arena, its conventions."""
+"""A model as the C writers take it: its plan and functions, its arena, its conventions."""
 
 import functools
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from mtool.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a model among those of a firmware: what its C has to know of the others.
+    """The place of a model among those of a firmware: what its C needs from the others.
 
     Attributes:
         arena: the C symbol of the arena that they share; empty: the model has its own.
-        descriptor: the C symbol by which the RPC server knows the model.
-        next: that of the model after it; empty: there is none.
-        section: of the object file, that the arena lies in; empty: that of crt/include/mt_math.h.
-        unit: the memory protection that is the fence around the model while it runs; None: there is none.
+        descriptor: the C symbol of the model's descriptor for the RPC server.
+        next: the descriptor of the model after it; empty: there is none.
+        section: the arena's section in the object file; empty: that of crt/include/mt_math.h.
+        unit: the memory protection around the model while it runs; None: there is none.
     """
 
     arena: str = ""
@@ -38,7 +38,7 @@ class Place:
 
     @classmethod
     def of(cls, number: int, names: Sequence[str], arena: str, section: str = "", unit: Unit | None = None) -> Self:
-        """Return the place of the model of a number among all, by their names."""
+        """Return the place of a model, by its number among all names."""
         descriptors = [ALONE.descriptor, *(f"{name}_model" for name in names[1:]), ""]
         return cls(arena, descriptors[number], descriptors[number + 1], section, unit)
 
@@ -50,21 +50,21 @@ class Place:
 
 
 ALONE = Place()
-"""The place of a firmware's only model."""
+"""The place of the only model in a firmware."""
 
 
 @dataclass(frozen=True)
 class CModel:
-    """A model whose C is written; as text it is the model's name in C.
+    """A model for the C writers; `str()` is its C name.
 
     Attributes:
-        plan: what is computed how, and where all lies; its constants without their elements.
+        plan: the schedules and memory layout; its constants have no elements.
         functions: the operators' C, and the constants.
         interface: the model's inputs, outputs and states.
         conventions: how the model and its operators are called.
         model_file: the name of the model's file.
         model_hash: its SHA-256.
-        place: the model's among those of its firmware.
+        place: the model's place among those of its firmware.
     """
 
     plan: Plan
@@ -80,7 +80,7 @@ class CModel:
 
     @property
     def upper(self) -> str:
-        """What its macros begin with."""
+        """The prefix of its macros."""
         return str(self).upper()
 
     @property
@@ -90,13 +90,13 @@ class CModel:
 
     @functools.cached_property
     def arena(self) -> Arena:
-        """The names of what lies in its arena."""
+        """The names of its arena's contents."""
         symbol = PARAMETER if self.conventions.context else self.place.arena
         return arena_of(self.plan, self.interface, symbol, self.functions.copied)
 
     @functools.cached_property
     def devices(self) -> Devices:
-        """The devices that compute regions of it."""
+        """The devices that compute its regions."""
         return devices_of(self.plan)
 
     @property
@@ -107,6 +107,6 @@ class CModel:
         return Part(comment(text), "banner")
 
     def failure(self, number: int, key: str, status: str) -> str:
-        """Return the C of the status that an operator's failure is reported with; a branch or loop has noted it."""
+        """Return the C of the status that reports an operator's failure; a branch or loop has recorded it already."""
         is_inner = isinstance(self.plan.steps[number].schedule, ControlSchedule)
         return status if is_inner else self.devices.failed(key, status)

@@ -1,4 +1,4 @@
-"""`<model>_packed.c` and `.h`: the operators and the model behind the calling conventions of packed functions."""
+"""`<model>_packed.c` and `.h`: the operators and the model as packed functions."""
 
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen import c_text, tensors
@@ -24,9 +24,9 @@ PARAMETERS = (
 UNUSED = ("(void)result;", "(void)result_code;", "(void)resource;")
 
 _NOTES: dict[Form, str] = {
-    "pointers": "The operators, each with an array of pointers: what it reads, what it writes.",
-    "values": "The operators as packed functions of pointers to the data of what they read and write.",
-    "packed": "The operators as packed functions of tensors: what they read, what they write.",
+    "pointers": "The operators, each with an array of pointers, inputs before outputs.",
+    "values": "The operators as packed functions of pointers to the tensors' data, inputs before outputs.",
+    "packed": "The operators as packed functions of tensors, inputs before outputs.",
 }
 
 
@@ -41,7 +41,7 @@ def entry_name(model: CModel) -> str:
 
 
 def packed_header(model: CModel) -> list[str]:
-    """Return the declarations of all wrappers and, for those with tensors, of their types and the list of them."""
+    """Return the declarations of all wrappers; with tensors, also of their types and the list of functions."""
     plan, conventions = model.plan, model.conventions
     before = [*include("mt_functions.h") * conventions.has_functions, *include("mt_packed.h"), ""]
     lines: list[str] = []
@@ -51,10 +51,10 @@ def packed_header(model: CModel) -> list[str]:
         lines += [_declaration(model, number, form) for number in range(len(plan.steps))] + [""]
     if conventions.has_functions:
         if conventions.interface != "packed":
-            lines += ["/* The same for the whole model: its inputs, its outputs. */"]
+            lines += ["/* The same for the whole model: its inputs and outputs. */"]
             lines += [f"mt_packed {entry_name(model)};", ""]
         lines += [
-            "/* What can be called by name: the operators, in order, and the model. */",
+            "/* The functions that can be called by name: the operators, in order, and the model. */",
             f"#define {model.upper}_FUNCTIONS {len(plan.steps) + 1}",
             declaration(f"extern const struct mt_function {model}_functions[{model.upper}_FUNCTIONS]"),
             "",
@@ -63,7 +63,7 @@ def packed_header(model: CModel) -> list[str]:
 
 
 def packed_source(model: CModel) -> list[str]:
-    """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
+    """Return the wrappers: they check their arguments, and add the operator's constants and scratch."""
     plan, conventions = model.plan, model.conventions
     lines = [model.banner, *include(f"{model}_packed.h"), "", *include("mtool.h")]
     lines += [*include(*(f"{model}{part}.h" for part in ("", "_operators", "_weights"))), ""]
@@ -83,14 +83,14 @@ def packed_source(model: CModel) -> list[str]:
 
 
 def function_names(plan: Plan, conventions: Conventions) -> tuple[str, ...]:
-    """Return what can be called by name, in the order of the list."""
+    """Return the names of callable functions, in the order of the list."""
     model = plan.graph.name
     names = (*(f"{model}_{step.node.name}" for step in plan.steps), f"{model}_run")
     return names if conventions.has_functions else ()
 
 
 def packed_entry_point(model: CModel) -> Part:
-    """Return the model as a packed function, on top of its C interface (or of `run`, its body)."""
+    """Return the model as a packed function on top of its C interface (or of `run`, its body)."""
     interface, conventions = model.interface, model.conventions
     tensors = (*interface.inputs, *interface.outputs)
     structures = []
@@ -129,7 +129,7 @@ def packed_entry_point(model: CModel) -> Part:
 
 
 def packed_call(model: CModel, function: str, inputs: str, outputs: str) -> list[str]:
-    """Return the body of a function that calls the model's packed entry point with tensors of two structures."""
+    """Return the body of a function that calls the model's packed entry point with the tensors from two structures."""
     pairs = [(inputs, tensor) for tensor in model.interface.inputs]
     pairs += [(outputs, tensor) for tensor in model.interface.outputs]
     return [
@@ -167,7 +167,7 @@ def _prototype(model: CModel, number: int, form: Form) -> str:
 
 
 def _work(model: CModel, number: int, called: str) -> tuple[list[str], str]:
-    """Return the lines that call an operator that devices have to do with, and the status in the end; none: it has not.
+    """Return the lines that call an operator with a device, and the final status; none: no device is involved.
 
     The host's executor calls the operators one by one, the first at the beginning and the last at the end.
     """

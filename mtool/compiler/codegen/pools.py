@@ -1,4 +1,4 @@
-"""The C of pools: an arena in several memories, and the sections of constants."""
+"""The C of pools (an arena in several memories), and the sections of constants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT, WORD, Constant, in_sec
 
 
 def size_macro(model: object, pool: str) -> str:
-    """Return the macro that stands for the bytes of a pool."""
+    """Return the macro with the bytes of a pool."""
     return f"{model}_pool_{pool}_bytes".upper()
 
 
 def definitions(model: CModel) -> list[str]:
-    """Return the arrays that are the pools, one for each that is used."""
+    """Return the pools' arrays, one for each pool in use."""
     lines = []
     for placed in model.plan.pools:
         if placed.bytes:
@@ -43,33 +43,33 @@ def _where(placed: PlacedPool) -> str:
 
 
 def needs_header(plan: Plan) -> bool:
-    """Whether the arrays' macros are those of mtool.h."""
+    """Whether the arrays' macros are from mtool.h."""
     return any(one.bytes and (one.pool.section or not one.pool.is_arena) for one in plan.pools)
 
 
 def declarations(model: CModel) -> list[str]:
-    """Return the part of a model's header that tells of its pools."""
+    """Return the part of a model's header about its pools."""
     plan = model.plan
     lines = [comment("The arena lies in several memories, its pools.")]
     for placed in plan.pools:
-        lines.append(f"#define {size_macro(model, placed.pool.name)} {placed.bytes} {comment(_told(placed))}")
+        lines.append(f"#define {size_macro(model, placed.pool.name)} {placed.bytes} {comment(_usage(placed))}")
     if not model.arena.is_callers:
         used = (one.pool.name for one in plan.pools if one.bytes)
         return [*lines, *(f"extern uint8_t {pool_symbol(model, name)}[];" for name in used), ""]
     lines += [
         "",
-        comment("The caller's pools, of so many bytes; addresses are multiples of what stands beside them."),
+        comment("The caller's pools. Each address must be a multiple of the number beside it."),
         f"struct {model}_pools {{",
     ]
     lines += [
-        f"    uint8_t *{one.pool.name}; {comment(str(one.alignment) if one.bytes else 'nothing lies there: NULL')}"
+        f"    uint8_t *{one.pool.name}; {comment(str(one.alignment) if one.bytes else 'unused: NULL')}"
         for one in plan.pools
     ]
     return [*lines, "};", ""]
 
 
 def instance(model: CModel) -> list[str]:
-    """Return the caller's pools as a firmware of mtool's has them: the arrays, and the structure."""
+    """Return the caller's pools in a firmware of mtool's: the arrays, and the structure."""
     pointers = (pool_symbol(model, one.pool.name) if one.bytes else "0" for one in model.plan.pools)
     return [
         *definitions(model),
@@ -79,7 +79,7 @@ def instance(model: CModel) -> list[str]:
 
 
 def load_call(model: CModel) -> list[str]:
-    """Return what has to be called before an operator that reads a copy of constants; nothing: there are none."""
+    """Return the call that must precede operators that read copies of constants; nothing: there are no copies."""
     return [f"{model}_load();"] * any(placed.constant_bytes for placed in model.plan.pools)
 
 
@@ -92,7 +92,7 @@ def load_function(model: CModel) -> list[str]:
         f"    memcpy({arena.bytes_at(copy.spot)}, {symbol}, sizeof({symbol}));" for symbol, copy in arena.copies.items()
     )
     return [
-        comment("Constants that are read sooner in a pool than where they are; they are copied before the first run."),
+        comment("Constants that are read faster from a pool; they are copied there before the first run."),
         function(
             f"static void {model}_load(void)",
             "    static uint8_t is_loaded;",
@@ -104,19 +104,19 @@ def load_function(model: CModel) -> list[str]:
     ]
 
 
-def told(placed: PlacedPool) -> str:
-    """Return what the map says of a pool: "dtcm, 1,024 bytes of 65,536"."""
-    return f"{placed.pool.name}, {placed.bytes:,} bytes {_told(placed)}"
+def usage(placed: PlacedPool) -> str:
+    """Return how a pool is used, for the map: "dtcm, 1,024 bytes of 65,536"."""
+    return f"{placed.pool.name}, {placed.bytes:,} bytes {_usage(placed)}"
 
 
-def _told(placed: PlacedPool) -> str:
+def _usage(placed: PlacedPool) -> str:
     waits = placed.pool.speed
     slow = f", about {waits:g} cycle{'s' * (waits != 1)} an access" if waits else ""
     copies = f", the last {placed.constant_bytes:,} of copies of constants" if placed.constant_bytes else ""
     return f"of {placed.pool.bytes:,}{copies}{slow}"
 
 
-# The C of constants in several memories: the section of each, and the map that says which is where.
+# The C of constants in several memories: the section of each, and a map.
 
 
 def alignment_of(layout: str) -> int:
@@ -125,14 +125,14 @@ def alignment_of(layout: str) -> int:
 
 
 def with_constants_in_pools(functions: Functions, more: Mapping[str, Array]) -> Functions:
-    """Return the functions with the pool of each constant; the offers for copies count what those let the core wait.
+    """Return the functions with the pool of each constant; offers for copies count the wait states there.
 
     Args:
         functions: the model's.
         more: constants that no operator reads: initial values.
 
     Raises:
-        FitError: a constant has no room.
+        FitError: a constant does not fit.
     """
     plan = functions.plan
     if not plan.constant_pools:
@@ -153,14 +153,14 @@ def with_constants_in_pools(functions: Functions, more: Mapping[str, Array]) -> 
 
 
 def bytes_in(functions: Functions, pool: Pool) -> int:
-    """Return the bytes of a pool that constants take, each with what is left empty behind it."""
+    """Return the bytes of a pool that constants take, with the padding after each."""
     alignment = max(_alignment(functions, functions.plan.constant_pools), CONSTANT_ALIGNMENT)
     own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
     return sum(aligned(functions.constants[symbol].nbytes, alignment) for symbol in own)
 
 
 def section_of(symbol: str, pool: Pool) -> str:
-    """Return the section that a constant lies in: one of its own, which a linker can leave out, or that of the user."""
+    """Return the section of a constant: its own, which a linker can drop, or the user's."""
     return pool.section or f".rodata.mt_in.{pool.name}.{symbol}"
 
 
@@ -170,7 +170,7 @@ def placing(symbol: str, pool: Pool) -> str:
 
 
 def map_of(functions: Functions) -> list[str]:
-    """Return the lines of the map: the pools, and the constants in each."""
+    """Return the lines of the map: the pools and the constants in each."""
     lines = []
     for pool in functions.plan.constant_pools:
         own = [symbol for symbol, one in functions.in_pools.items() if one.name == pool.name]
@@ -182,12 +182,12 @@ def map_of(functions: Functions) -> list[str]:
 
 
 def _alignment(functions: Functions, pools: Sequence[Pool]) -> int:
-    """Return what all constants are aligned to: what any of them wants, so that their order does not matter."""
+    """Return the alignment of all constants: the largest of any, so that their order does not matter."""
     return max([*(pool.alignment for pool in pools), *map(alignment_of, functions.layouts.values())])
 
 
 def _densities(functions: Functions, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
-    """Return how often a byte of each constant is read in an inference, about: by all operators that read it."""
+    """Return about how often each byte of a constant is read in an inference, by all operators."""
     reads = {one.operator: one.bytes for one in functions.plan.reads}
     found: dict[str, float] = {}
     for operator, own in sizes.items():

@@ -1,7 +1,7 @@
-"""The fence around a model (--protect): the areas that it has while it runs, derived from its plan, and their C.
+"""Memory protection around a model (--protect): the areas that it may access, derived from its plan, and their C.
 
-crt/include/mtool.h has what it is on the device; the linker script of a template that has it puts the variables of
-each model's files together, and the inputs outside of the arena, and names both ends of each.
+crt/include/mtool.h describes it on the device. The linker script of a template that supports it groups the variables of
+each model's files, and the inputs outside the arena, and defines symbols for both ends of each.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _VARIABLES = 64  # bytes, of a model without outputs outside of the arena, at mo
 
 
 def check_fence(model: CModel) -> None:
-    """Refuse what runs outside of the model's own areas.
+    """Refuse models with code that runs outside their areas.
 
     Raises:
         UsageError: functions are called by name, or a device computes a part of the model.
@@ -33,18 +33,18 @@ def check_fence(model: CModel) -> None:
         return
     if conventions.has_functions or conventions.forms or conventions.executor != "aot":
         raise UsageError(
-            "--protect is for a model as a whole and its operators, not for packed functions and graph executors",
+            "--protect does not work with packed functions and graph executors",
             hint="choose --interface-api c, step or feed, --operators-api typed and --executor aot",
         )
     if model.devices.regions or lent_bytes(model.plan):
         raise UsageError(
-            "--protect keeps a model from all devices, and a backend's device computes a part of this one",
+            "--protect keeps a model away from all devices, but a backend's device computes a part of this one",
             hint="leave --protect or --backend out",
         )
 
 
 def protection_of(model: CModel, in_ram: int) -> Protection | None:
-    """Return the fence around a model of a place; None: there is none. `in_ram` are the bytes of constants in RAM."""
+    """Return the memory protection of a model; None: there is none. `in_ram`: the bytes of constants in RAM."""
     plan, interface, unit = model.plan, model.interface, model.place.unit
     if unit is None:
         return None
@@ -60,7 +60,7 @@ def protection_of(model: CModel, in_ram: int) -> Protection | None:
 
 
 def _area(unit: Unit, name: str, offset: int, used: int) -> Area:
-    """Return an area of `used` bytes, or of about as many if the linker lays it out."""
+    """Return an area of `used` bytes, or of about that size if the linker lays it out."""
     sizes = {} if name in _BY_LINKER else {"used": used, "bytes": unit.padded(used)}
     access = "write" if name in ("arena", "states", "variables") else "read"
     granule = unit.granule(used)
@@ -71,7 +71,7 @@ def _area(unit: Unit, name: str, offset: int, used: int) -> Area:
 
 
 def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
-    """Return what of the arena the model has: all that is its own; of a shared one its states, and what follows all."""
+    """Return the model's parts of the arena: all of its own; of a shared one its states and what follows all states."""
     if not plan.arena_bytes:
         return []
     if not place.arena:
@@ -88,7 +88,7 @@ def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
 
 
 def areas_table(model: CModel, arena: str, protection: Protection) -> list[str]:
-    """Return the C of the table that the RPC server takes them from, with a comment for a reader."""
+    """Return the C of the table of areas for the RPC server, with a comment for readers."""
     bounds = [area for area in ("inputs", "variables") if protection.area(area) is not None]
     symbols = [f"{model}_{name}_{end}" for name in bounds for end in ("start", "end")]
     lines = [
@@ -108,26 +108,27 @@ def areas_table(model: CModel, arena: str, protection: Protection) -> list[str]:
 
 
 def _map(protection: Protection) -> list[str]:
-    """Return the lines of a table of what the model has while it runs, and in which granules."""
+    """Return the lines of a table of the model's areas and their granules."""
     rows = [("area", "access", "bytes", "of which used", "granule")]
     for one in protection.areas:
         sizes = ("", "") if one.name in _BY_LINKER else (f"{one.bytes:,}", f"{one.used:,}")
         rows.append((one.name, one.access, *sizes, f"{one.granule:,}"))
     lines = [
-        f"While it runs the model has these areas ({protection.unit}), code and constants in flash to read, and its"
+        f"While it runs, the model can access these areas ({protection.unit}), code and constants in flash for",
+        "reading, and its part of the stack; nothing else.",
     ]
-    return [*lines, "part of the stack; nothing else.", "", *columns(rows, (2, 3, 4))]
+    return [*lines, "", *columns(rows, (2, 3, 4))]
 
 
 def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: Unit | None) -> list[str]:
-    """Return the C of the definition of an arena.
+    """Return the definition of an arena.
 
     Args:
         symbol: its name in C.
-        macro: that of its bytes.
-        alignment: what its address has to be a multiple of, for what lies in it.
+        macro: the macro with its bytes.
+        alignment: the alignment that its contents need.
         size: its bytes.
-        unit: of the fence around it, to whose granules it is aligned and padded; None: there is none.
+        unit: the memory protection to whose granules it is aligned and padded; None: there is none.
     """
     if unit is None:
         return [_defined(symbol, macro, alignment)]
@@ -136,7 +137,7 @@ def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: U
 
 
 def shared_arena_definition(symbol: str, macro: str, alignment: int, fences: Sequence[Protection]) -> list[str]:
-    """Return the C of the definition of an arena that several models share, each inside its fence."""
+    """Return the definition of an arena that several models with memory protection share."""
     areas = [area for one in fences for area in one.areas if area.name in ("arena", "states")]
     alignment = max(alignment, *(area.alignment for area in areas))
     granule, size = max(area.granule for area in areas), max(area.offset + area.bytes for area in areas)

@@ -1,4 +1,4 @@
-"""`<model>_rpc.c`: the model as the runtime's RPC server sees it."""
+"""`<model>_rpc.c`: the model's descriptor for the runtime's RPC server."""
 
 from dataclasses import replace
 
@@ -20,8 +20,8 @@ from mtool.manifest import Protection, Tensor
 def descriptor(model: CModel, calls: Calls, protection: Protection | None = None) -> list[str]:
     """Return the definition of `mt_model`, or of another model of a firmware.
 
-    With `--io external` it also has buffers for the tensors; with `protection` a table of what the model may have while
-    it runs.
+    With `--io external` it also has buffers for the tensors; with `protection` a table of the areas that the model may
+    access.
     """
     plan, interface, arena, among = model.plan, model.interface, model.arena, model.place
     conventions = model.conventions
@@ -151,13 +151,13 @@ def _run(model: CModel, arena: str) -> list[str]:
 
 
 def _pool(arena: Arena, number: int) -> tuple[str, str]:
-    """Return where a pool begins, and its bytes, in C."""
+    """Return the start of a pool and its bytes, in C."""
     placed = arena.pools[number]
     return (arena.base(number), pools.size_macro(arena.model, placed.pool.name)) if placed.bytes else ("0", "0")
 
 
 def _stream(model: CModel, only_read: str) -> list[str]:
-    """Return what lets the server give the model the rows of its streamed input, of which it holds one."""
+    """Return the C with which the server feeds the model the rows of its streamed input, one at a time."""
     plan, stream = model.plan, model.graph.stream
     assert stream is not None
     kind = plan.graph.types[stream.value]
@@ -183,7 +183,7 @@ def _stream(model: CModel, only_read: str) -> list[str]:
 
 
 def _graph_step(model: CModel) -> list[str]:
-    """Return the lines that let the graph executor run one operator."""
+    """Return the lines that run one operator with the graph executor."""
     plan, devices = model.plan, model.devices
     if devices.have_hooks:
         calls = [devices.begin(is_new=is_new, resource="0") for is_new in (True, False)]

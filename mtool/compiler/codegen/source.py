@@ -147,7 +147,7 @@ def _arena_map(model: CModel) -> str:
     if not plan.pools:
         lines += columns([heads, *(row[1:] for row in rows)], (0, 1))
     for number, placed in enumerate(plan.pools):
-        lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
+        lines += [""] * (number > 0) + [f"Pool {pools.usage(placed)}"]
         own = [heads, *(row[1:] for row in rows if row[0] == number)]
         lines += ["", *columns(own, (0, 1))] if placed.bytes else []
     lines += pools.map_of(model.functions)

@@ -1,4 +1,4 @@
-"""States in C: their description, their initial values, and `<model>_reset`, which restores these."""
+"""States in C: their descriptions, their initial values, and `<model>_reset`, which restores them."""
 
 import base64
 import math
@@ -45,21 +45,21 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
 
 
 def check_conventions(graph: Graph, conventions: Conventions) -> None:
-    """Refuse what passes every tensor of the model through its interface.
+    """Refuse conventions that pass every tensor of the model through its interface.
 
     Raises:
-        UsageError: the model has states, and packed functions or a graph executor were asked for; or it has run-time
+        UsageError: the model has states, and packed functions or a graph executor are requested; or it has run-time
             sizes, and the device's graph executor.
     """
     assert (conventions.interface == "feed") == (graph.stream is not None), "rows are fed to no other interface"
     if graph.sizes and conventions.executor == "graph":
         raise UsageError(
-            "sizes known at run time are checked by the model's entry point, which --executor graph does not have",
+            "run-time sizes are checked by the model's entry point, which --executor graph does not have",
             hint="choose --executor aot or graph-host",
         )
     if graph.states and (conventions.has_functions or conventions.executor != "aot"):
         raise UsageError(
-            "states are tensors outside of the interface, packed functions and graph executors take all of them",
+            "states are not part of the interface, but packed functions and graph executors take every tensor",
             hint="choose --interface-api c, pointers or step, and --executor aot",
         )
 
@@ -82,7 +82,7 @@ def _is_zero(state: State) -> bool:
 
 
 def _fill(state: State) -> int | None:
-    """Return the byte that the initial value consists of; None: of several."""
+    """Return the byte that fills the initial value; None: its bytes differ."""
     if _is_zero(state):
         return 0
     data = set(np.ascontiguousarray(state.initial).tobytes())
@@ -90,13 +90,13 @@ def _fill(state: State) -> int | None:
 
 
 def starts_as_zeros(plan: Plan) -> bool:
-    """Whether the states begin as memory does that is cleared before main."""
+    """Whether all states begin as zeros, like memory that is cleared before main."""
     pools = [plan.pools[plan.place(plan.offsets[value])[0]] for _, value, _ in plan.graph.state_values if plan.pools]
     return all(_is_zero(state) for state in plan.graph.states) and all(one.pool.is_arena for one in pools)
 
 
 def reset_function(model: CModel) -> list[str]:
-    """Return the definition of `<model>_reset`, if there are states, and of what begins the first run."""
+    """Return the definition of `<model>_reset`, if there are states, and of the function for the first run."""
     plan, interface, arena = model.plan, model.interface, model.arena
     if not interface.states:
         return []
@@ -118,7 +118,7 @@ def reset_function(model: CModel) -> list[str]:
     if is_alone:
         return [function(prototype, *lines)]
     return [
-        Part("static uint8_t is_started; /* the states have their first values */", "object", "is_started"),
+        Part("static uint8_t is_started; /* the states have their initial values */", "object", "is_started"),
         "",
         function(prototype, *lines, "    is_started = 1;"),
         function(f"static void {model}_start(void)", "    if (!is_started)", f"        {model}_reset();"),
@@ -126,12 +126,12 @@ def reset_function(model: CModel) -> list[str]:
 
 
 def start_call(model: CModel) -> list[str]:
-    """Return what has to be called before the first operator: nothing, where all states begin as zeros."""
+    """Return the call that must precede the first operator; nothing if all states begin as zeros."""
     return [] if starts_as_zeros(model.plan) else [f"{model}_start();"]
 
 
 def declared(model: CModel) -> list[str]:
-    """Return the part of the header that tells of the states."""
+    """Return the part of the header about the states."""
     interface, arena = model.interface, model.arena
     if not interface.states:
         return []
@@ -142,17 +142,17 @@ def declared(model: CModel) -> list[str]:
         row = f"{short_name(state.output)} -> {short_name(state.input)}: {kind}{place}"
         rows += textwrap.wrap(row, WIDTH, initial_indent="  ", subsequent_indent="      ", break_long_words=False)
     when = (
-        f"The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
+        f"The first run after power-up begins with their initial values. {model}_reset restores these, to begin",
         "another sequence; call it between runs.",
     )
     if arena.is_callers:
         when = (
-            f"{model}_reset puts their initial values into an arena: call it before the first run there, and to",
+            f"{model}_reset writes their initial values into an arena: call it before the first run there, and to",
             "begin another sequence.",
         )
     return [
         comment(
-            "States: what a run leaves in them is what the next one begins with.",
+            "States: each run begins with the values that the previous one left.",
             *rows,
             *when,
         ),

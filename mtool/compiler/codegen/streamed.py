@@ -1,4 +1,4 @@
-"""The entry points of a model with a streamed input: begin, feed and finish, and what the header says of them."""
+"""The entry points of a model with a streamed input: begin, feed and finish, and their declarations."""
 
 import textwrap
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
 from mtool.manifest import Tensor
 
-# The head of a model whose input is streamed: its calls as a table, as each row makes a few of them possible.
+# The head of a model with a streamed input: a table of calls, because each row makes a few of them possible.
 #
-# All calls of an operator differ in where in the arena their rows lie. The table has a line for each call: the
-# operator's number in a `switch`, and the offsets. What repeats, as the rows of an image do, stands there once.
+# The calls of an operator differ in the arena offsets of their rows. The table has a line for each call: the
+# operator's number in a `switch`, and the offsets. Repeated lines, as for the rows of an image, are stored once.
 
 
 LONGEST = 600  # calls of what repeats
@@ -28,10 +28,10 @@ SITE_BITS = {2: 9, 4: 16}  # of a line's first number, by its bytes; the others 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A call in C that makes some of the table's: the step that it is like, and where its arguments vary.
+    """A call in C that makes several of the table's calls: its step, and which of its arguments vary.
 
-    columns: of each argument, the place of its offset in a line of the table; None: it is always the same.
-    moves: of each argument, by how many bytes it is further on in each round of what repeats.
+    columns: for each argument, the column of its offset in the table; None: it is always the same.
+    moves: for each argument, by how many bytes it advances in each round of the repeated lines.
     """
 
     step: int
@@ -44,11 +44,11 @@ class Head:
     """The calls that are made as rows arrive.
 
     Attributes:
-        skipped: the rows before the first that anybody reads.
+        skipped: the unused rows at the beginning.
         sites: the calls in C.
-        table: a line for each call: the number of its site, and above its bits how many rows on the next call has to
-            wait for (0: none, it follows at once); then offsets in the arena.
-        first, length, times: the lines from `first` on, `length` of them, stand for so many rounds.
+        table: a line for each call: the number of its site, and in the bits above how many more rows the next call
+            needs (0: none, it follows at once); then offsets in the arena.
+        first, length, times: the `length` lines from `first` on are repeated `times` times.
     """
 
     skipped: int
@@ -61,21 +61,21 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A call: its site, how many rows on the next one waits for, the arena's offset of each argument (0: of none)."""
+    """A call: its site, how many more rows the next one needs, the arena offset of each argument (0: none)."""
 
     site: int
     wait: int
     offsets: tuple[int, ...]
 
     def moved(self, other: "_Line") -> tuple[int, ...] | None:
-        """Return by how many bytes the arguments of another line are further on; None: it is another call."""
+        """Return by how many bytes another line's arguments are further on; None: it is a different call."""
         if (self.site, self.wait) != (other.site, other.wait):
             return None
         return tuple(after - before for before, after in zip(self.offsets, other.offsets, strict=True))
 
 
 def head_steps(plan: Plan) -> int:
-    """Return how many steps are computed as rows arrive: the model's first; 0: its inputs are whole."""
+    """Return how many of the model's first steps are computed as rows arrive; 0: no input is streamed."""
     stream = plan.graph.stream
     if stream is None:
         return 0
@@ -83,7 +83,7 @@ def head_steps(plan: Plan) -> int:
 
 
 def head_of(plan: Plan, functions: Functions) -> Head | None:
-    """Return the head of a model; None: its inputs are whole."""
+    """Return the head of a model; None: no input is streamed."""
     count = head_steps(plan)
     if not count:
         return None
@@ -103,7 +103,7 @@ def head_of(plan: Plan, functions: Functions) -> Head | None:
 
 
 def _rows_taken(plan: Plan) -> dict[int, int]:
-    """Return which row of the caller's each step takes that takes one."""
+    """Return the caller's row that each step takes, for the steps that take one."""
     stream, lies, found = plan.graph.stream, aliases(plan.graph), dict[int, int]()
     assert stream is not None
     row_bytes = plan.graph.types[stream.value].bytes // stream.rows
@@ -143,7 +143,7 @@ def _table(lines: Sequence[_Line], sites: Sequence[Site], arena_bytes: int) -> A
 
 
 def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
-    """Return which lines are repeated, with all offsets of a site moved alike: the first, how many, how often."""
+    """Return the repeated lines, where all offsets of a site advance alike: the first, their number, the rounds."""
     best, saved = (0, len(lines), 1), 0
     for length in range(1, min(LONGEST, len(lines) // 2) + 1):
         start, moves = 0, dict[int, tuple[int, ...]]()
@@ -161,11 +161,11 @@ def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
 
 
 def head_function(model: CModel, head: Head) -> list[str]:
-    """Return the C that makes one call of the head, by its number."""
+    """Return the function that makes one call of the head, by its number."""
     called = [_called(model, site) for site in head.sites]
     wide, bits = f"uint{8 * head.table.itemsize}_t", SITE_BITS[head.table.itemsize]
     width = head.table.shape[1]
-    note = "One call of the part that is computed as rows arrive; returns how many rows on the next one waits for."
+    note = "One call of the part that is computed as rows arrive; returns how many more rows the next one needs."
     lines = [
         "    uint32_t line = number;",
         *_line_of(head, is_moved=any(moved for _, moved in called)),
@@ -183,7 +183,7 @@ def head_function(model: CModel, head: Head) -> list[str]:
 
 
 def _line_of(head: Head, *, is_moved: bool) -> list[str]:
-    """Return the C that makes the line of the table of a call's number, and `n` where calls depend on the round."""
+    """Return the C that finds a call's line in the table, and `n` if calls depend on the round."""
     if head.times == 1:
         return []
     first, length, end = head.first, head.length, head.first + head.length * head.times
@@ -198,7 +198,7 @@ def _line_of(head: Head, *, is_moved: bool) -> list[str]:
 
 
 def _called(model: CModel, site: Site) -> tuple[str, bool]:
-    """Return the C of a call, and whether it depends on how often the repeated lines came before."""
+    """Return the C of a call, and whether it depends on the round of the repeated lines."""
     plan, arena, call = model.plan, model.arena, model.functions.calls[site.step]
     node = plan.steps[site.step].node
     arguments, is_moved = [], False
@@ -220,16 +220,16 @@ def _called(model: CModel, site: Site) -> tuple[str, bool]:
 
 
 def rows_declared(plan: Plan) -> str:
-    """Return the C declaration of the pointer to a row of the caller's."""
+    """Return the C declaration of the pointer to the caller's rows."""
     assert plan.graph.stream is not None
     return f"const {plan.graph.types[plan.graph.stream.value].dtype.c} *rows"
 
 
 _MOST = 0xFFFF  # rows, and operators
-_PLANES = ", the channels of a pixel side by side"  # where the model has them one after the other
+_PLANES = ", with the channels of a pixel adjacent"  # if the model stores them one after the other
 _STATUSES = (
-    "Each returns MT_OK or, with nothing done, of mtool.h: MT_BAD_ORDER, no inference has begun, or rows are",
-    "missing at the end; MT_BAD_RANGE, these are more rows than are left.",
+    "Each returns MT_OK or, without doing anything, from mtool.h: MT_BAD_ORDER, no inference has begun, or rows",
+    "are missing at the end; MT_BAD_RANGE, more rows than are left.",
 )
 _BEGINS = "; the other inputs are copied then, unless they lie in the arena"
 
@@ -241,7 +241,7 @@ def streamed(model: CModel) -> Tensor:
 
 
 def given(model: CModel) -> tuple[Tensor, ...]:
-    """Return the inputs that are given as a whole: all, if none is streamed."""
+    """Return the inputs that are not streamed."""
     stream = model.graph.stream
     return tuple(
         tensor
@@ -255,10 +255,10 @@ def entry_points(model: CModel, head: Head, begin: Sequence[str], work: Sequence
 
     Args:
         model: the model.
-        head: what is computed as rows arrive.
-        begin: what copies the other inputs in.
-        work: what computes the rest.
-        end: what copies the outputs out.
+        head: the calls that are made as rows arrive.
+        begin: the C that copies the other inputs in.
+        work: the C that computes the rest.
+        end: the C that copies the outputs out.
     """
     plan, now = model.plan, f"{model}_inference"
     rows = f"{model}_{streamed(model).c_name}_ROW".upper()
@@ -267,13 +267,13 @@ def entry_points(model: CModel, head: Head, begin: Sequence[str], work: Sequence
     inputs = [] if begin or not given(model) else ["    (void)inputs;"]
     outputs = [] if end else ["    (void)outputs;"]
     return [
-        "/* The inference that is under way. */",
+        "/* The inference in progress. */",
         structure(
             now,
             [
                 "uint16_t next; /* call of the head */",
-                "uint16_t rows; /* that have come */",
-                "uint16_t wait; /* rows that nobody reads, before the next call */",
+                "uint16_t rows; /* received so far */",
+                "uint16_t wait; /* rows to skip before the next call */",
                 "uint8_t has_begun;",
             ],
         ),
@@ -330,7 +330,7 @@ def prototypes(model: CModel) -> tuple[str, str, str]:
 
 
 def declared(model: CModel) -> list[str]:
-    """Return the part of the header that declares the entry points, with what a caller has to know."""
+    """Return the part of the header that declares the entry points, with comments for the caller."""
     tensor, stream = streamed(model), model.graph.stream
     assert stream is not None
     kind, upper = model.graph.types[stream.value], f"{model}_{tensor.c_name}".upper()
@@ -339,18 +339,18 @@ def declared(model: CModel) -> list[str]:
     others = given(model)
     pixels = _PLANES if stream.order and kind.shape[-1] > 1 else ""
     does = [
-        f"{model}_begin starts an inference, and forgets one that is under way{_BEGINS if others else ''}.",
-        f"{model}_feed takes the next `count` rows, one behind the other: {kind.dtype.label}, {row} elements each"
-        f"{pixels}. It computes what they make possible, as far as {stream.until}, and needs them no more.",
-        f"{model}_finish computes the rest, after the last row; outputs that do not lie in the arena are copied.",
-        f"After {model}_finish begin again. Not re-entrant: there is one arena.",
+        f"{model}_begin starts an inference and drops one in progress{_BEGINS if others else ''}.",
+        f"{model}_feed takes the next `count` rows, one after the other: {kind.dtype.label}, {row} elements each"
+        f"{pixels}. It computes what these rows allow, up to {stream.until}, and does not read them again.",
+        f"{model}_finish computes the rest after the last row, and copies outputs that lie outside the arena.",
+        f"After {model}_finish, begin again. Not re-entrant: there is one arena.",
     ]
     return [
         f"#define {upper}_ROWS {stream.rows}",
         f"#define {upper}_ROW_COUNT {row}",
         "",
         comment(
-            f"One inference on rows of {tensor.c_name}, as they arrive; the whole of it is nowhere:",
+            f"One inference on rows of {tensor.c_name}, as they arrive; it is never stored as a whole:",
             "",
             f"    {model}_begin({'&inputs' if others else ''});",
             f"    for (int32_t row = 0; row < {upper}_ROWS; ++row) {{",

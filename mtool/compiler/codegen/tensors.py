@@ -1,4 +1,4 @@
-"""Run-time sizes at the interface: the formulas of its tensors' shapes, and the test of what the caller gives."""
+"""Run-time sizes at the interface: the formulas of its tensors' shapes, and the checks of the caller's sizes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,14 +10,14 @@ from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir import DType, Graph, TensorType
 from mtool.manifest import Tensor
 
-# Tensors in C: their bytes, and their types as packed functions know them, DLPack's code and bits and a name.
+# Tensors in C: their bytes, and their types for packed functions (DLPack's code and bits, and a name).
 
 
 _CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bool": "kDLBool"}
 
 
 def tensor_bytes(model: object, tensor: Tensor) -> str:
-    """Return the bytes of an input or output in C, by the macro of its elements' number; "0": it has none."""
+    """Return the bytes of an input or output in C, from the macro of its element count; "0": it has no elements."""
     dtype, count = DType.of(tensor.dtype), f"{model}_{tensor.c_name}_COUNT".upper()
     return "0" if not tensor.bytes else count if dtype.size == 1 else f"{count} * sizeof({dtype.c})"
 
@@ -28,12 +28,12 @@ def type_name(model: object, kind: TensorType) -> str:
 
 
 def declarations(model: object, kinds: Iterable[TensorType]) -> list[Part]:
-    """Return the declarations of a header, without a blank line between them."""
+    """Return the declarations for a header, without blank lines between them."""
     return [declaration(f"extern const struct mt_tensor_type {type_name(model, kind)}") for kind in kinds]
 
 
 def definitions(model: object, kinds: Iterable[TensorType]) -> list[str]:
-    """Return the definitions; types of one shape share its numbers."""
+    """Return the definitions; types with the same shape share its array."""
     kinds = list(kinds)
     shapes = {}
     for kind in kinds:
@@ -52,18 +52,19 @@ def definitions(model: object, kinds: Iterable[TensorType]) -> list[str]:
 
 
 def formula_of(graph: Graph, values: Sequence[int]) -> Formula:
-    """Return the formula of what is `values` at the graph's samples.
+    """Return the formula of a number with these `values` at the graph's samples.
 
     Raises:
-        ModelError: they follow none, or several.
+        ModelError: no formula fits, or several do.
     """
     points = [point for point, _ in graph.samples]
     found = fitted([size.symbol for size in graph.sizes], points, values)
     if found is None:
         raise ModelError(
-            "a shape does not follow the sizes known at run time by a formula",
+            "a shape is not a formula of the run-time sizes",
             details=[f"{list(point)}: {value}" for point, value in zip(points[:5], values, strict=False)],
-            hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
+            hint="give such a dimension a fixed size: "
+            + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
         )
     return found
 
@@ -79,7 +80,7 @@ def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
 
 
 def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
-    """Return the formulas of the shapes that a value's source is brought to; None: they are always the same."""
+    """Return the formulas of the shapes that a value's source is reshaped to; None: they are always the same."""
     sources = [sample.sources[value] for _, sample in graph.samples if value in sample.sources]
     columns = [[numbers for what, numbers in source.moves if what == "reshape"] for source in sources]
     if not sources or all(column == columns[0] for column in columns):
@@ -91,7 +92,7 @@ def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
 
 
 def bytes_in_c(model: CModel, value: str, tensor: Tensor) -> str:
-    """Return the bytes of an input or output as C, where `inputs` have the sizes; "0": it has no elements."""
+    """Return the bytes of an input or output as C, with the sizes in `inputs`; "0": it has no elements."""
     graph = model.graph
     if dims_of(graph, value) is None:
         return tensor_bytes(model, tensor)
@@ -113,12 +114,12 @@ def _bytes(graph: Graph, value: str) -> str:
 
 
 def field_of(model: CModel, value: str) -> str:
-    """Return the field of the inputs' structure that has a size."""
+    """Return the field of the inputs' structure with a size."""
     return model.interface.inputs[model.graph.caller_inputs.index(value)].c_name
 
 
 def range_test(model: CModel) -> list[str]:
-    """Return the C that refuses sizes outside of their ranges."""
+    """Return the C that refuses sizes out of range."""
     lines = []
     for size in model.graph.sizes:
         field = f"*inputs->{field_of(model, size.value)}"

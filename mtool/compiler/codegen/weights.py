@@ -25,9 +25,9 @@ from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.pool import Pool
 from mtool.manifest import GrownConstant
 
-# Large constants as a file of bytes, which the assembler takes into the firmware: text takes minutes to compile.
+# Large constants as a binary file that the assembler includes: as text, they take minutes to compile.
 #
-# `<model>_weights.c` names the file and has its hash, so that it is compiled again when the file has changed.
+# `<model>_weights.c` names the file and its hash, so that it is compiled again when the file changes.
 
 
 LARGE_BYTES = 4 << 20  # of all constants, from which on the larger ones lie in the file
@@ -36,7 +36,7 @@ _ALIGNMENT = 16
 # GCC and Clang, for every ELF target. Each constant is a section, which the linker drops if nothing reads it.
 _MACRO = """\
 #if !defined(__GNUC__) || !defined(__ELF__)
-#error "{file} is taken in by GNU assembler: use GCC or Clang for ELF, or compile the model with --weights text"
+#error "{file} is included by the GNU assembler: use GCC or Clang for ELF, or compile the model with --weights text"
 #endif
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the numbers in {file} are little-endian: compile the model with --weights text"
@@ -44,7 +44,7 @@ _MACRO = """\
 
 /*
  * {file}, sha256 {digest}.
- * GCC finds it by -I, Clang by -Wa,-I; both where they run. Compile this file with -fno-lto, and again when it changes.
+ * GCC finds it with -I, Clang with -Wa,-I, both in the working folder. Compile this with -fno-lto; again if it changes.
  */
 #define WEIGHTS(name, first, count) \\
     __asm__(".pushsection .rodata." #name ",\\"a\\",%progbits\\n" \\
@@ -63,10 +63,10 @@ class Binary:
     """The file of a model's large constants.
 
     Attributes:
-        name: the file's.
-        data: what it holds; empty: the model has no such file.
-        offsets: the first byte of each constant that lies there, by its symbol.
-        sections: those of constants that lie in memories by name; none: each has one of its own.
+        name: the file's name.
+        data: its contents; empty: the model has no such file.
+        offsets: the first byte of each constant in it, by symbol.
+        sections: the sections of constants in named memories; none: each constant has its own.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Binary:
     sections: Mapping[str, str] = field(default_factory=dict)
 
     def macro(self) -> str:
-        """Return the C macro that takes a constant from the file."""
+        """Return the C macro that includes a constant from the file."""
         digest = hashlib.sha256(self.data).hexdigest()
         text = _MACRO
         if self.sections:
@@ -103,10 +103,10 @@ def binary_of(
 
     Args:
         model: the model's name.
-        constants: all of them, by symbol; those in the file become views of it, so that they are in memory once.
-        in_ram: those that lie in RAM, and not in the file.
-        sections: those of constants that lie in memories by name.
-        as_text: there shall be no such file.
+        constants: all of them, by symbol; those in the file become views of it, so that memory holds them once.
+        in_ram: those in RAM, which are not in the file.
+        sections: the sections of constants in named memories.
+        as_text: write no such file.
     """
     large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES and symbol not in in_ram]
     if as_text or sum(data.nbytes for data in constants.values()) < LARGE_BYTES:
@@ -134,15 +134,15 @@ def binary_of(
 
 WIDTH = 116
 _REASONS = {
-    "uint32": ". In hexadecimal, as a word is several numbers.",
-    "int8": ". Bytes, as most are weights, and all are read one after the other.",
-    "int16": ". Halfwords, as most are weights, and all are read one after the other.",
+    "uint32": ". In hexadecimal, because a word holds several numbers.",
+    "int8": ". Stored as bytes: most are weights, and all are read in order.",
+    "int16": ". Stored as halfwords: most are weights, and all are read in order.",
 }
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
 
 
 def declaration(symbol: str, data: Array, in_ram: Collection[str] = ()) -> str:
-    """Return the C declaration of a constant, without `extern` and semicolon; one that lies in RAM is a variable."""
+    """Return the C declaration of a constant, without `extern` and semicolon; a constant in RAM is a variable."""
     where = "" if symbol in in_ram else "const MT_FLASH "
     return f"{where}{DType.of(data.dtype).c} {symbol}[{max(data.size, 1)}]"
 
@@ -156,10 +156,10 @@ def weights_source(
     in_ram: Collection[str] = (),
     in_pools: Mapping[str, Pool] | None = None,
 ) -> list[str]:
-    """Return `<model>_weights.c`; what lies in the file of large constants is taken from there.
+    """Return `<model>_weights.c`, which includes large constants from their file.
 
-    `layouts` say what stands where in a constant, by its symbol; `in_ram` are those that lie in RAM, `in_pools` has the
-    memories of those that lie in several.
+    `layouts` describe constants, by symbol; `in_ram` are the constants in RAM, `in_pools` has the memories of those
+    in pools.
     """
     texts = [data for symbol, data in constants.items() if symbol not in binary.offsets]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
@@ -185,9 +185,9 @@ def weights_source(
 def weights_header(
     banner: str, model: str, constants: Mapping[str, Array], in_ram: Collection[str] = (), *, flash_is_apart: bool
 ) -> list[str]:
-    """Return `<model>_weights.h`; with what an AVR needs to read flash, if that is the target."""
+    """Return `<model>_weights.h`; for an AVR, with the macro that it needs to read flash."""
     lines = [c_text.declaration(f"extern {declaration(symbol, data, in_ram)}") for symbol, data in constants.items()]
-    far = Part("#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */", "far")
+    far = Part("#define MT_FLASH_FAR /* without it, an AVR reaches only 64 KB */", "far")
     before = ["#include <stdint.h>", ""]
     if flash_is_apart:
         before += [*[far] * (total_bytes(constants) > AVR_NEAR), *include("mt_flash.h"), ""]
@@ -195,21 +195,21 @@ def weights_header(
 
 
 def _alignment(layout: str) -> str:
-    """Return the attribute of a table whose layout begins with its alignment: "aligned to 16 bytes"."""
+    """Return the attribute for a table whose layout begins with its alignment: "aligned to 16 bytes"."""
     bytes_ = alignment_of(layout)
     return f"__attribute__((aligned({bytes_}))) " if bytes_ else ""
 
 
 def _is_packed(layout: str) -> bool:
-    """Whether a table is packed for a function of the runtime: each of its rows is what that reads in one go."""
+    """Whether a table is packed for a runtime function: each of its rows is read at once."""
     return layout.startswith("packed")
 
 
 def _described(data: Array, layout: str, *, is_in_ram: bool = False) -> list[str]:
-    """Return the lines of the comment above a table: its type and shape, what stands where."""
+    """Return the lines of the comment above a table: its type, shape and layout."""
     shape = "x".join(map(str, data.shape))
     text = f"{data.dtype.name} {shape}{': ' if layout else ''}{layout}"
-    text += ". In RAM, where it is read sooner than from flash" if is_in_ram else ""
+    text += ". In RAM, which is read faster than flash" if is_in_ram else ""
     text += _REASONS.get(data.dtype.name, "") if _is_packed(layout) else ""
     return textwrap.wrap(text, WIDTH - 4, break_long_words=False)
 
@@ -228,7 +228,7 @@ def number_rows(data: Array, *, is_packed: bool = False) -> str:
     columns = max(1, (WIDTH - 4) // width)
     if columns > 8:
         columns -= columns % 8
-    # a row of packed words begins a line, so that its parts can be told
+    # each row of packed words begins a line, so that its parts are easy to see
     row = data.shape[-1] if is_packed and data.ndim > 1 else len(texts)
     starts = [start for first in range(0, len(texts), row) for start in range(first, first + row, columns)]
     ends = [min(start + columns, (start // row + 1) * row) for start in starts]
@@ -237,7 +237,7 @@ def number_rows(data: Array, *, is_packed: bool = False) -> str:
 
 
 def _texts(flat: Array, dtype: DType) -> list[str]:
-    """Return each element as C: what `literal` gives, by the million where it is a plain number."""
+    """Return each element as C, as `literal` does; faster for plain numbers."""
     if dtype.is_integer and dtype.size < 4:
         return [str(number) for number in flat.tolist()]
     if dtype in (DType.FLOAT32, DType.FLOAT64) and np.isfinite(flat).all():
@@ -254,14 +254,14 @@ def total_bytes(constants: Mapping[str, Array]) -> int:
 # Constants that take more flash than they take in the model's file, and why.
 
 
-MOST = 1.1  # times the bytes in the file, beyond which it is told
-_EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # what stands between an operator and its constants
+MOST = 1.1  # times the bytes in the file, beyond which it is reported
+_EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # nodes between an operator and its constants
 _FURTHEST = 8  # of them, and the operator, in a row: quantizers write three
 
 
 @dataclass(frozen=True, slots=True)
 class FileConstants:
-    """The constants of one operator of the model: the largest one's name and type, the bytes of all together."""
+    """The constants of one operator of the model: the name and type of the largest, and the bytes of all."""
 
     tensor: str
     dtype: DType
@@ -270,7 +270,7 @@ class FileConstants:
 
 @dataclass(frozen=True, slots=True)
 class ModelConstants:
-    """The constants of a model as it was read: its parameters, and those of each operator, by its name in the model."""
+    """The constants of a model as it was read: its parameters, and those of each operator by name."""
 
     parameters: int = 0
     operators: Mapping[str, FileConstants] = field(default_factory=dict)
@@ -304,7 +304,7 @@ def _in_file(data: Array, graph: Graph) -> DType:
 
 
 def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> dict[str, Array]:
-    """Return the constants that a node reads, by name: its own, and those behind what only expands or moves them."""
+    """Return the constants that a node reads, by name, directly or through nodes that only expand or move them."""
     found: dict[str, Array] = {}
     values = node.inputs
     for _ in range(_FURTHEST):
@@ -315,9 +315,9 @@ def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> d
 
 
 def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
-    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first.
+    """Return the weighted operators whose constants grew by more than a tenth, the largest growth in bytes first.
 
-    What is packed for a computer's vectors is left out: its memory is not scarce.
+    Constants packed for a computer's vectors are left out: its memory is not scarce.
     """
     grown, seen = [], set[str]()
     for step, call in zip(plan.steps, functions.calls, strict=True):

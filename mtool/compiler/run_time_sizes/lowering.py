@@ -39,11 +39,11 @@ from mtool.compiler.run_time_sizes.points import (
     with_size,
 )
 
-# Constants of one model at several sizes: what is the same is held once, and tables are their largest everywhere.
+# Constants of one model at several sizes: equal ones are held once, and tables have their largest size everywhere.
 
 
 def sharing(graph: Graph, other: Graph) -> Graph:
-    """Return a graph that holds no constant twice which another graph has."""
+    """Return a graph that shares equal constants with another graph."""
 
     def shared(name: str, data: Array) -> Array:
         there = other.constants.get(name)
@@ -53,7 +53,7 @@ def sharing(graph: Graph, other: Graph) -> Graph:
 
 
 def with_large_tables(graphs: Sequence[Graph]) -> list[Graph]:
-    """Let constants that are read element by element be the largest everywhere, if each is the beginning of that."""
+    """Use the largest of constants that are read element by element everywhere, if the others are prefixes of it."""
     first = graphs[0]
     readers: dict[str, list[bool]] = {}
     for node in first.nodes:
@@ -86,11 +86,11 @@ def _is_same(one: Array, other: Array) -> bool:
     return np.array_equal(one, other, equal_nan=other.dtype.kind == "f")
 
 
-# Outputs whose size follows the run-time sizes: each gets another output that tells its size, as a count.
+# Outputs whose size depends on the run-time sizes: each gets another output with its size, as a count.
 
 
 def varying_outputs(graphs: Collection[Graph]) -> dict[str, int]:
-    """Return the outputs whose size follows the sizes, by their names in the model, and along which dimension first."""
+    """Return the outputs with run-time sizes, by their names in the model, and the first such dimension of each."""
     first, *_ = graphs
     found = {}
     for index, name in enumerate(first.output_names[: len(first.caller_outputs)]):
@@ -102,7 +102,7 @@ def varying_outputs(graphs: Collection[Graph]) -> dict[str, int]:
 
 
 def with_counts(graph: Graph, outputs: Mapping[str, int]) -> Graph:
-    """Return a graph with an output that tells the size of each of these, as those have whose size depends on data."""
+    """Return a graph with a count output for each of these, as for outputs whose size depends on data."""
     values = dict(zip(graph.output_names, graph.caller_outputs, strict=False))
     names = Names(lambda name: name in graph.types or any(node.name == name for node in graph.nodes))
     types, counts = dict(graph.types), dict(graph.counts)
@@ -170,7 +170,7 @@ def _signature(node: Node, graph: Graph) -> tuple[object, ...]:
 
 
 def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:
-    """Return the sizes of dimensions that are the same in all graphs."""
+    """Return the sizes of dimensions that are equal in all graphs."""
     found = set()
     for value, kind in graphs[0].types.items():
         for axis, size in enumerate(kind.shape):
@@ -186,17 +186,17 @@ Imports = dict[Point, Graph]
 
 
 def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[str, int]) -> tuple[Graph, Graph]:
-    """Read a model whose dimensions `maxima` are sizes known at run time, and bring it to kernels and loops.
+    """Read a model whose dimensions `maxima` are run-time sizes, and lower it to kernels and loops.
 
     Returns:
-        The graph at the largest sizes, as it is imported; the graph for all sizes, lowered.
+        The imported graph at the largest sizes; the lowered graph for all sizes.
 
     Raises:
-        UsageError: a largest size is no positive number.
-        ModelError: the model can't be compiled at all sizes, or depends on them in a way that no formula tells.
+        UsageError: a largest size is not a positive number.
+        ModelError: the model can't be compiled at some sizes, or depends on them in a way that no formula describes.
     """
     if len(maxima) > _MOST_SIZES:
-        raise UsageError(f"--max is given for {len(maxima)} dimensions of inputs; {_MOST_SIZES} can be open")
+        raise UsageError(f"--max is given for {len(maxima)} input dimensions; at most {_MOST_SIZES} are supported")
     of_data = {name: most for name, most in options.maxima.items() if name not in maxima}
     names = tuple(maxima)
     symbols = tuple(f"{name}_" if keyword.iskeyword(name) else name for name in tensor_names(names))
@@ -214,10 +214,10 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model of run-time sizes: their names in the model, their largest values, their names in formulas; its imports.
+    """A model with run-time sizes: their names in the model, largest values and names in formulas; its imports.
 
-    The smallest sizes may have shapes of their own: a slice of 5 rows is cut short where there are fewer, and a window
-    that is wider than what it slides over is padded. Then the run-time sizes begin above those.
+    The smallest sizes may behave differently: a slice of 5 rows is cut short if there are fewer, and a window that is
+    wider than its input is padded. The run-time sizes then start above those.
     """
 
     path: Path
@@ -228,11 +228,11 @@ class _Model:
     imported: Imports = field(default_factory=dict)
 
     def error(self, reason: str, details: Sequence[str]) -> ModelError:
-        """Return the error for a model that has no form for all sizes."""
+        """Return the error for a model that can't be compiled for all sizes."""
         return ModelError(
-            f"{self.path.name} can't be compiled for sizes known at run time ({', '.join(self.names)}): {reason}",
+            f"{self.path.name} can't be compiled with run-time sizes ({', '.join(self.names)}): {reason}",
             details=details,
-            hint="give such a dimension a size: " + " ".join(f"--dim {argument(name)}=N" for name in self.names),
+            hint="give such a dimension a fixed size: " + " ".join(f"--dim {argument(name)}=N" for name in self.names),
         )
 
     def text_of(self, point: Point) -> str:
@@ -246,7 +246,7 @@ class _Model:
         return sharing(graph, self.imported[self.top]) if self.imported else graph
 
     def add(self, point: Point) -> bool:
-        """Import the model at some sizes, which it may refuse beyond the largest that are asked for."""
+        """Import the model at some sizes; it may refuse sizes above the requested maximum."""
         if point in self.imported:
             return True
         try:
@@ -259,7 +259,7 @@ class _Model:
         return True
 
     def least(self) -> Point:
-        """Import the model at several points; return the smallest sizes that it takes, each size on its own."""
+        """Import the model at several points; return the smallest sizes that it accepts, each size on its own."""
         top = self.imported[self.top] = self.load(self.top)
         least, structure = [], [_outline(node) for node in top.nodes]
         for index, most in enumerate(self.top):
@@ -279,16 +279,16 @@ class _Model:
         return tuple(least)
 
     def structural(self, least: Point, count: int = STRUCTURE) -> list[Point]:
-        """Return at which points the graph is brought to kernels, the largest first; they are imported."""
+        """Return the points at which the graph is lowered, the largest first; import the model there."""
         taken = {size for kind in self.imported[self.top].types.values() for size in kind.shape}
         found = [point for point in structural_points(self.top, least, taken, count) if self.add(point)]
         return list(dict.fromkeys([self.top, *found]))
 
     def following(self, least: Point) -> Point:
-        """Return the smallest sizes from which on all that is imported follows formulas; leave those below out.
+        """Return the smallest sizes from which on all imports follow formulas; drop the imports below.
 
         Raises:
-            ModelError: there are none: also near the largest sizes the model follows no formulas.
+            ModelError: there are none: the model follows no formulas even near the largest sizes.
         """
         if self.follows(least):
             return least
@@ -308,17 +308,17 @@ class _Model:
         self.check_imports(above)
         for name, before, size in zip(self.names, least, raised, strict=True):
             if size > before:
-                log.warning("%s begins with %d: below, shapes or operators are others than from there on", name, size)
+                log.warning("%s starts at %d: below that, shapes or operators differ", name, size)
         self.imported.clear()
         self.imported.update(above)
         return raised
 
     def above(self, least: Point) -> Imports:
-        """Return what is imported at sizes that are not smaller."""
+        """Return the imports at these sizes and above."""
         return {point: graph for point, graph in self.imported.items() if is_within(least, point)}
 
     def follows(self, least: Point) -> bool:
-        """Whether what is imported follows formulas from some sizes on."""
+        """Whether all imports follow formulas from these sizes on."""
         try:
             self.check_imports(self.above(least))
         except ModelError:
@@ -326,7 +326,7 @@ class _Model:
         return True
 
     def raised(self, least: Point) -> Point | None:
-        """Return the smallest of the imported sizes from which on all follow formulas; None: there are none."""
+        """Return the smallest imported sizes from which on all follow formulas; None: there are none."""
         choices = []
         for index, (low, most) in enumerate(zip(least, self.top, strict=True)):
             sizes = sorted({point[index] for point in self.imported})[: 1 - _FEWEST]
@@ -350,7 +350,7 @@ class _Model:
         return found
 
     def other_structure(self, graphs: Sequence[Graph], points: Sequence[Point], found: DifferError) -> ModelError:
-        """Return the error for graphs that are not of one structure: which operator is not the same."""
+        """Return the error for graphs with different structures; it names an operator that differs."""
         first = graphs[0]
         for graph, point in zip(graphs[1:], points[1:], strict=True):
             for node, other in zip(first.nodes, graph.nodes, strict=False):
@@ -362,10 +362,10 @@ class _Model:
                             f"{self.text_of(point)}: {other.op} {other.name}",
                         ],
                     )
-        return self.error("an operator depends on its sizes in a way that no formula tells", [str(found)])
+        return self.error("an operator depends on the run-time sizes in a way that no formula describes", [str(found)])
 
     def lowered(self, least: Point, target: Target) -> tuple[Imports, Joined]:
-        """Bring the graph to kernels at some sizes, more if those are too few; return them, and that at any."""
+        """Lower the graph at some sizes, at more if those are too few; return these graphs, and the joined one."""
         graphs: Imports = {}
         for count in (STRUCTURE, MORE_STRUCTURE):
             structural = self.structural(least, count)
@@ -382,7 +382,7 @@ class _Model:
         raise AssertionError
 
     def check_imports(self, imported: Mapping[Point, Graph]) -> None:
-        """Check that what is imported is of one structure, and that its sizes follow formulas, small ones too."""
+        """Check that all imports have one structure, and that their shapes follow formulas, at small sizes too."""
         points, graphs = tuple(imported), list(imported.values())
         joiner = Joiner(self.symbols, points)
         try:
@@ -398,19 +398,19 @@ class _Model:
             try:
                 joiner.join([graph.constants[name] for graph in graphs], name)
             except (DifferError, KeyError) as found:
-                raise self.error("a constant depends on its sizes", [str(found)]) from None
+                raise self.error("a constant depends on the run-time sizes", [str(found)]) from None
         for value, kind in graphs[0].types.items():
             kinds = [graph.types.get(value, kind) for graph in graphs]
             try:
                 joiner.join(kinds, value)
             except DifferError:
                 raise self.error(
-                    f"the shape of {value!r} does not follow its sizes by a formula",
+                    f"the shape of {value!r} is not a formula of the run-time sizes",
                     [f"{self.text_of(point)}: {shape}" for point, shape in zip(points[:5], kinds, strict=False)],
                 ) from None
 
     def joined(self, graphs: Mapping[Point, Graph]) -> Joined:
-        """Return the lowered graph at any sizes."""
+        """Return the lowered graph for all sizes."""
         failed: DifferError | None = None
         others = tuple(point for point in graphs if point != self.top)
         beyond = any(is_within(self.top, point) for point in others)
@@ -421,10 +421,10 @@ class _Model:
             except DifferError as found:
                 failed = failed or found
         details = [*_operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
-        raise self.error("an operator depends on its sizes in a way that no formula tells", details)
+        raise self.error("an operator depends on the run-time sizes in a way that no formula describes", details)
 
     def check_outputs(self, joined: Joined) -> None:
-        """Check that the outputs of the joined graph have the shapes that the model gives them by itself."""
+        """Check that the outputs of the joined graph have the same shapes as in the imports."""
         for point, graph in self.imported.items():
             if not is_within(point, self.top):
                 continue
@@ -433,7 +433,7 @@ class _Model:
                 own = dict(zip(found.output_names, found.outputs, strict=True))[label]
                 if graph.types[value].shape != found.types[own].shape:
                     raise self.error(
-                        f"the shape of {label!r} does not follow its sizes by a formula",
+                        f"the shape of {label!r} is not a formula of the run-time sizes",
                         [f"{self.text_of(point)}: {graph.types[value]}, by the formula {found.types[own]}"],
                     )
 
@@ -442,11 +442,11 @@ class _Model:
         try:
             graph: Graph = joined.at(dict(zip(self.symbols, point, strict=True)))
         except DifferError as found:
-            raise self.error("a constant depends on its sizes", [str(found)]) from None
+            raise self.error("a constant depends on the run-time sizes", [str(found)]) from None
         return graph
 
     def is_known(self, joined: Joined, point: Point) -> bool:
-        """Return whether the graph is known at some sizes: tables may end where the largest need no more."""
+        """Return whether the graph is valid at some sizes: tables may end where the largest sizes need no more."""
         if is_within(point, self.top):
             return True
         try:
@@ -456,13 +456,13 @@ class _Model:
         return True
 
     def check(self, graph: Graph, samples: Sequence[tuple[Point, Graph]]) -> None:
-        """Refuse what has no form that follows the sizes, and what would not fit where the largest does."""
+        """Refuse graphs with parts that can't follow the sizes, or that need more memory at smaller sizes."""
         states = {value for _, *pair in graph.state_values for value in pair}
         for point, sample in samples:
             for value, kind in sample.types.items():
                 if value in states and kind != graph.types[value]:
                     raise self.error(
-                        f"the size of the state {value!r} depends on its sizes",
+                        f"the size of the state {value!r} depends on the run-time sizes",
                         [f"{graph.types[value]}, for {self.text_of(point)} {kind}"],
                     )
                 if is_within(point, samples[0][0]) and kind.bytes > graph.types[value].bytes:
@@ -473,18 +473,18 @@ class _Model:
             for node, other in zip(graph.nodes, sample.nodes, strict=True):
                 where = f"{node.op} {', '.join(node.origins[:3])}"
                 if isinstance(node.attrs, View) and View.of(node).first != View.of(other).first:
-                    raise self.error("where a part begins depends on its sizes", [where])
+                    raise self.error("the start of a slice depends on the run-time sizes", [where])
                 if any(one is not two for one, two in zip(bodies_of(node), bodies_of(other), strict=True)):
-                    raise self.error("tensors inside of control flow depend on its sizes", [where])
+                    raise self.error("tensors inside control flow depend on the run-time sizes", [where])
 
 
 def _outline(node: Node) -> tuple[object, ...]:
-    """Return what of an operator has to be the same at all sizes."""
+    """Return the parts of an operator that must be equal at all sizes."""
     return node.op, node.inputs, node.outputs, type(node.attrs)
 
 
 def _operator_of(graph: Graph, where: str) -> list[str]:
-    """Return the operator that a difference is in, as far as that can be told from where it was found."""
+    """Return the operator that a difference is in, as far as the place where it was found shows it."""
     number = re.match(r"nodes\[(\d+)\]", where)
     readers = [
         node

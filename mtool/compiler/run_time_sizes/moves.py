@@ -1,7 +1,7 @@
-"""Movements of elements at the end of an open dimension, as movements whose numbers follow the sizes.
+"""Rewrites moves of elements at the end of an open dimension so that their numbers follow the sizes.
 
-A Gather of the last row and a Pad behind the last one read tables of indices, which would be others for each size. A
-Slice begins where a formula says, and a Concat needs no table.
+A Gather of the last row and a Pad after it read tables of indices, which would differ for each size. A Slice begins
+where a formula puts it, and a Concat needs no table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,9 +22,9 @@ _MOST = 16  # rows that are moved one by one
 
 
 def with_open_moves(graphs: Mapping[Point, Graph]) -> dict[Point, Graph]:
-    """Return graphs of one model at several sizes with such movements in them.
+    """Return graphs of one model at several sizes with such moves rewritten.
 
-    A node is written anew at all sizes or at none.
+    A node is rewritten at all sizes or at none.
     """
     first = next(iter(graphs.values()))
     chosen: dict[str, tuple[int, ...]] = {}
@@ -37,13 +37,13 @@ def with_open_moves(graphs: Mapping[Point, Graph]) -> dict[Point, Graph]:
 
 
 def check_mirrors(graphs: Sequence[Graph]) -> None:
-    """Check that no Pad mirrors more of an open dimension than there is.
+    """Check that no Pad mirrors more elements of an open dimension than it has.
 
     Args:
-        graphs: of one structure.
+        graphs: those of one model, with the same structure.
 
     Raises:
-        DifferError: one does, and would go back and forth.
+        DifferError: one does, so it would go back and forth.
     """
     for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
         if not isinstance(nodes[0].attrs, Pad) or nodes[0].attrs.mode != "reflect":
@@ -53,11 +53,11 @@ def check_mirrors(graphs: Sequence[Graph]) -> None:
             sides = zip(Pad.of(node).before, _behind(node, graph), strict=True)
             for axis, (count, most) in enumerate(zip(shape, map(max, sides), strict=True)):
                 if most >= count and any(other[axis] != count for other in shapes):
-                    raise DifferError(f"{node.name}: {most} elements are mirrored, of {count}")
+                    raise DifferError(f"{node.name} mirrors {most} elements of {count}")
 
 
 def _is_open(node: Node, graph: Graph, varying: Collection[int]) -> bool:
-    """Tell whether a movement reads the end of a dimension that varies, and has another form at this size."""
+    """Return whether a node moves elements at the end of a varying dimension and can be rewritten at this size."""
     if isinstance(node.attrs, Pad):
         return _is_open_pad(node, graph, varying)
     indices = graph.constants.get(node.inputs[1])
@@ -83,7 +83,7 @@ def _behind(node: Node, graph: Graph) -> list[int]:
 
 
 def _written(graph: Graph, chosen: Mapping[str, tuple[int, ...]]) -> Graph:
-    """Return a graph with other forms of the chosen nodes, along the dimensions that vary."""
+    """Return a graph with the chosen nodes rewritten along the dimensions that vary."""
     writing = _Writing(graph)
     for node in graph.nodes:
         if node.name in chosen:
@@ -95,7 +95,7 @@ def _written(graph: Graph, chosen: Mapping[str, tuple[int, ...]]) -> Graph:
 
 @dataclass(slots=True)
 class _Writing:
-    """A graph that is written: its nodes so far, with all values and constants."""
+    """A graph under construction: its nodes so far, with all values and constants."""
 
     graph: Graph
     nodes: list[Node] = field(default_factory=list)
@@ -109,7 +109,7 @@ class _Writing:
         self.names = Names(lambda name: name in self.types or name in used)
 
     def node(self, like: Node, op: str, inputs: Sequence[str], attrs: Attributes, shape: Sequence[int]) -> str:
-        """Append a node and return the value that it writes, of the type of its first input."""
+        """Append a node and return its output, which has the type of its first input."""
         value = self.names.take(f"{like.outputs[0]}.part")
         self.types[value] = TensorType(self.types[inputs[0]].dtype, tuple(shape))
         name = self.names.take(f"{like.name}.{op.lower()}")
@@ -117,11 +117,11 @@ class _Writing:
         return value
 
     def last(self, like: Node, op: str, inputs: Sequence[str], attrs: Attributes) -> None:
-        """Append the node that writes what another one wrote."""
+        """Append the node that writes the output of another one."""
         self.nodes.append(Node(op, like.name, tuple(inputs), like.outputs, attrs, like.origins))
 
     def rows(self, like: Node, value: str, axis: int, first: int, count: int, stride: int = 1) -> str:
-        """Return some rows along a dimension, which begin at one of them."""
+        """Return some rows along a dimension, from a first one on."""
         shape = list(self.types[value].shape)
         shape[axis] = count
         firsts, strides = [0] * len(shape), [1] * len(shape)
@@ -129,7 +129,7 @@ class _Writing:
         return self.node(like, "Slice", [value], Slice(first=tuple(firsts), stride=tuple(strides)), shape)
 
     def block(self, like: Node, value: str, axis: int, count: int, element: float) -> str:
-        """Return rows of one number; behind a dequantization they are dequantized, so that integers are moved."""
+        """Return rows with one number; after a dequantization they are dequantized too, so that integers are moved."""
         kind, shape = self.types[value], list(self.types[value].shape)
         shape[axis] = count
         maker = next((node for node in self.graph.nodes if value in node.outputs), None)
@@ -165,7 +165,7 @@ def _gather(writing: _Writing, node: Node, varying: Collection[int]) -> None:
 
 
 def _pad(writing: _Writing, node: Node, varying: Collection[int]) -> None:
-    """Pad: a Concat along each dimension that varies, behind a Pad of the others."""
+    """Pad: a Concat along each dimension that varies, after a Pad of the others."""
     value, attrs, behind = node.inputs[0], Pad.of(node), _behind(node, writing.graph)
     ends = writing.types[node.outputs[0]].shape
     shape = [size if axis in varying else ends[axis] for axis, size in enumerate(writing.types[value].shape)]
@@ -182,7 +182,7 @@ def _pad(writing: _Writing, node: Node, varying: Collection[int]) -> None:
 
 
 def _border(writing: _Writing, node: Node, value: str, axis: int, count: int, *, is_end: bool) -> list[str]:
-    """Return what a Pad puts before a dimension, or behind it."""
+    """Return the rows that a Pad adds before or after a dimension."""
     if not count:
         return []
     attrs, size = Pad.of(node), writing.types[value].shape[axis]

@@ -1,4 +1,4 @@
-"""Points: values of the run-time sizes at which a model is imported, brought to kernels, and its C compared."""
+"""Points: values of the run-time sizes at which a model is imported and lowered, and its C compared."""
 
 import itertools
 from collections.abc import Collection, Iterator
@@ -7,34 +7,34 @@ from mtool.base.formulas import Point
 
 FEW = 4  # below it, other kernels may be chosen
 STRUCTURE = 5
-"""Values of a size at which a graph is brought to kernels."""
+"""The number of values of a size at which a graph is lowered."""
 MORE_STRUCTURE = 18
-"""The same, if those are too few to tell which quotient it is that numbers follow."""
-_SMALL = (1, 2, 3, 5)  # at which the model is imported besides
+"""The same if those are too few to determine which quotient the numbers follow."""
+_SMALL = (1, 2, 3, 5)  # at which the model is also imported
 _BETWEEN = 3  # sizes between the smallest and those near the largest, at which it is imported too
-_DENSE = 64  # sizes at which a model is imported that follows no formula at the few
-_SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 48, 64)  # that may be the least that a model takes
-_EMITTED = (*range(1, 20), 31, 32, 33, 48, 63, 64, 65, 80)  # for which C is compared besides
+_DENSE = 64  # sizes at which a model is imported if it follows no formula at the few
+_SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 48, 64)  # candidates for a model's smallest size
+_EMITTED = (*range(1, 20), 31, 32, 33, 48, 63, 64, 65, 80)  # for which C is also compared
 _EMITTED_BEYOND = 19  # whatever the largest size is
 
 
 def with_size(point: Point, index: int, size: int) -> Point:
-    """Return a point with another value of one of the sizes."""
+    """Return a point with another value for one size."""
     return (*point[:index], size, *point[index + 1 :])
 
 
 def is_within(point: Point, top: Point) -> bool:
-    """Return whether no size is larger than the largest that is asked for."""
+    """Return whether no size is larger than the requested maximum."""
     return all(size <= most for size, most in zip(point, top, strict=True))
 
 
 def smallest_sizes(most: int) -> tuple[int, ...]:
-    """Return the sizes that are tried, in their order, to find the smallest that a model takes."""
+    """Return the sizes to try, in order, to find the smallest that a model accepts."""
     return (*(size for size in _SMALLEST if size < most), most)
 
 
 def small_points(top: Point, least: Point) -> Iterator[Point]:
-    """Yield points at which the model is imported besides, to hold its formulas against: each size on its own."""
+    """Yield further points at which the model is imported to check its formulas: each size on its own."""
     for index, (low, most) in enumerate(zip(least, top, strict=True)):
         between = [low + (most - low) * part // (2 * _BETWEEN + 1) for part in range(1, _BETWEEN + 1)]
         for size in dict.fromkeys((*_SMALL, *between)):
@@ -43,14 +43,14 @@ def small_points(top: Point, least: Point) -> Iterator[Point]:
 
 
 def dense_points(top: Point, least: Point) -> Iterator[Point]:
-    """Yield every size on its own, or many of them: at those a formula that is no simple one has to be right."""
+    """Yield every size on its own, or many of them: a formula that is not simple has to hold at all of these."""
     for index, (low, most) in enumerate(zip(least, top, strict=True)):
         for part in range(min(most - low, _DENSE)):
             yield with_size(top, index, low + part * (most - low) // min(most - low, _DENSE))
 
 
 def structural_points(top: Point, least: Point, taken: Collection[int], count: int = STRUCTURE) -> Iterator[Point]:
-    """Yield points at which the graph is brought to kernels: `count` of each size on its own, then several together."""
+    """Yield points at which the graph is lowered: `count` of each size on its own, then several together."""
     values = [_values(most, low, taken)[:count] for most, low in zip(top, least, strict=True)]
     for index, sizes in enumerate(values):
         for size in sizes:
@@ -60,10 +60,10 @@ def structural_points(top: Point, least: Point, taken: Collection[int], count: i
 
 
 def _values(most: int, least: int, taken: Collection[int]) -> list[int]:
-    """Return values of a size at which a graph's structure is looked at.
+    """Return values of a size at which graphs are compared.
 
-    They are near the largest, as passes may choose other kernels for a few rows; none is the size of another
-    dimension, with which it could be mistaken.
+    They are near the largest, because passes may choose other kernels for a few rows; none equals the size of another
+    dimension, for which it could be mistaken.
     """
     parts = [most - 1, most - 2, most // 2 + 1, most * 2 // 3, most * 3 // 4, most - 3, most // 2 - 1, most // 3]
     below = [size for size in dict.fromkeys([*parts, *range(most - 4, max(most - 40, 1), -1)]) if least <= size < most]

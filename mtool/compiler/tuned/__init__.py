@@ -1,1 +1,1 @@
-"""What tuning has found: its log, the tasks that it measures, and the schedules that a compilation takes from it."""
+"""Tuning results: the log, the measured tasks, and the schedules that a compilation takes from it."""

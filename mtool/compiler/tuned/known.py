@@ -1,4 +1,4 @@
-"""What tuning has found for one target and setup. Who names it alone does not load the operators."""
+"""Tuning results for one target and setup. Importing this module does not load the operators."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,16 +9,15 @@ if TYPE_CHECKING:
     from mtool.compiler.tuned.record import Log, Measurement, Setup, Target, WholePlan
 
 UNITS = ("ns", "cycles", "instructions")
-"""What decides, where a candidate was measured in several units: the first."""
+"""If a candidate was measured in several units, the first of these decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """The candidates of each task by its key, the fastest first, and those of whole models by the hash of their file.
 
-    Candidates that were wrong or failed are none of them. `partial` says how operators of whole models are computed in
-    parts, where that was measured, and `order` in which order. `point` is the point of a front that was asked for; "":
-    none.
+    Candidates that were wrong or failed are left out. `partial` and `order` are the measured options of whole models:
+    how operators are computed in parts, and in which order. `point` is the requested point of a front; "": none.
     """
 
     ranked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -29,12 +28,12 @@ class Known:
 
     @classmethod
     def of(cls, read: "Log", target: "Target", setup: "Setup", point: str = "") -> Self:
-        """Return what holds for a target and a setup; the timer's unit apart, both have to be the same.
+        """Return the results for a target and a setup; both must be equal, except for the timer's unit.
 
         Args:
             read: the logs.
-            target, setup: what the schedules are for.
-            point: of the front of each model, by its name or number; empty: the plan that tuning ended with.
+            target, setup: those that the schedules are for.
+            point: a point of each model's front, by name or number; empty: the plan that tuning ended with.
         """
         ranked: dict[str, tuple[str, ...]] = {}
         whole: dict[str, WholePlan] = {}
@@ -50,7 +49,7 @@ class Known:
 
 
 def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":
-    """Return the plan of each model: the last that is no point of the front, or the point of a name."""
+    """Return the plan of each model: the last one that is not a point of the front, or the point with this name."""
     if not name:
         return {plan.model_hash: plan for plan in plans if not plan.is_point}
     from mtool.compiler.tuned.summary import front, point
@@ -61,7 +60,7 @@ def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":
 
 
 def rank(measured: "Iterable[Measurement]") -> dict[str, tuple[str, ...]]:
-    """Return the candidates of each task by its key, the fastest first; of several measurements the last counts."""
+    """Return the candidates of each task by its key, the fastest first; of repeated measurements the last counts."""
     latest: dict[str, dict[str, Measurement]] = {}
     for one in measured:
         if not one.baseline:

@@ -1,7 +1,7 @@
 """The records of a tuning log: one JSON object a line. docs/files.md lists the keys.
 
-Keys that are not described here are refused. What may be reused is said by `key`: two measurements of one key are of
-the same task and candidate, on the same target and setup, by the same version of mtool.
+Unknown keys are refused. `key` decides what may be reused: two measurements with one key are of the same task and
+candidate, on the same target and setup, by the same version of mtool.
 """
 
 import hashlib
@@ -30,27 +30,27 @@ SCHEMA = 1
 _KEY_DIGITS = 20
 _LONGEST = 400  # characters of a reason
 Positive = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
-"""A number of which some can be added: 1e30 ns are more than the universe's age."""
+"""A number with a limit, so that sums stay finite: 1e30 ns exceed the universe's age."""
 Times = Annotated[tuple[Positive, ...], Field(min_length=1)]
 LONGEST_TEXT = 10_000  # characters
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Unit = Literal["ns", "instructions", "cycles"]
 Status = Literal["ok", "wrong", "fault", "timeout", "unbuildable", "too large"]
-"""How a measurement ended; "ok" alone may be chosen.
+"""How a measurement ended; only "ok" may be chosen.
 
-"wrong": another output than the reference's; "fault": the device reported one, or its program ended; "timeout": it did
-not end in time; "unbuildable": the compiler refuses it; "too large": it does not fit the board alone.
+"wrong": its output differs from the reference's; "fault": the device reported one, or its program ended; "timeout": it
+did not end in time; "unbuildable": the compiler refuses it; "too large": it does not fit the board even by itself.
 """
 
 
 def digest(value: Any) -> str:
-    """Return a short hash of plain values; the same for the same values on every computer."""
+    """Return a short hash of plain values, equal for equal values on every computer."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
 
 class Target(Strict):
-    """What code is compiled for and by what: the core, its features, the compiler with its version, its flags."""
+    """The core, its features, and the compiler with its version and flags."""
 
     cpu: Text
     features: tuple[Text, ...]
@@ -59,7 +59,7 @@ class Target(Strict):
 
 
 class Setup(Strict):
-    """Where it ran: the board, its clock, which memory holds what, and what its timer counts."""
+    """The board, its clock, the contents of its memories, and the unit of its timer."""
 
     board: Text
     template: Text
@@ -69,9 +69,9 @@ class Setup(Strict):
 
 
 class TaskRecord(Strict):
-    """An operator as far as its time depends on it: kind, operands, attributes, the shape of its expression.
+    """The properties of an operator that its time depends on: kind, operands, attributes, the shape of its expression.
 
-    `key` is a hash of all of them. `label` is what a person calls it.
+    `key` is a hash of all of them. `label` is a readable name.
     """
 
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")]
@@ -96,9 +96,9 @@ class _Record(Strict):
 class Measurement(_Record):
     """One measurement of one candidate.
 
-    `candidate` is written as `--schedule` takes it. `times` are those of one call each, the mean over `number` calls
-    under the timer, in `setup.unit`. `estimate` is what the cost model said, in instructions. `baseline`: it was
-    measured to see whether the board's speed changes, not to choose.
+    `candidate` has the form of `--schedule`. Each of `times` is the time of one call, the mean over `number` timed
+    calls, in `setup.unit`. `estimate` is the cost model's, in instructions. `baseline`: it was measured to see whether
+    the board's speed changes, not to choose.
     """
 
     kind: Literal["measurement"] = "measurement"
@@ -114,7 +114,7 @@ class Measurement(_Record):
     @model_validator(mode="after")
     def _has_times(self) -> Self:
         if self.status == "ok" and not self.times:
-            raise ValueError("it is ok, and has no times")
+            raise ValueError("its status is ok, but it has no times")
         return self
 
     @property
@@ -124,12 +124,12 @@ class Measurement(_Record):
 
 
 class WholePlan(_Record):
-    """A whole model, measured with the schedules that were chosen for it, beside the default's.
+    """A whole model, measured with the schedules chosen for it, and with the default ones.
 
-    `choices` has the candidate of each task by the task's key, the cost model's own choices too. `model_hash` is that
-    of the model's file. `partial` is how operators are computed in parts, `order` in which order. `flash_bytes` are
-    those of the firmware that was measured, which answers calls; 0: not told. `is_point`: it is a point of the front,
-    which is taken only where it is asked for.
+    `choices` has the candidate of each task by the task's key, including the cost model's own choices. `model_hash` is
+    the hash of the model's file. `partial` is how operators are computed in parts, `order` in which order.
+    `flash_bytes` are those of the measured firmware, including its RPC server; 0: unknown. `is_point`: it is a point
+    of the front, which is only used if it is requested.
     """
 
     kind: Literal["plan"] = "plan"
@@ -161,7 +161,7 @@ Record = Annotated[Measurement | WholePlan, Field(discriminator="kind")]
 
 
 def setup_of(board: Board, template: str, unit: Unit | None = None) -> Setup:
-    """Return where a board's firmware runs; the unit is its timer's unless another is given."""
+    """Return the setup of a board's firmware; the unit is its timer's unless another is given."""
     placed = board.placed_by(template)
     held: dict[str, str] = {
         role: f"{name} {memory.size} B at {memory.base:#x}"
@@ -173,36 +173,36 @@ def setup_of(board: Board, template: str, unit: Unit | None = None) -> Setup:
 
 
 def target_of(board: Board, compiler: str, options: dict[str, str]) -> Target:
-    """Return what a board's code is compiled for: `options` are those of its template, sizes of buffers left out."""
+    """Return the target of a board's code; `options` are its template's, without buffer sizes."""
     chosen = (f"{name}={value}" for name, value in sorted(options.items()) if not name.endswith("_bytes"))
     flags = (*board.cflags, *chosen)
     return Target(cpu=board.cpu, features=tuple(sorted(board.features)), compiler=compiler, flags=flags)
 
 
 def measurement_key(target: Target, setup: Setup, task_key: str, candidate: str) -> str:
-    """Return what has to be the same for a measurement to be used again instead of measuring."""
+    """Return the key of a measurement, which may be reused if its key is equal."""
     return digest([__version__, target.model_dump(mode="json"), setup.model_dump(mode="json"), task_key, candidate])
 
 
 def new_id() -> str:
-    """Return an id that no other measurement has."""
+    """Return a unique id."""
     return secrets.token_hex(8)
 
 
 def now() -> str:
-    """Return the time, in UTC, to the second."""
+    """Return the current time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def reason_of(text: str) -> str:
-    """Return what a device or a tool said as one line that a terminal can show."""
+    """Return the message of a device or a tool as one line that a terminal can show."""
     return one_line(re.sub(r"\s+", " ", text), _LONGEST)
 
 
 # The tuning log: JSON Lines, to which each measurement is appended as it is made.
 #
-# Two logs are merged by writing one behind the other. A line that a power failure has cut is skipped with a warning,
-# and a line of a schema that this mtool does not know is refused.
+# Two logs are merged by concatenation. A line that a power failure has truncated is skipped with a warning, and a line
+# with a schema that this mtool does not support is refused.
 
 
 log = logging.getLogger(__name__)
@@ -214,14 +214,14 @@ _RECORD: TypeAdapter[Measurement | WholePlan] = TypeAdapter(Record)
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What some logs hold: measurements and whole plans in the order of the lines, each id once."""
+    """The contents of logs: measurements and whole plans in the order of the lines, each id once."""
 
     measurements: tuple[Measurement, ...] = ()
     plans: tuple[WholePlan, ...] = ()
 
     @classmethod
     def of(cls, records: Iterable[Measurement | WholePlan]) -> Self:
-        """Return a log of records; one whose id was there already is left out."""
+        """Return a log of records; records with a repeated id are left out."""
         by_id = {record.id: record for record in records}
         return cls(
             tuple(record for record in by_id.values() if isinstance(record, Measurement)),
@@ -230,7 +230,7 @@ class Log:
 
 
 def append(path: Path, record: Measurement | WholePlan) -> None:
-    """Write a record as a line of its own behind what a log holds; it is on the disk when this returns.
+    """Append a record to a log as a line of its own; it is on the disk when this returns.
 
     Raises:
         UsageError: the file can't be written.
@@ -242,7 +242,7 @@ def read(paths: Sequence[Path]) -> Log:
     """Read logs, and all logs of folders (`*.jsonl`), in the order given.
 
     Raises:
-        UsageError: one is missing or no log, or has a line of another schema or with an unknown key.
+        UsageError: one is missing or not a log, or has a line with another schema or an unknown key.
     """
     records: list[Measurement | WholePlan] = []
     for path in paths:
@@ -256,7 +256,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = sorted(path.glob(f"*{SUFFIX}"))
     if not found:
-        raise UsageError(f"{path} holds no tuning log", details=[f"expected  files whose names end in {SUFFIX}"])
+        raise UsageError(f"{path} contains no tuning log", details=[f"expected  files whose names end in {SUFFIX}"])
     return found
 
 
@@ -269,7 +269,7 @@ def _read(path: Path) -> list[Measurement | WholePlan]:
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     if len(data) > MAX_FILE_BYTES:
-        raise UsageError(f"{path} is no tuning log", details=[f"it is larger than {MAX_FILE_BYTES:,} B"])
+        raise UsageError(f"{path} is not a tuning log", details=[f"it is larger than {MAX_FILE_BYTES:,} B"])
     records = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
@@ -278,7 +278,7 @@ def _read(path: Path) -> list[Measurement | WholePlan]:
 
 
 def _values(line: bytes, path: Path, number: int) -> list[Any]:
-    """Return the objects of a line: one, or two where one file was written behind another that had no end of line."""
+    """Return the objects in a line: one, or two if a file was appended to another without a final newline."""
     decoder, at = json.JSONDecoder(parse_constant=_refused), 0
     values: list[Any] = []
     try:
@@ -290,7 +290,7 @@ def _values(line: bytes, path: Path, number: int) -> list[Any]:
                 raise ValueError
             values.append(value)
     except (ValueError, RecursionError):
-        log.warning("%s, line %d is cut or no JSON: it is skipped", path, number)
+        log.warning("%s, line %d is truncated or not JSON: skipped", path, number)
     return values
 
 
@@ -302,11 +302,11 @@ def _record(value: dict[str, Any], path: Path, number: int) -> Measurement | Who
     where, version = f"{path}, line {number}", value.get("schema_version")
     if version != SCHEMA or isinstance(version, bool):
         raise UsageError(
-            f"{where} is of schema {version!r}; this mtool knows schema {SCHEMA}",
-            hint="it was written by another version of mtool, or is no tuning log",
+            f"{where} has schema {version!r}; this mtool supports schema {SCHEMA}",
+            hint="it was written by another version of mtool, or is not a tuning log",
         )
     try:
         return _RECORD.validate_json(json.dumps(value))
     except ValidationError as invalid:
         details = records.lines(invalid, 5)
-        raise UsageError(f"{where} is no record of schema {SCHEMA}", details=details) from None
+        raise UsageError(f"{where} is not a record of schema {SCHEMA}", details=details) from None

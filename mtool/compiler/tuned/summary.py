@@ -1,6 +1,6 @@
-"""What tuning logs know, for people: by target and setup, the fastest candidate of each task and how sure that is.
+"""A readable summary of tuning logs: by target and setup, the fastest candidate of each task and its certainty.
 
-A front is the Pareto front of a model's whole plans: those that no other plan beats in time, arena and flash together.
+A front is the Pareto front of a model's whole plans: those that no other plan beats in time, arena and flash.
 """
 
 import operator
@@ -16,16 +16,16 @@ from mtool.compiler.tuned.record import Log, Measurement, Setup, Target, WholePl
 
 FASTEST, ARENA, FLASH = "fastest", "arena", "flash"
 NAMES = (FASTEST, ARENA, FLASH)
-"""Points by name: the fastest plan, that of the smallest arena, that of the smallest flash."""
+"""Points by name: the plan that is fastest, or has the smallest arena, or the smallest flash."""
 
 _POINT = re.compile(rf"(.+):({'|'.join(NAMES)}|[1-9][0-9]*)")
 
 
 def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
-    """Return the plans of one model that are on the front, the fastest first, of equal ones one.
+    """Return the plans of one model on the front, the fastest first, without duplicates.
 
     Args:
-        plans: of one target and setup, in the order of the log. Those whose flash is not told are left out.
+        plans: those for one target and setup, in the order of the log. Those without a known flash size are left out.
     """
     latest = {
         (plan.partial, plan.order, tuple(sorted(plan.choices.items()))): plan for plan in plans if plan.flash_bytes
@@ -41,7 +41,7 @@ def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
 
 
 def point(plans: Sequence[WholePlan], name: str) -> WholePlan | None:
-    """Return a point of a front by its name or its number from 1 on; None, if there is no such."""
+    """Return a point of a front by its name or its number, from 1; None if it does not exist."""
     if not plans:
         return None
     if name == FASTEST:
@@ -54,10 +54,10 @@ def point(plans: Sequence[WholePlan], name: str) -> WholePlan | None:
 
 
 def without_points(paths: Iterable[Path]) -> tuple[tuple[Path, ...], str]:
-    """Return the paths of logs without the point that may be asked for behind one (tuning.jsonl:arena), and the point.
+    """Return the paths of logs without the point that may follow one (tuning.jsonl:arena), and the point.
 
     Raises:
-        UsageError: different points are asked for.
+        UsageError: different points are requested.
     """
     logs, points = [], []
     for path in paths:
@@ -65,7 +65,7 @@ def without_points(paths: Iterable[Path]) -> tuple[tuple[Path, ...], str]:
         logs.append(Path(found[1]) if found else path)
         points += [found[2]] if found else []
     if len(set(points)) > 1:
-        raise UsageError(f"different points are asked for: {', '.join(points)}", hint="give one of them")
+        raise UsageError(f"different points are requested: {', '.join(points)}", hint="give one of them")
     return tuple(logs), points[0] if points else ""
 
 
@@ -78,7 +78,7 @@ _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
 
 @dataclass(frozen=True, slots=True)
 class KnownTask:
-    """A task of which there are measurements: the last one of each candidate, the fastest first, failures last."""
+    """A measured task: the last measurement of each candidate, the fastest first, failures last."""
 
     candidates: tuple[Measurement, ...]
 
@@ -90,18 +90,18 @@ class KnownTask:
 
     @property
     def failed(self) -> Mapping[str, int]:
-        """How many candidates have failed, by how."""
+        """The number of failed candidates, by kind of failure."""
         statuses = [one.status for one in self.candidates if one.status != "ok"]
         return {status: statuses.count(status) for status in dict.fromkeys(statuses)}
 
     @property
     def noise(self) -> float:
-        """The robust deviation of the fastest one's times, as a part of their median."""
+        """The robust deviation of the fastest one's times, relative to their median."""
         return 0.0 if self.best is None else relative_spread(self.best.times)
 
     @property
     def lead(self) -> float | None:
-        """The part by which the next candidate is slower than the fastest; None, if there is no other."""
+        """How much slower the next candidate is, relative to the fastest; None if there is no other."""
         right = [one for one in self.candidates if one.status == "ok"]
         if len(right) < 2 or not right[0].median:
             return None
@@ -110,7 +110,7 @@ class KnownTask:
 
 @dataclass(frozen=True, slots=True)
 class KnownTarget:
-    """All that is known of one target and setup: tasks, the plan of each model, and the front of each."""
+    """The results for one target and setup: tasks, and the plan and the front of each model."""
 
     target: Target
     setup: Setup
@@ -119,7 +119,7 @@ class KnownTarget:
     fronts: tuple[tuple[WholePlan, ...], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the summary as plain values."""
         return {
             "target": self.target.model_dump(mode="json"),
             "setup": self.setup.model_dump(mode="json"),
@@ -143,7 +143,7 @@ class KnownTarget:
 
 
 def relative_spread(times: Sequence[float]) -> float:
-    """Return the robust deviation of times as a part of their median."""
+    """Return the robust deviation of times, relative to their median."""
     middle = statistics.median(times)
     return _SCALE * statistics.median(abs(one - middle) for one in times) / middle if middle else 0.0
 
@@ -153,7 +153,7 @@ def _rank(one: Measurement) -> tuple[bool, float, str]:
 
 
 def summary(read: Log) -> tuple[KnownTarget, ...]:
-    """Return what logs know, in the order in which targets and tasks first stand there."""
+    """Return a summary of logs, with targets and tasks in the order of their first appearance."""
     targets: dict[str, tuple[Target, Setup]] = {}
     tasks: dict[str, dict[str, dict[str, Measurement]]] = {}
     plans: dict[str, dict[str, WholePlan]] = {}

@@ -1,4 +1,4 @@
-"""Tasks: operators as far as their time depends on them. Layers that are equal but for their weights are one task."""
+"""Tasks: the properties of operators that their time depends on. Layers that differ only in weights are one task."""
 
 import hashlib
 import logging
@@ -21,20 +21,20 @@ from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import LONGEST_TEXT, TaskRecord, digest
 
 _NOT_TOLD = frozenset({"expr", "label", "macs", "acc_bound", "float_bias"})
-"""Attributes on which no time depends: names, bounds that follow from weights, and the expression, told by itself."""
+"""Attributes that do not affect the time: names, bounds that follow from weights; the expression, hashed apart."""
 _VALUES = frozenset({"pad_value"})
-"""Attributes whose value is a number that nothing depends on but for its being zero."""
+"""Attributes whose number only matters for being zero or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of a model: what it is, and where it is met.
+    """A task of a model, and the nodes where it occurs.
 
     Attributes:
-        record: what the log says of it.
+        record: its record in the log.
         graph: the graph of the first of its nodes.
         step: the first of its nodes, as the cost model computes it.
-        nodes: the names of all nodes that are this task.
+        nodes: the names of all nodes with this task.
     """
 
     record: TaskRecord
@@ -47,8 +47,8 @@ def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
     """Return the different tasks of a plan, in its order.
 
     Args:
-        plan: of a model, no operator of which is computed in parts.
-        names: the nodes that a schedule can be asked for: not those that are graphs themselves, nor the planner's own.
+        plan: the plan of a model; no operator is computed in parts.
+        names: the nodes that can have a schedule: not nodes that are graphs themselves, nor the planner's own.
     """
     found: dict[str, Task] = {}
     for part in reversed([*plans_in(plan)]):
@@ -64,7 +64,7 @@ def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
 
 
 def named_nodes(graph: Graph) -> Iterator[tuple[Node, Graph]]:
-    """Yield each node that is computed and may be tuned, with its graph; those of graphs inside of it too."""
+    """Yield each node that is computed and may be tuned, with its graph, including graphs inside it."""
     for part in with_own_bodies(graph):
         for node in part.nodes:
             if not isinstance(node.attrs, View | Control | External):
@@ -72,7 +72,7 @@ def named_nodes(graph: Graph) -> Iterator[tuple[Node, Graph]]:
 
 
 def record_of(node: Node, graph: Graph) -> TaskRecord:
-    """Return what the log says of a node's task."""
+    """Return the record of a node's task."""
     described = {
         "op": node.op,
         "reads": [_operand(value, graph) for value in node.inputs],
@@ -99,12 +99,12 @@ def _attributes(attrs: Any) -> Iterator[tuple[str, str]]:
 
 
 def _short(text: str) -> str:
-    """Return what a record can hold: a text, or its hash."""
+    """Return a text that fits a record: itself, or its hash."""
     return text if len(text) <= LONGEST_TEXT else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _plain(value: Any) -> str:
-    """Return an attribute as text that is the same for the same value on every computer."""
+    """Return an attribute as text, equal for equal values on every computer."""
     if isinstance(value, Expr):
         return _expression(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -121,7 +121,7 @@ def _expression(expr: Expr | None) -> str:
 
 
 def _shape(part: Expr, args: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Return the hash of a part without and with its constants; what a load's index says is told in both."""
+    """Return the hash of a part without and with its constants; both include the index of a load."""
     value = _plain(part.value)
     is_place = part.op in ("axis", "load", "reduce")
     kind = value if is_place else type(part.value).__name__
@@ -131,25 +131,25 @@ def _shape(part: Expr, args: Sequence[tuple[str, str]]) -> tuple[str, str]:
     return hashlib.sha256(loose.encode()).hexdigest()[:20], hashlib.sha256(exact.encode()).hexdigest()[:20]
 
 
-# The schedules that the nodes of a graph get from what tuning has found.
+# The schedules that a graph's nodes get from tuning results.
 
 
 log = logging.getLogger(__name__)
 
 
 def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict[str, Choice]:
-    """Return the schedules of a graph's nodes by their names; none for a node of which nothing is known.
+    """Return the schedules of a graph's nodes by name; nodes without results have none.
 
-    What was measured in the whole model comes first. A candidate that is no more, or that can't compute the node, is
-    skipped, with a note. Constants lie in RAM only where the whole model was measured so, with its arena beside them.
+    Results of the whole model come first. A candidate that no longer exists, or that can't compute the node, is skipped
+    with a warning. Constants lie in RAM only if the whole model was measured so, with its arena beside them.
 
     Raises:
-        UsageError: a point of the model's front was asked for, and there is none.
+        UsageError: the requested point of the model's front does not exist.
     """
     if known.point and model_hash not in known.whole:
         raise UsageError(
             f"the tuning logs have no point {known.point} of this model",
-            details=["they have fronts of others; a model that has changed is another"],
+            details=["their fronts are of other models; a changed model counts as another"],
             hint="measure its front: mtool tune MODEL --board B --pareto, or leave the point out",
         )
     found: dict[str, Choice] = {}

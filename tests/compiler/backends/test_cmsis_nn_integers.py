@@ -121,7 +121,7 @@ def test_int16_and_svdf_are_litert_s(tmp_path: Path) -> None:
     found = claimed(path, Options(rounding="tflite", backends=(BackendSpec("cmsis_nn"),)), tmp_path)
     own = {found.pop("Reshape"), found.pop("Gemm")}
     assert {*found.values()} == {"cmsis_nn"} and {"IntegerSvdf", "Softmax", "Pool", "Mul"} <= found.keys()
-    assert any("15 bits where LiteRT has float64" in reason for reason in own)
+    assert any("15-bit numbers where LiteRT uses float64" in reason for reason in own)
 
 
 @library

@@ -143,7 +143,7 @@ def test_its_rounding_has_to_be_asked_for() -> None:
     context = replace(region.context, rounding="onnx")
     assert "--rounding tflite" in backend.refusal(first, context)
     assert not backend.refusal(first, replace(context, tolerance=1))
-    assert "config= has to say" in EthosU({}).refusal(first, region.context)
+    assert "config= must name" in EthosU({}).refusal(first, region.context)
 
 
 @pytest.mark.parametrize(

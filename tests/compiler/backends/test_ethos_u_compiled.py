@@ -108,7 +108,7 @@ def test_what_to_do_is_said(tmp_path: Path) -> None:
         mtool.compile(path, board="mps3_an547")
     assert raised.value.exit_code == 3 and "to (CUSTOM ethos-u 1)" in str(raised.value)
     bad = compiled(tmp_path / "bad.tflite", commands=COMMANDS + 1)
-    with pytest.raises(MtoolError, match="is none of the Ethos-U core driver") as raised:
+    with pytest.raises(MtoolError, match="is not for the Ethos-U core driver") as raised:
         mtool.compile(bad, board="mps3_an547", options=Options(backends=(BACKEND,)))
     assert raised.value.exit_code == 5
 

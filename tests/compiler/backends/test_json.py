@@ -117,7 +117,7 @@ def test_partition_refuses(net: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         ("open('{output}', 'w')", "a file of 1 to"),
         ("import os; os.symlink('/etc/hostname', '{output}')", "wrote no binary"),
         (OUTPUT + "; p.Path('{report}').write_text('[')", "no JSON"),
-        (OUTPUT + "; p.Path('{report}').write_text('[1]')", "no JSON object"),
+        (OUTPUT + "; p.Path('{report}').write_text('[1]')", "not a JSON object"),
         (
             OUTPUT + "; p.Path('{report}').write_text(chr(123) + '\"scratch_bytes\": -1' + chr(125))",
             "scratch_bytes = -1",
@@ -177,7 +177,7 @@ def test_wrong_options(net: Path, options: dict[str, str], words: str) -> None:
         ("name = 'x'", "operators: is missing"),
         ("operators = [", "is not TOML"),
         ("name = 'a b'\noperators = []", "name: String should match"),
-        ("name = 'near'\noperators = []", "which is a word of C"),
+        ("name = 'near'\noperators = []", "which is a keyword in C"),
         ("operators = [{op = 'Conv', dtype = 'int8'}]", "operators.0.dtype: there is no such key"),
         ("limits = {memory_bytes = -1}\noperators = []", "limits.memory_bytes"),
         ("hooks = {now = 'f'}\noperators = []", "hooks.now"),
@@ -191,9 +191,9 @@ def test_malformed_device_files(net: Path, text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        ('dtypes = ["int16"]', "is int8; it takes int16"),
+        ('dtypes = ["int16"]', "is int8; expected int16"),
         ("ranks = [3]", "it has 4 dimensions"),
-        ("variables = 2", "1 of its operands are no constants"),
+        ("variables = 2", "1 of its operands are not constant"),
         ('groups = ["depthwise"]', "its channels are in 1 groups"),
         ("attributes = { kernel = 7 }", "its kernel is"),
         ("attributes = { strides = { min = 2 } }", "its strides is"),

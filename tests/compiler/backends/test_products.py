@@ -42,8 +42,8 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return 3", "returned something malformed"),
-        ('return Product(body="")', "returned something malformed"),
+        ("return 3", "returned a malformed product"),
+        ('return Product(body="")', "returned a malformed product"),
         ("return " + DOES_NOTHING.format(', files={"../x.c": b""}'), "outside of the model's folder"),
         ("return " + DOES_NOTHING.format(', files={"/x.c": b""}'), "outside of the model's folder"),
         ("return " + DOES_NOTHING.format(', files={"x.c": "text"}'), "expected bytes"),
@@ -52,7 +52,7 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
         ("return " + DOES_NOTHING.format(', constants={"a": "text"}'), "expected an array"),
         ("return " + DOES_NOTHING.format(", scratch_bytes=-1"), "scratch_bytes is -1"),
         ("return " + DOES_NOTHING.format(", alignment=3"), "alignment is 3"),
-        ("return " + DOES_NOTHING.format(', headers=("a b",)'), "is no name of one"),
+        ("return " + DOES_NOTHING.format(', headers=("a b",)'), "is not a valid name of a header"),
         ("return " + DOES_NOTHING.format(', headers="a.h"'), "expected a sequence, each a text"),
         ("return " + DOES_NOTHING.format(', files={3: b""}'), "expected a mapping from text"),
         ("return " + DOES_NOTHING.format(', files=["x.c"]'), "expected a mapping of a text"),
@@ -66,11 +66,11 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
         ("return " + DOES_NOTHING.format(', files={"npu": b"", "npu/x.c": b""}'), "is also the folder of 'npu/x.c'"),
         ("return " + DOES_NOTHING.format(', files={"npu//x.c": b""}'), "no plain path"),
         ("return " + DOES_NOTHING.format(', files={"npu/": b""}'), "no plain path"),
-        ("return " + DOES_NOTHING.format(', files={"net.c": b""}'), "as the model itself has"),
-        ("return " + DOES_NOTHING.format(', headers=("npu/none.h",)'), "npu/none.h is not among its files"),
+        ("return " + DOES_NOTHING.format(', files={"net.c": b""}'), "so does the model itself"),
+        ("return " + DOES_NOTHING.format(', headers=("npu/none.h",)'), "npu/none.h is neither among its files"),
         (
             "return " + DOES_NOTHING.format(', hooks={"open": "net_run"}, headers=("mt_half.h",)'),
-            "a name as the model's own have",
+            "a name that is reserved for the model",
         ),
         (
             "class Bad(dict):\n            def items(self): raise OSError('gone')\n        "
@@ -82,14 +82,14 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
         ("return " + DOES_NOTHING.format(", tensor_alignment=8192"), "a power of two up to 4096"),
         ("return " + DOES_NOTHING.format(", can_fail=True"), "returns no status"),
         ("return " + DOES_NOTHING.format(", can_fail=1"), "expected True or False"),
-        ("return " + DOES_NOTHING.format(', hooks={"start": "f"}, headers=("f.h",)'), "there is no hook 'start'"),
+        ("return " + DOES_NOTHING.format(', hooks={"start": "f"}, headers=("f.h",)'), "unknown hook 'start'"),
         ("return " + DOES_NOTHING.format(', hooks={"open": "f()"}, headers=("f.h",)'), "the name of a C function"),
         ("return " + DOES_NOTHING.format(', hooks={"open": "f"}'), "no header that declares them"),
         (
             "import mtool.base.proc; mtool.base.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
             "npuc took more than 0.2 s",
         ),
-        ("return " + DOES_NOTHING.format(', files={"net_weights.c": b""}'), "as the model itself has"),
+        ("return " + DOES_NOTHING.format(', files={"net_weights.c": b""}'), "so does the model itself"),
         ("raise KeyError('lost')", "KeyError"),
         ("raise BackendError('the compiler says no', details=['at relu_3'])", "the compiler says no"),
     ],
@@ -143,13 +143,13 @@ SOUND = {"pattern": '""', "claims": '""', "cost": "None"}
     ("change", "words"),
     [
         ({"pattern": "1 / 0"}, "the backend npu failed: ZeroDivisionError"),
-        ({"pattern": "3"}, "answered refusal with 3"),
+        ({"pattern": "3"}, "returned 3 from refusal"),
         ({"claims": "1 / 0"}, "the backend npu failed: ZeroDivisionError"),
-        ({"claims": "True"}, "answered claims with True"),
+        ({"claims": "True"}, "returned True from claims"),
         ({"cost": "1 / 0"}, "the backend npu failed: ZeroDivisionError"),
-        ({"cost": "-1"}, "answered cost with -1"),
-        ({"cost": "float('nan')"}, "answered cost with nan"),
-        ({"cost": "'much'"}, "answered cost with 'much'"),
+        ({"cost": "-1"}, "returned -1 from cost"),
+        ({"cost": "float('nan')"}, "returned nan from cost"),
+        ({"cost": "'much'"}, "returned 'much' from cost"),
     ],
 )
 def test_methods_that_misbehave(tmp_path: Path, change: dict[str, str], words: str) -> None:
@@ -167,10 +167,10 @@ def test_methods_that_misbehave(tmp_path: Path, change: dict[str, str], words: s
     ("text", "words"),
     [
         ("1 / 0", "can't be loaded"),
-        ("class Npu: pass", "has not one backend"),
-        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'a b'", "expected one that C takes"),
-        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 3", "expected one that C takes"),
-        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'int'", "expected one that C takes"),
+        ("class Npu: pass", "does not define exactly one backend"),
+        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'a b'", "expected a valid name in C"),
+        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 3", "expected a valid name in C"),
+        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'int'", "expected a valid name in C"),
         (
             "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n"
             "  def __init__(self, o): 1 / 0",
@@ -198,7 +198,7 @@ def test_tensors_lie_as_the_device_needs_them(tmp_path: Path) -> None:
     assert places and all(operand.offset % 64 == 0 for operand in places)
     assert all(one.scratch_offset % 32 == 0 for one in regions)
     assert b"MT_ARENA_ALIGNED(64) MT_ARENA uint8_t" in model.files["net.c"]
-    with pytest.raises(MtoolError, match="needs tensors at multiples of 64 B") as raised:
+    with pytest.raises(MtoolError, match="needs tensors aligned to 64 B") as raised:
         compiled(tmp_path, body, io="external").render_project()
     assert raised.value.exit_code == 5 and "is kept by the caller" in str(raised.value)
 

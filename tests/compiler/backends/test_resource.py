@@ -211,5 +211,5 @@ def test_two_models_on_an_emulated_board(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_graph_executor_has_none_to_hand_on() -> None:
-    with pytest.raises(UsageError, match="hands a resource on"):
+    with pytest.raises(UsageError, match="passes a resource on"):
         codegen.conventions("pointers", executor="graph")

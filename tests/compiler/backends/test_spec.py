@@ -53,7 +53,7 @@ def test_toml(tmp_path: Path) -> None:
     assert found == BackendSpec(str(tmp_path / "npu.py"), "Npu", {"banks": "4", "fast": "yes"})
     assert parse(str(tmp_path / "npu.toml:optional")) == replace(found, optional=True)
     (tmp_path / "npu.toml").write_text("backend = 3\n")
-    with pytest.raises(UsageError, match="is not one of a backend"):
+    with pytest.raises(UsageError, match="does not describe a backend"):
         parse(str(tmp_path / "npu.toml"))
 
 
@@ -76,13 +76,13 @@ def test_one_that_computes_nothing_is_an_error_unless_it_is_optional(
     text = place.format(tmp_path)
     name = "npu" if text.endswith(".py") else "ethos_u"
     for stage in (mtool.compile, commands.partition):
-        with pytest.raises(UsageError, match=f"the backend {name} computes nothing of the model") as refused:
+        with pytest.raises(UsageError, match=f"the backend {name} computes no operator of the model") as refused:
             stage(tmp_path / "net.onnx", board="mps3_an547", options=Options(backends=(parse(text),)))
         assert refused.value.details and ":optional" in refused.value.hint
     optional = parse(text + (",optional" if "=" in text else ":optional"))
     made = mtool.compile(tmp_path / "net.onnx", board="mps3_an547", options=Options(backends=(optional,)))
     assert [one.backend for one in made.manifest.claims] == [""]
-    assert f"the backend {name} computes nothing of the model: " in caplog.text
+    assert f"the backend {name} computes no operator of the model: " in caplog.text
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         (NPU, "{}:bank=4", "no option bank"),
         (NPU, "{}:regions=some", "expected a number"),
         (NPU, "{}:inputs-only=1", "expected yes or no"),
-        (NPU, "{}:Other", "is no backend"),
-        (NPU.replace('"npu"', '"my npu"'), "{}", "expected one that C takes"),
-        ("x = 1", "{}", "has not one backend"),
+        (NPU, "{}:Other", "is not a backend"),
+        (NPU.replace('"npu"', '"my npu"'), "{}", "expected a valid name in C"),
+        ("x = 1", "{}", "does not define exactly one backend"),
         ("x =", "{}", "can't be loaded"),
         ("raise KeyError(3)", "{}", "can't be loaded"),
     ],
@@ -114,7 +114,7 @@ def test_wrong_files(tmp_path: Path, source: str, spec: str, words: str) -> None
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UsageError, match="there is no backend nothing"):
+    with pytest.raises(UsageError, match="unknown backend nothing"):
         choose([parse("nothing")])
     with pytest.raises(UsageError, match="there is no file"):
         choose([parse("./nothing.py")])

@@ -85,8 +85,8 @@ def spans(one: Manifest) -> list[tuple[int, int]]:
         ("--board arduino_mega2560", "has none that mtool knows"),
         ("--board mps2_an386 --template zephyr", "the template zephyr has no fence"),
         ("--board sim_m4", "the template unicorn has no fence"),
-        ("--board mps2_an386 --interface-api packed", "not for packed functions"),
-        ("--board mps2_an386 --executor graph", "not for packed functions"),
+        ("--board mps2_an386 --interface-api packed", "does not work with packed functions"),
+        ("--board mps2_an386 --executor graph", "does not work with packed functions"),
         ("--board mps2_an386 --arena-section .bss.fast", "leave one of them out"),
     ],
 )

@@ -73,7 +73,7 @@ def test_an_unknown_schema_is_refused_by_its_name(tmp_path: Path, version: Any) 
     path = tmp_path / "tuning.jsonl"
     line = {**json.loads(measurement("a", 1.0).model_dump_json()), "schema_version": version}
     path.write_text(json.dumps(line) + "\n")
-    with pytest.raises(UsageError, match=f"line 1 is of schema {version!r}; this mtool knows schema 1"):
+    with pytest.raises(UsageError, match=f"line 1 has schema {version!r}; this mtool supports schema 1"):
         tuning_log.read([path])
 
 
@@ -96,7 +96,7 @@ def test_a_record_that_breaks_the_schema_is_refused_with_its_line_and_key(tmp_pa
     line = {**json.loads(measurement("a", 1.0).model_dump_json()), key: value}
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
-    with pytest.raises(UsageError, match="line 2 is no record of schema 1") as refused:
+    with pytest.raises(UsageError, match="line 2 is not a record of schema 1") as refused:
         tuning_log.read([path])
     assert key in str(refused.value) or "other" in str(refused.value)
 
@@ -105,7 +105,7 @@ def test_a_record_that_breaks_the_schema_is_refused_with_its_line_and_key(tmp_pa
 def test_a_plan_without_times_is_refused(tmp_path: Path, key: str) -> None:
     path = tmp_path / "tuning.jsonl"
     path.write_text(json.dumps({**json.loads(whole({}).model_dump_json()), key: []}) + "\n")
-    with pytest.raises(UsageError, match="line 1 is no record of schema 1"):
+    with pytest.raises(UsageError, match="line 1 is not a record of schema 1"):
         tuning_log.read([path])
 
 
@@ -114,13 +114,13 @@ def test_what_is_no_object_of_json_is_skipped(tmp_path: Path, text: str, caplog:
     path = tmp_path / "tuning.jsonl"
     path.write_text(f"{text}\n")
     assert tuning_log.read([path]).measurements == ()
-    assert "line 1 is cut or no JSON" in caplog.text
+    assert "line 1 is truncated or not JSON" in caplog.text
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no tuning log"):
         tuning_log.read([tmp_path / "none.jsonl"])
-    with pytest.raises(UsageError, match="holds no tuning log"):
+    with pytest.raises(UsageError, match="contains no tuning log"):
         tuning_log.read([tmp_path])
 
 

@@ -1,7 +1,7 @@
-"""CMSIS-NN: operators of int8 and int16 by a user's own copy of Arm's library.
+"""CMSIS-NN: int8 and int16 operators, computed by the user's own copy of Arm's library.
 
 Its arithmetic is that of TFLite's reference kernels, so that results are theirs with `--rounding tflite`; elsewhere
-they may be a step off, and `--tolerance 1` has to allow that.
+they may be one step off, which `--tolerance 1` must allow.
 """
 
 import math
@@ -24,7 +24,7 @@ from mtool.compiler.operators.window import CONV, Convolution, Pool, four_pads, 
 
 
 class CmsisNn(Backend):
-    """Convolutions, matrix products, pools, softmax, sums and products of int8 and int16 tensors by CMSIS-NN."""
+    """Convolutions, matrix products, pools, softmax, sums and products of int8 and int16 tensors with CMSIS-NN."""
 
     name = "cmsis_nn"
     layout = "NHWC"
@@ -41,7 +41,7 @@ class CmsisNn(Backend):
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: the library is too old for it; its arithmetic is not that of the rest of the network."""
         if context.target.is_8_bit:
-            return "it is for cores of 32 bits"
+            return "it needs a 32-bit core"
         return (
             super().refusal(operation, context)
             or self.library.lacks(function_of(operation))
@@ -53,7 +53,7 @@ class CmsisNn(Backend):
         return Call(self.library, region).finished()
 
 
-# Calls of CMSIS-NN: their C, and what they need.
+# Calls of CMSIS-NN: their C, constants and working memory.
 # Source of LSTM and SVDF: tflite-micro's kernels/cmsis_nn/unidirectional_sequence_lstm.cc and svdf.cc.
 
 
@@ -63,7 +63,7 @@ Field = int | tuple[int, int]
 
 
 class Call(CallBuilder):
-    """A call of the library's function for the one operation of a region."""
+    """A call of the library function that computes a region's only operation."""
 
     def __init__(self, library: Library, region: Region) -> None:
         super().__init__(region, 16, headers=[f"{FOLDER}/arm_nnfunctions.h"])
@@ -71,7 +71,7 @@ class Call(CallBuilder):
         self.function = function_of(region.operations[0])
 
     def finished(self) -> Product:
-        """Return it with the files that the function needs."""
+        """Return the product, with the files that the function needs."""
         (operation,) = self.region.operations
         _WRITERS[operation.kind](self, operation)
         self.files = self.library.files([self.function])
@@ -88,19 +88,19 @@ class Call(CallBuilder):
         return name
 
     def result(self, operand: Operand, name: str) -> str:
-        """Return a result in C, under a name of its own where nothing outside reads it."""
+        """Return a result's name in C; one that nothing outside reads gets a name of its own."""
         found = self.names.get(operand.value)
         return found or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
 
     def kept(self, old: Operand, new: Operand, name: str) -> str:
-        """Return a state, which is copied from what it was to what it becomes, and changed there."""
+        """Copy a state to its new place, where the function updates it; return its name in C."""
         place = self.result(new, name)
         self.lines.append(f"memmove({place}, {self.names[old.value]}, {old.type.bytes});")
         return place
 
     @property
     def has_helium(self) -> bool:
-        """Whether CMSIS-NN's loops are those of Helium on the core, be it with floats or without."""
+        """Whether CMSIS-NN uses its Helium loops on the core, with or without floats."""
         return "mve" in self.region.context.target.features
 
     def per_channel(self, scales: Sequence[float], what: str) -> list[str]:
@@ -124,7 +124,7 @@ class Call(CallBuilder):
         return max(self.library.asked(one, *arguments) for one in names)
 
     def buffer(self, size: int) -> None:
-        """Add the context that has the working memory."""
+        """Add the context struct with the working memory."""
         self.scratch_bytes = size
         self.lines.append(f"const cmsis_nn_context context = {{{'scratch' if size else 'NULL'}, {size}}};")
 
@@ -152,7 +152,7 @@ def struct(declared: str, fields: Mapping[str, Field]) -> list[str]:
 
 
 def flat(fields: Mapping[str, Field]) -> list[int]:
-    """Return the numbers of a struct in order."""
+    """Return the numbers in a struct, in order."""
     return [number for one in fields.values() for number in (one if isinstance(one, tuple) else (one,))]
 
 

@@ -1,4 +1,4 @@
-"""What CMSIS-NN can compute of an operation, and where that is what the rest of the network would compute.
+"""Which operations CMSIS-NN can compute, and where its results equal those of the rest of the network.
 
 Sources: arm_nnsupportfunctions.h (arm_nn_requantize, arm_nn_requantize_s64, arm_nn_doubling_high_mult_no_sat,
 arm_nn_divide_by_power_of_two), tensorflow/lite/kernels/kernel_util.cc (CalculateActivationRangeQuantized).
@@ -22,12 +22,12 @@ _PART = 1 << 16  # of them at a time: where there is a difference, it is near
 
 
 def is_wide(operation: Operation) -> bool:
-    """Whether the operation is one of int16."""
+    """Whether the operation computes on int16."""
     return operation.output.dtype.label == "int16"
 
 
 def limits(operation: Operation) -> tuple[int, int]:
-    """Return the smallest and the largest integer of an operation's result, behind its activation."""
+    """Return the smallest and the largest integer of an operation's result, after its activation."""
     output, activation = operation.output, operation.activation
     low, high = output.dtype.limits
 
@@ -67,7 +67,7 @@ def reduced(multiplier: int) -> int:
 
 
 def requantized(values: Array, multiplier: int, shift: int) -> Array:
-    """Return accumulators on another grid as CMSIS-NN computes them: rounded to 31 bits, then by the shift."""
+    """Requantize accumulators as CMSIS-NN does: rounded to 31 bits, then by the shift."""
     left, right = max(shift, 0), max(-shift, 0)
     first = ((values.astype(np.int64) << left) * multiplier + (1 << 30)) >> 31
     if not right:
@@ -78,20 +78,20 @@ def requantized(values: Array, multiplier: int, shift: int) -> Array:
 
 
 def requantized_wide(values: Array, multiplier: int, shift: int) -> Array:
-    """Return accumulators of 64 bits on another grid as CMSIS-NN computes them, by a multiplier of 15 bits."""
+    """Requantize 64-bit accumulators as CMSIS-NN does, by a 15-bit multiplier."""
     exact: Array = ((values.astype(np.int64) * reduced(multiplier) >> (14 - shift)) + 1) >> 1
     return exact
 
 
 def rounded_real(values: Array, scale: float) -> Array:
-    """Return them as LiteRT's fully connected layers have them: times a float64, ties away from zero."""
+    """Requantize accumulators as LiteRT's fully connected layers do: times a float64, ties away from zero."""
     steps = values * scale
     exact: Array = np.where(steps < 0, -np.floor(0.5 - steps), np.floor(steps + 0.5)).astype(np.int64)
     return exact
 
 
 def differs_from_real(scale: float, real: float, bound: int, *, wide: bool) -> bool:
-    """Whether any accumulator up to a bound is another integer than LiteRT's with a scale of float64, `real`."""
+    """Whether any accumulator up to a bound is requantized differently from LiteRT with the float64 scale `real`."""
     multiplier, shift = fixed_multiplier(scale)
     if shift > (14 if wide else 0) or 31 - shift > 62:
         return True
@@ -112,7 +112,7 @@ _ELEMENTS = {"Softmax": "softmax", "Add": "elementwise_add", "Mul": "elementwise
 
 
 def function_of(operation: Operation) -> str:
-    """Return the function's name; the operation is one that a pattern matches."""
+    """Return the name of the function for an operation that matches a pattern."""
     bits = "s16" if is_wide(operation) else "s8"
     if operation.kind == "Conv":
         return f"arm_{'depthwise_conv' if quantized.is_depthwise(operation) else 'convolve'}_wrapper_{bits}"
@@ -136,7 +136,7 @@ _LSTM_STEPS = 2  # that results of an LSTM have been seen to be off, which its s
 
 
 def rounding(operation: Operation, context: Context) -> str:
-    """Return why an operation's results may be others than those of the rest of the network; "": they are not."""
+    """Return why an operation's results may differ from those of mtool's own C; "": they do not."""
     steps, why = _steps(operation, context)
     if steps <= context.tolerance:
         return ""
@@ -144,7 +144,7 @@ def rounding(operation: Operation, context: Context) -> str:
 
 
 def _steps(operation: Operation, context: Context) -> tuple[int, str]:
-    """Return by how many steps a result may be off, and why; "": since it rounds in another way."""
+    """Return by how many steps a result may be off, and why; "": it rounds differently."""
     if operation.kind == "IntegerSvdf":
         return 0, ""
     if operation.kind == "IntegerLstm":
@@ -161,10 +161,11 @@ def _steps(operation: Operation, context: Context) -> tuple[int, str]:
         return steps, ""
     if is_product and operation.operand(1).is_constant and _product_differs(operation):
         if wide:
-            return _steps_of_short_multipliers(operation), "it multiplies by 15 bits where LiteRT has float64: give"
-        return 1, "it rounds twice what LiteRT rounds once, which may be a step: give"
+            steps = _steps_of_short_multipliers(operation)
+            return steps, "it multiplies by 15-bit numbers where LiteRT uses float64: give"
+        return 1, "it rounds twice where LiteRT rounds once, so a result may be one step off: give"
     if wide and operation.kind == "Add" and _are_powers(operation):
-        return 1, "its scales are powers of 2, for which LiteRT may have another sum: give"
+        return 1, "its scales are powers of 2, where LiteRT's sums may differ: give"
     return 0, ""
 
 
@@ -180,7 +181,7 @@ def _product_differs(operation: Operation) -> bool:
 
 
 def _steps_of_short_multipliers(operation: Operation) -> int:
-    """Return by how many steps sums of int16 may be off that are scaled by 15 bits."""
+    """Return by how many steps int16 results may be off that are scaled by 15-bit multipliers."""
     bounds = _bounds(operation)
     scales = scales_of(operation, len(bounds))
     most = 1
@@ -192,7 +193,7 @@ def _steps_of_short_multipliers(operation: Operation) -> int:
 
 
 def _bounds(operation: Operation) -> Array:
-    """Return a number for each output that no accumulator of it is further from 0 than."""
+    """Return the largest absolute value of the accumulator of each output."""
     x, data = operation.operand(0), operation.operand(1).elements
     rows = data.reshape(len(data), -1) if operation.kind == CONV else quantized.rows_of(operation)
     low, high = x.dtype.limits
@@ -225,9 +226,9 @@ def _product(operation: Operation) -> str:
 def _product_of_variables(operation: Operation) -> str:
     one, other = operation.operand(0), operation.operand(1)
     if one.is_constant or operation.kind != "MatMul" or operation.activation is not None or len(operation.inputs) > 2:
-        return "its second operand is no constant"
+        return "its second operand is not constant"
     if one.dtype.label != "int8" or other.dtype.label != "int8":
-        return "two variable operands have to be int8"
+        return "two variable operands must be int8"
     is_like = len(one.shape) == len(other.shape) >= 2 and one.shape[:-2] == other.shape[:-2]
     return "" if is_like else f"its operands are {list(one.shape)} and {list(other.shape)}"
 
@@ -236,16 +237,16 @@ def _unit_grid(operation: Operation) -> str:
     if not is_wide(operation):
         return quantized.to_unit_grid(operation)
     is_right = abs(operation.output.scales[0] * 2**15 - 1) < 1e-3
-    return "" if is_right else "its output does not stand on a grid of 1/32768"
+    return "" if is_right else "its output scale is not 1/32768"
 
 
 def _around_zero(operation: Operation) -> str:
     off = next((one for one in (*operation.variables, *operation.outputs) if one.zero_point), None)
-    return "" if off is None else f"{off.tensor} has a zero point of {off.zero_point}; of int16 it takes 0"
+    return "" if off is None else f"{off.tensor} has a zero point of {off.zero_point}; expected 0 for int16"
 
 
 def _sums_fit(operation: Operation) -> str:
-    """Sums of int16 are of 32 bits in some of its loops; they are made narrow before they are clamped."""
+    """Some of its int16 loops have 32-bit sums, which are narrowed before they are clamped."""
     if operation.kind != CONV and (refused := quantized.one_scale(operation)):
         return refused
     bounds = _bounds(operation)
@@ -260,7 +261,7 @@ def _sums_fit(operation: Operation) -> str:
 def _lstm(operation: Operation) -> str:
     operands = [one for one in operation.inputs if one is not None]
     if len(operands) < len(operation.inputs) or not all(one.is_constant for one in operands[3:]):
-        return "a gate has no weights or no bias, or variable ones"
+        return "a gate's weights or bias are missing or not constant"
     scaled = (*operands[:3], *(one for one in operands[3:] if one.dtype is DType.INT8))
     return "" if all(one.is_per_tensor for one in scaled) else "an operand is not quantized with one scale"
 
@@ -268,14 +269,14 @@ def _lstm(operation: Operation) -> str:
 def _svdf(operation: Operation) -> str:
     operands = [one for one in operation.inputs if one is not None]
     if not all(one.is_constant for one in operands[2:]):
-        return "its weights are no constants"
+        return "its weights are not constant"
     if not all(one.is_per_tensor for one in (*operands[:4], operation.output)):
         return "an operand is not quantized with one scale"
     off = next((one for one in operands[1:4] if one.zero_point), None)
     if off is not None:
-        return f"{off.tensor} has a zero point of {off.zero_point}; it takes 0"
+        return f"{off.tensor} has a zero point of {off.zero_point}; expected 0"
     time, state = operation.operand(3).dtype.label, operation.operand(1).dtype.label
-    return "" if time == state else f"its weights over time are {time}, its state {state}"
+    return "" if time == state else f"its time weights are {time}, its state {state}"
 
 
 _KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any]]] = {
@@ -299,4 +300,4 @@ PATTERNS = (
     Pattern("IntegerLstm", ("int8", "int16"), where=(_lstm,)),
     Pattern("IntegerSvdf", ("int8", "int16"), where=(_svdf,)),
 )
-"""The operations that it has, of int8 and of int16 with weights of int8."""
+"""The supported operations: int8, and int16 with int8 weights."""

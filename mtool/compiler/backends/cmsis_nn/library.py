@@ -1,4 +1,4 @@
-"""A user's own CMSIS-NN: where it is, which of its files a function needs, and the buffers that it asks for."""
+"""The user's own CMSIS-NN: its folder, the files that a function needs, and the buffer sizes that it requests."""
 
 import ctypes
 import functools
@@ -53,7 +53,7 @@ class Library:
     def files(self, functions: Iterable[str]) -> dict[str, bytes]:
         """Return the files that functions need, by path in the model's folder.
 
-        They are the user's own, but for the paths in `#include` and a line against warnings that are not the model's.
+        They are the user's own, except for the paths in `#include` and a line that disables warnings.
 
         Raises:
             BackendError: it has no such function.
@@ -75,18 +75,18 @@ class Library:
         return {name: text.encode() for name, text in sorted(made.items())}
 
     def lacks(self, function: str) -> str:
-        """Return why it can't compute by a function; "": it can."""
+        """Return why a function can't be used; "": it can."""
         if function not in self._where:
-            return f"{self.folder} has no {function}; mtool is tried with CMSIS-NN 7 and newer"
+            return f"{self.folder} has no {function}; mtool is tested with CMSIS-NN 7 and newer"
         if function == "arm_lstm_unidirectional_s8" and not self.declares("hidden_state"):
-            return f"{self.folder} has an LSTM whose state can't be given; newer ones have"
+            return f"{self.folder} has an LSTM that does not take its state as an argument; use a newer CMSIS-NN"
         return ""
 
     def _missing(self, function: str) -> BackendError:
-        return BackendError(f"{self.folder} has no {function}", hint="mtool is tried with CMSIS-NN 7 and newer")
+        return BackendError(f"{self.folder} has no {function}", hint="mtool is tested with CMSIS-NN 7 and newer")
 
     def declares(self, name: str) -> bool:
-        """Whether its types have a name, which an older CMSIS-NN may not have."""
+        """Whether its types have a member, which an older CMSIS-NN may lack."""
         return re.search(rf"\b{name}\b", self._types) is not None
 
     @functools.cached_property
@@ -108,10 +108,10 @@ class Library:
 
     @functools.cached_property
     def _buffers(self) -> ctypes.CDLL:
-        """The functions that tell buffers' sizes, for this machine: they are made to be asked before a build."""
+        """The functions that return buffer sizes, built for this machine to be called at compile time."""
         compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
         if compiler is None:
-            what = "CMSIS-NN is asked for its buffers by a C compiler of this machine, and there is none"
+            what = "CMSIS-NN's buffer sizes are computed with a C compiler on this machine, and none was found"
             raise BackendError(what, hint="install gcc or clang")
         found = sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
         sources = [path for path in found if re.search(r"_s(8|16)\.c$", path.name)]
@@ -122,7 +122,7 @@ class Library:
             return ctypes.CDLL(str(made))
 
     def asked(self, function: str, *arguments: Sequence[int] | int) -> int:
-        """Return what `<function>` says; a sequence is a struct of int32_t that is passed by its address."""
+        """Return the result of `<function>`; a sequence is a struct of int32_t, passed by address."""
         try:
             call = getattr(self._buffers, function)
         except AttributeError:
@@ -156,6 +156,6 @@ def find(path: str) -> Library:
         if (Path(place) / "Include" / _HEADER).is_file():
             return Library(Path(place).resolve())
     looked = ", ".join(filter(None, places))
-    why = f"looked for Include/{_HEADER} in {looked}" if looked else "neither path= nor CMSIS_NN_DIR says where"
-    hint = "get it from Arm, and give its folder: --backend cmsis_nn:path=DIR"
-    raise UsageError("CMSIS-NN is not there", details=[why], hint=hint)
+    why = f"looked for Include/{_HEADER} in {looked}" if looked else "neither path= nor CMSIS_NN_DIR is set"
+    hint = "download it from Arm and give its folder: --backend cmsis_nn:path=DIR"
+    raise UsageError("CMSIS-NN was not found", details=[why], hint=hint)

@@ -1,7 +1,7 @@
-"""Ethos-U: int8 and uint8 regions by Arm's NPU, compiled by Vela and run by the Ethos-U core driver.
+"""Ethos-U: int8 and uint8 regions on Arm's NPU, compiled by Vela and run by the Ethos-U core driver.
 
 The NPU rounds as TFLite's reference kernels do, so that results are theirs with `--rounding tflite`; elsewhere they may
-be one step off, and `--tolerance 1` has to allow that.
+be one step off, which `--tolerance 1` must allow.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from mtool.compiler.backends.interface import (
 
 
 class EthosU(Backend):
-    """Regions of quantized operations by an Ethos-U55, U65 or U85."""
+    """Regions of quantized operations on an Ethos-U55, U65 or U85."""
 
     name = "ethos_u"
     layout = "NHWC"
@@ -44,24 +44,24 @@ class EthosU(Backend):
         self.one_of("optimise", ("Performance", "Size"), "Performance")
         for key, is_there in (("ini", Path.is_file), ("driver", Path.is_dir)):
             if key in self.values and not is_there(Path(self.values[key])):
-                raise UsageError(f"the backend {self.name} has {key}={self.values[key]}, which is not there")
+                raise UsageError(f"the backend {self.name} has {key}={self.values[key]}, which does not exist")
 
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: its arithmetic is not that of the rest of the network; what Vela has compiled is what it is."""
         why = super().refusal(operation, context)
         if not why and operation.kind != COMPILED and "config" not in self.values:
-            return "config= has to say for which NPU, for instance config=ethos-u55-128"
+            return "config= must name the NPU, for instance config=ethos-u55-128"
         if why or operation.kind == COMPILED or context.rounding == "tflite" or context.tolerance:
             return why
         return "it rounds as TFLite does: give --rounding tflite, or --tolerance 1"
 
     def claims(self, region: Region) -> str:
-        """Return that what Vela has compiled is a region by itself, if it is not."""
+        """Refuse a region that adds operations to one that Vela has compiled already."""
         is_alone = len(region.operations) == 1 or all(one.kind != COMPILED for one in region.operations)
         return "" if is_alone else "Vela has compiled a part of it"
 
     def compile(self, region: Region, folder: Path) -> Product:
-        """Return the region as Vela compiles it, or has compiled it."""
+        """Return the region as compiled by Vela, now or before."""
         if region.operations[0].kind == COMPILED:
             return product_of(region, precompiled(region.operations[0]), self._driver())
         path = folder / f"{region.name}.tflite"
@@ -156,17 +156,17 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
 
 
 def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> Product:
-    """Return what computes a region that Vela compiled; `driver` are the files of the driver, if it is copied.
+    """Return the product for a region that Vela compiled; `driver`: the driver's files, if they are copied.
 
-    The memories stand in the arena one behind the other; the region's tensors are copied there and back.
+    The memories lie in the arena one after the other; the region's tensors are copied there and back.
 
     Raises:
-        BackendError: Vela's tensors are not the region's.
+        BackendError: Vela's tensors do not match the region's.
     """
     tensors, places_of = (*region.inputs, *region.outputs), (*made.inputs, *made.outputs)
     sizes = [one.type.bytes for one in tensors]
     if len(made.inputs) != len(region.inputs) or sizes != [one.bytes for one in places_of]:
-        what = f"Vela has other inputs and outputs than {region.name}"
+        what = f"the inputs and outputs in Vela's output do not match {region.name}"
         raise BackendError(what, details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"])
     call = CallBuilder(region, _ALIGNMENT)
     starts = {

@@ -1,4 +1,4 @@
-"""Vela: Arm's compiler for Ethos-U, run on a TFLite model, and what it returns."""
+"""Vela, Arm's compiler for Ethos-U: runs it on a TFLite model and reads its output."""
 
 import csv
 import importlib.util
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What Vela makes of a model that the NPU computes whole.
+    """Vela's output for a model that runs entirely on the NPU.
 
     commands: the driver's actions with the command stream, as the driver reads them.
     constants: weights, scales and tables, encoded.
@@ -67,14 +67,14 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
     Args:
         model: the path of the model.
         options: of Vela's command line.
-        names: what the user calls the model's operators, for messages.
+        names: the user's names of the model's operators, for messages.
 
     Raises:
-        BackendError: Vela is not there or fails.
-        OperationsRefused: it leaves operators to the CPU: why, by the tensors that they make.
+        BackendError: Vela is not installed, or it fails.
+        OperationsRefused: it leaves operators to the CPU; the reasons, by output tensor.
     """
     if importlib.util.find_spec("ethosu") is None or importlib.util.find_spec("ethosu.vela") is None:
-        raise BackendError("Vela is not installed, which compiles for Ethos-U", hint=INSTALL)
+        raise BackendError("Vela, the compiler for Ethos-U, is not installed", hint=INSTALL)
     folder = model.parent / "vela"
     argv = [sys.executable, "-P", "-m", "ethosu.vela", str(model), "--output-dir", str(folder)]
     argv += ["--output-format", "raw", "--show-cpu-operations", *options]
@@ -85,11 +85,11 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
     try:
         return _read(found, _cycles(folder, model.stem))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as failed:
-        raise BackendError("Vela returned something else than expected", details=[str(failed)]) from failed
+        raise BackendError("Vela's output can't be read", details=[str(failed)]) from failed
 
 
 def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
-    """Return what Vela says of a model that it does not compile for the NPU alone."""
+    """Return the error for a model that Vela does not compile for the NPU only."""
     found = [
         (kind, tensor, " ".join(why.split()).removeprefix("Reason: ").removeprefix("- "))
         for kind, tensor, why in _REASON.findall(output)
@@ -97,7 +97,7 @@ def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
     reasons = [f"{kind} of {tensor}: {why}" for kind, tensor, why in found]
     last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it says nothing")
     listed = [*names[:5], *([f"and {len(names) - 5} more"] if len(names) > 5 else [])]
-    hint = "leave an operator to C by skip=TENSOR, which it computes, or all of them by --backend-fallback"
+    hint = "skip=TENSOR leaves the operator that computes TENSOR to C, --backend-fallback all of them"
     details = [*(reasons[:10] or [last]), f"the region has {', '.join(listed)}"]
     if not reasons:
         return BackendError(f"Vela does not compile {model}", details=details, hint=hint)
@@ -152,18 +152,18 @@ _SCRATCH, _FAST = 1, 2  # numbers of base addresses, as ethosu.cc of TensorFlow 
 
 
 def precompiled(operation: Operation) -> Compiled:
-    """Return what is in the file.
+    """Return the output that a precompiled model contains.
 
     Raises:
-        BackendError: its command stream is none of the driver's.
+        BackendError: its command stream is not for the driver.
     """
     attrs = EthosU.of(operation)
     commands, constants = (np.asarray(operation.operand(number).data, np.uint8) for number in (0, 1))
     if commands[:4].tobytes() != _MAGIC or commands.size % 4:
         expected = f"expected a multiple of 4 bytes that begins with {_MAGIC!r}"
-        what = f"the command stream of {operation.name} is none of the Ethos-U core driver"
+        what = f"the command stream of {operation.name} is not for the Ethos-U core driver"
         details = [expected, f"found {commands[:4].tobytes()!r}"]
-        raise BackendError(what, details=details, hint="give the model that Vela was given")
+        raise BackendError(what, details=details, hint="use the original model, not Vela's output")
     return Compiled(
         commands=commands,
         constants=constants,

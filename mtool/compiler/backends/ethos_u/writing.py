@@ -1,4 +1,4 @@
-"""Regions as TFLite models, with the user's names of tensors: what Vela reads."""
+"""Writes regions as TFLite models for Vela, with the user's tensor names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ _TYPES = {
 
 
 class Model:
-    """A TFLite model with one subgraph, as it grows: each tensor and each operator is a table in its file at once."""
+    """A TFLite model with one subgraph under construction: each tensor and operator is written at once, as a table."""
 
     def __init__(self) -> None:
         self.builder = flatbuffers.Builder(1024)
@@ -92,10 +92,10 @@ class Model:
 
         Args:
             code: its name in the schema's BuiltinOperator.
-            version: the least that knows its element types.
+            version: the lowest that supports its element types.
             inputs, outputs: the numbers of its tensors.
             table: the name of its options' table; "": it has none.
-            options: their fields, as the schema's functions spell them; those that are not there are 0.
+            options: their fields, as the schema's functions spell them; missing ones are 0.
         """
         more: dict[str, int] = {}
         if table:
@@ -155,7 +155,7 @@ def tflite_of(region: Region) -> bytes:
 
 
 def activation_of(operation: Operation) -> str | None:
-    """Return the fused activation of an operation by TFLite's name; None: TFLite has none that clips so."""
+    """Return TFLite's name of an operation's fused activation; None: TFLite has none with these limits."""
     activation = operation.activation
     if activation is None:
         return "NONE"
@@ -172,7 +172,7 @@ class _Writer(Model):
     def __init__(self, region: Region) -> None:
         super().__init__()
         self.region = region
-        self.known: dict[str, int] = {}  # the numbers of the tensors that are no constants, by value
+        self.known: dict[str, int] = {}  # the numbers of the variable tensors, by value
 
     def model(self) -> bytes:
         region = self.region
@@ -191,7 +191,7 @@ class _Writer(Model):
         return self.known[operand.value]
 
     def constant(self, operand: Operand, data: Array, axis: int) -> int:
-        """Add a constant whose elements were moved; `axis`: where its scales stand now."""
+        """Add a constant whose elements were moved; `axis`: the axis of its scales now."""
         quant = operand.quant
         if quant is not None:
             quant = Quant(quant.scale, quant.zero_point, axis if len(quant.scale) > 1 else None)
@@ -255,7 +255,7 @@ def padded_name(operand: Operand) -> str:
 
 
 def _padded(writer: _Writer, operation: Operation, attrs: Window) -> int:
-    """Add what pads the input of a window with zeros, and return its result."""
+    """Add an operator that pads a window's input with zeros, and return its result."""
     x, (top, left, bottom, right) = operation.operand(0), attrs.pads
     batch, height, width, channels = x.shape
     shape = (batch, height + top + bottom, width + left + right, channels)
@@ -352,7 +352,7 @@ WRITERS: Mapping[str, Callable[[_Writer, Operation], None]] = {
 """How an operation of each kind is written."""
 
 
-# What a region may hold: quantized operations that a TFLite file can say. Vela has the last word.
+# What a region may contain: quantized operations that TFLite can express. Vela decides in the end.
 
 
 _BYTES = ("int8", "uint8")
@@ -366,7 +366,7 @@ def _has_constants(operation: Operation) -> str:
         return refused
     products = np.asarray(x.scales) * np.asarray(weights.scales)
     fits = bias.quant is not None and np.allclose(bias.scales, products, rtol=1e-5, atol=0)
-    return "" if fits else "its bias stands on another grid than its products"
+    return "" if fits else "its bias has another scale than its products"
 
 
 def _has_activation(operation: Operation) -> str:
@@ -379,24 +379,25 @@ def _named_padding(operation: Operation) -> str:
 
 
 def _one_grid(operation: Operation) -> str:
-    return "" if all(one.quant == operation.output.quant for one in operation.variables) else "it changes the grid"
+    is_one = all(one.quant == operation.output.quant for one in operation.variables)
+    return "" if is_one else "its input and output are quantized differently"
 
 
 def _constant_pair(operation: Operation) -> str:
     constant = any(one is not None and one.is_constant and not one.is_per_tensor for one in operation.inputs)
-    return "a constant is on no grid" if constant else ""
+    return "a constant is not quantized" if constant else ""
 
 
 def _zero_pad(operation: Operation) -> str:
     attrs = Pad.of(operation)
     if len(operation.inputs) > 1 or attrs.value != operation.output.zero_point:
-        return "it pads with something else than zeros"
+        return "it pads with values other than zero"
     return "it cuts" if min(attrs.before, default=0) < 0 else ""
 
 
 def _spatial_mean(operation: Operation) -> str:
     is_spatial = tuple(Axes.of(operation).axes) == (1, 2)
-    return "" if is_spatial else "it is over other dimensions than height and width"
+    return "" if is_spatial else "it reduces dimensions other than height and width"
 
 
 _MATRIX = (quantized.is_matrix, quantized.one_scale, _has_constants, _has_activation)
@@ -420,4 +421,4 @@ PATTERNS = (
     *(Pattern(kind, _BYTES, quantized=True, where=where, **more) for kind, (where, more) in _KINDS.items()),
     Pattern(COMPILED),
 )
-"""What is claimed: int8 and uint8, with one scale a tensor but for a convolution's weights."""
+"""Claimed operations: int8 and uint8, with one scale per tensor except for a convolution's weights."""

@@ -1,7 +1,7 @@
-"""json: any accelerator with a compiler of its own, which gets each region as two JSON files.
+"""json: any accelerator with its own compiler, which gets each region as two JSON files.
 
 The flow is that of Marvell's backend of TVM: nodes and constants as JSON, an external compiler, a model binary that
-lies in flash, and a simulator on this computer or a driver on the board that runs it. docs/backends-json.md has it all.
+lies in flash, and a simulator on this computer or a driver on the board that runs it. See docs/backends-json.md.
 """
 
 import json
@@ -24,7 +24,7 @@ from mtool.compiler.backends.json.external_compiler import PLACES, compile_regio
 
 
 SIMULATOR_PLACES = frozenset({"binary", "inputs", "outputs", "region"})
-"""What a simulator's command may have in braces."""
+"""The placeholders of a simulator's command."""
 _SOURCES = (".c", ".h", ".inc")
 _HERE = Path(__file__).parent
 
@@ -38,7 +38,7 @@ class Driver:
 
 
 class Call(CallBuilder):
-    """A call; what crosses the border as float32 is converted to float16 and back where the device wants that.
+    """A call; float32 tensors at the border are converted to float16 and back if the device needs that.
 
     Args:
         backend: the backend's name.
@@ -84,7 +84,7 @@ def driver_of(path: Path, name: str) -> Driver:
     """Return the driver of a C file, or of a folder with C files and headers.
 
     Raises:
-        UsageError: there is none, or the file's name is none in C and no other is given.
+        UsageError: there is no C file, or the file's name is not valid in C and no other is given.
     """
     paths = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
     files = {one.name: one.read_bytes() for one in paths if one.suffix in _SOURCES and one.is_file()}
@@ -92,12 +92,13 @@ def driver_of(path: Path, name: str) -> Driver:
         raise UsageError(f"driver={path}: there is no C file", hint="give a .c file, or a folder of .c and .h files")
     chosen = name or path.stem
     if not chosen.isidentifier() or not chosen.isascii():
-        raise UsageError(f"driver={path}: {chosen} is no name in C", hint="name the function: driver_name=NAME")
+        what = f"driver={path}: {chosen} is not a valid name in C"
+        raise UsageError(what, hint="name the function: driver_name=NAME")
     return Driver(chosen, files)
 
 
 def by_driver(call: Call, driver: Driver, device: Device, scratch_bytes: int) -> None:
-    """Append the call of `<driver>_run`, which has some bytes of working memory."""
+    """Append the call of `<driver>_run` with its working memory."""
     header = f"{driver.name}_call.h"
     call.include(header, {**driver.files, header: _header(driver.name, device)})
     scratch = "scratch" if scratch_bytes else "NULL"
@@ -106,7 +107,7 @@ def by_driver(call: Call, driver: Driver, device: Device, scratch_bytes: int) ->
 
 
 def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_s: float) -> None:
-    """Append the call of a simulator: files are written in a folder of its own, it runs there, files are read."""
+    """Append the call of a simulator: in a folder of its own, write input files, run it, read output files."""
     backend, region = call.backend, call.region
     header, source = f"{backend}_simulator.h", f"{backend}_simulator.c"
     texts = {name: (_HERE / f"simulator{Path(name).suffix}").read_text() for name in (header, source)}
@@ -163,11 +164,11 @@ _DEFAULT = Path(__file__).parent / "default.toml"
 
 
 class Json(Backend):
-    """Regions for an external compiler; its binary runs in a simulator here, and by a driver on a board."""
+    """Regions for an external compiler; its binary runs in a simulator on this computer or with a driver on a board."""
 
     name = "json"
     options: Mapping[str, str] = {
-        "device": "the device file, which says what the accelerator takes and may have the next four",
+        "device": "the device file, which describes what the accelerator supports and may have the next four",
         "compiler": "the external compiler's command, with {nodes}, {constants}, {output}, {report}, {region}, {mode}",
         "simulator": "the simulator's command, with {binary}, {inputs}, {outputs}, {region}",
         "driver": "the driver: a C file, or a folder of C files and headers",
@@ -193,7 +194,7 @@ class Json(Backend):
         self.simulator = self._words("simulator", here, SIMULATOR_PLACES)
         self.driver = self._driver(path)
         if self.run and not getattr(self, self.run):
-            raise UsageError(f"the backend {self.name} has run={self.run}, and no {self.run}=")
+            raise UsageError(f"the backend {self.name} has run={self.run}, but no {self.run}=")
 
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
@@ -202,12 +203,12 @@ class Json(Backend):
         return device.refusal(self.device, own, roundings)
 
     def cost(self, region: Region) -> float | None:
-        """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
+        """Return the cost of a region that only moves elements: the copies at its border; None for any other region."""
         is_moved = all(one.kind in device.MOVES for one in region.operations)
         return _COPY * region.border_bytes if is_moved else None
 
     def claims(self, region: Region) -> str:
-        """Return what of a region is more than the device has."""
+        """Return which of the device's limits a region exceeds."""
         return device.too_much(self.device.limits, self._on_device(region))
 
     def files(self, region: Region) -> Mapping[str, bytes]:
@@ -218,13 +219,13 @@ class Json(Backend):
         """Return the call of the device or of its simulator, with the binary that the external compiler makes."""
         if not self.compiler:
             what = f"the backend {self.name} has no compiler"
-            raise BackendError(what, hint="give compiler=CMD, or write its files alone: mtool partition")
+            raise BackendError(what, hint="give compiler=CMD, or write only its input files: mtool partition")
         is_simulated = self.run == "simulator" or (
             not self.run and region.context.target.cpu == "host" and bool(self.simulator)
         )
         if not is_simulated and self.driver is None:
             what = f"the backend {self.name} has no driver for {region.context.board}"
-            details = [] if not self.simulator else ["its simulator runs on this computer alone"]
+            details = [] if not self.simulator else ["its simulator runs only on this computer"]
             raise BackendError(what, details=details, hint="give driver=FILE.c, or a folder")
         own = self._on_device(region)
         made = compile_region(self.name, self.compiler, own, folder, mode=self.mode, timeout_s=self.timeout_s)

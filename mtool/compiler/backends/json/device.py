@@ -1,4 +1,4 @@
-"""Device files: what an accelerator takes of a network, and which programs and drivers belong to it."""
+"""Device files: the operations that an accelerator supports, and its programs and drivers."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -26,7 +26,7 @@ class _Table(Strict):
 
 
 class Operator(_Table):
-    """Operations of one kind that a device takes, as a `Pattern` says; "float16" is float32 in the float16 mode.
+    """Operations of one kind that a device supports, as a `Pattern`; "float16" is float32 in the float16 mode.
 
     op: the operator's name in ONNX; "Pool" is every pooling.
     rounding: the roundings of mtool that its integers equal; none: those of the device.
@@ -47,14 +47,14 @@ class Operator(_Table):
     attributes: dict[str, Allowed] = Field(default={})
 
     def pattern(self, layout: str) -> Pattern:
-        """Return what it matches on a device with a layout."""
+        """Return the pattern for a device with this layout."""
         return Pattern(self.op, layout=layout, **self.model_dump(exclude={"op", "rounding"}))
 
 
 class Limits(_Table):
-    """What a region may have at most; None: any amount.
+    """The limits of a region; None: no limit.
 
-    operations, inputs, outputs: how many.
+    operations, inputs, outputs: their numbers.
     constant_bytes: all constants together.
     memory_bytes: the constants of an operation and the tensors that are needed while it is computed.
     """
@@ -69,13 +69,13 @@ class Limits(_Table):
 class Device(_Table):
     """A device file.
 
-    name: what mtool calls the backend, a name in C.
+    name: the backend's name, valid in C.
     layout: "NHWC": images have their channels last; "": as the model has them.
     rounding: the roundings of mtool that its integers equal; others need --tolerance.
     compiler, simulator: commands, in which {here} is the folder of this file.
-    driver: a C file, or a folder of them, from this file on.
-    driver_name: what stands before `_run`; default: the driver's file or folder name.
-    scratch_bytes, alignment: what the driver wants of the arena.
+    driver: a C file, or a folder of C files, relative to this file.
+    driver_name: the name before `_run`; default: the driver's file or folder name.
+    scratch_bytes, alignment: the driver's working memory in the arena.
     hooks: C functions of the driver that are called around its work, by occasion (crt/include/mtool.h).
     resource: the driver's functions have one more parameter, the `void *resource` that the model's caller gives.
     memory: the board's memory where the device reads inputs and scratch and writes outputs; "": the arena's.
@@ -102,32 +102,32 @@ class Device(_Table):
 
 
 def read(path: Path) -> Device:
-    """Return what a device file says.
+    """Read a device file.
 
     Raises:
-        UsageError: it is not there, no TOML, or says what makes no sense.
+        UsageError: it is missing, is not TOML, or is malformed.
     """
     try:
         found = Device.model_validate(configuration.read_toml(path, "the device file ")[0])
     except ValidationError as invalid:
         details = records.lines(invalid, 8)
         raise UsageError(
-            f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists what it may have"
+            f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists its keys"
         ) from invalid
     if found.caches and len(found.caches) != 2:
-        raise UsageError(f"the device file {path} has to name both clean and invalidate in [caches]")
+        raise UsageError(f"the device file {path} must name both clean and invalidate in [caches]")
     taken = next((one for one in (found.name, found.driver_name) if is_keyword(one)), None)
     if taken is not None:
-        raise UsageError(f"the device file {path} has the name {taken}, which is a word of C")
+        raise UsageError(f"the device file {path} has the name {taken}, which is a keyword in C")
     return found
 
 
 MOVES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
-"""Operations that round nothing."""
+"""Operations that do not round."""
 
 
 def on_device(region: Region) -> Region:
-    """Return a region as a device in the float16 mode has it: its tensors of float32 are of float16."""
+    """Return a region as a device in float16 mode computes it: its float32 tensors are float16."""
     return replace(
         region,
         operations=tuple(map(operation_on_device, region.operations)),
@@ -137,7 +137,7 @@ def on_device(region: Region) -> Region:
 
 
 def operation_on_device(operation: Operation) -> Operation:
-    """Return an operation as a device in the float16 mode has it."""
+    """Return an operation as a device in float16 mode computes it."""
     inputs = tuple(None if one is None else _halved(one) for one in operation.inputs)
     return replace(operation, inputs=inputs, outputs=tuple(map(_halved, operation.outputs)))
 
@@ -154,9 +154,9 @@ def refusal(device: Device, operation: Operation, roundings: Collection[Rounding
     """Return why a device can't compute an operation; "": it can.
 
     Args:
-        device: what it takes.
-        operation: the operation, as the device has it.
-        roundings: those that integers have to equal; none: they may differ.
+        device: the device.
+        operation: the operation, as the device computes it.
+        roundings: those that integers must equal; none: they may differ.
     """
     known = [one for one in device.operators if one.op == operation.kind]
     is_exact = operation.kind in MOVES or all(one.dtype.is_float for one in operation.outputs)
@@ -168,7 +168,7 @@ def refusal(device: Device, operation: Operation, roundings: Collection[Rounding
 
 
 def too_much(limits: Limits, region: Region) -> str:
-    """Return what of a region, as the device has it, is more than a device has; "": nothing."""
+    """Return which of the device's limits a region exceeds; "": none."""
     constants = [
         sum(one.type.bytes for one in operation.inputs if one is not None and one.is_constant)
         for operation in region.operations
@@ -188,7 +188,7 @@ def too_much(limits: Limits, region: Region) -> str:
 
 
 def _most_bytes(region: Region, constants: list[int]) -> int:
-    """Return the bytes of an operation's constants and of all tensors that are needed then, where these are most."""
+    """Return the largest sum of an operation's constants and all tensors that are live then, in bytes."""
     count = len(region.operations)
     last = {one.value: number for number, operation in enumerate(region.operations) for one in operation.variables}
     last |= {one.value: count for one in region.outputs}

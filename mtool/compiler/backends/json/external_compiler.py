@@ -24,13 +24,13 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def words_of(text: str, what: str, here: Path | None, places: frozenset[str]) -> tuple[str, ...]:
-    """Return the words of a command; a path of a file that is there is made absolute, as it runs in another folder.
+    """Return the words of a command; paths of existing files become absolute, because it runs in another folder.
 
     Args:
         text: the command, quoted as for a POSIX shell.
         what: "compiler" or "simulator".
-        here: the folder that {here} stands for; None: it stands for nothing.
-        places: the other placeholders that it may have.
+        here: the folder that {here} stands for; None: {here} is not allowed.
+        places: the other allowed placeholders.
 
     Raises:
         UsageError: as `mtool.base.command_line.words_of`.
@@ -61,7 +61,7 @@ def _absolute(word: str, *, is_program: bool) -> str:
 
 
 VERSION_OF_SCHEMA = 1
-"""Another number if a reader of the old files would misread the new ones; new keys alone do not change it."""
+"""Changes if a reader of the old files would misread the new ones; new keys alone do not change it."""
 _IMAGES = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
 _IMAGES_FIRST = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
 _FILTERS = {3: "OIW", 4: "OIHW", 5: "OIDHW"}
@@ -72,7 +72,7 @@ def files_of(region: Region, mode: str) -> dict[str, bytes]:
 
     Args:
         region: the region, as the device has it.
-        mode: what the files say of the mode.
+        mode: the mode that the files name.
     """
     writer, context = _Writer(region), region.context
     head = {
@@ -104,7 +104,7 @@ def files_of(region: Region, mode: str) -> dict[str, bytes]:
 
 
 def node_name(region: Region, number: int) -> str:
-    """Return what the files call an operation of a region, by its place there."""
+    """Return the name of an operation in the files, by its number in the region."""
     return f"{region.name}_n{number}"
 
 
@@ -136,7 +136,7 @@ class _Writer:
         }  # fmt: skip
 
     def tensor(self, operand: Operand, layout: str = "") -> int:
-        """Return the number of a tensor; the layout is told by the operator that heeds it."""
+        """Return the number of a tensor; the operators that depend on the layout report it."""
         key = operand.value, operand.is_constant
         if key not in self.numbers:
             self.numbers[key] = len(self.tensors)
@@ -195,7 +195,7 @@ def _layout(operation: Operation, place: int, operand: Operand | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute as JSON has it; what has no form there becomes a text."""
+    """Return an attribute as JSON; a value that JSON can't express becomes text."""
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, np.generic | np.ndarray):
@@ -210,17 +210,17 @@ def _plain(value: Any) -> Any:
 
 
 PLACES = frozenset({"nodes", "constants", "output", "report", "region", "mode"})
-"""What a compiler's command may have in braces."""
+"""The placeholders of a compiler's command."""
 _MOST_BYTES = 1 << 28
 _NUMBERS = {"scratch_bytes": 2**31, "alignment": 1 << 12, "cycles": 2**53}
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What an external compiler made of a region.
+    """A region as compiled by an external compiler.
 
     binary: the model binary.
-    scratch_bytes, alignment, cycles: what its report says; 0: nothing.
+    scratch_bytes, alignment, cycles: from its report; 0: not given.
     """
 
     binary: bytes
@@ -232,10 +232,10 @@ class Compiled:
 def compile_region(
     name: str, words: tuple[str, ...], region: Region, folder: Path, *, mode: str, timeout_s: float
 ) -> Compiled:
-    """Let the external compiler make a region's binary in a folder.
+    """Run the external compiler on a region in a folder.
 
     Raises:
-        BackendError: it failed, took too long, or wrote no binary; what it printed is told in the user's names.
+        BackendError: it failed, took too long, or wrote no binary; its output is quoted with the user's names.
     """
     for path, data in files_of(region, mode).items():
         (folder / path).write_bytes(data)
@@ -261,23 +261,23 @@ def compile_region(
         )
     if output.is_symlink() or not output.is_file() or not 0 < output.stat().st_size <= _MOST_BYTES:
         new = sorted({path.name for path in folder.iterdir()} - before)
-        expected = f"expected {output.name}, a file of 1 to {_MOST_BYTES:,} bytes, where {{output}} stands"
+        expected = f"expected {output.name}, a file of 1 to {_MOST_BYTES:,} bytes, written to {{output}}"
         details = [expected, f"found {', '.join(new) or 'no new file'} in its working folder"]
         details += in_the_users_names(lines, region)
-        raise BackendError(f"{what} ended well, but wrote no binary", details=details)
+        raise BackendError(f"{what} exited with 0, but wrote no binary", details=details)
     return Compiled(output.read_bytes(), **_report(report, what))
 
 
 def _report(path: Path, what: str) -> dict[str, int]:
-    """Return what a compiler says about its binary, if it says anything."""
+    """Return the numbers in a compiler's report, if it wrote one."""
     if not path.is_file():
         return {}
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as wrong:
-        raise BackendError(f"{what} wrote a report that is no JSON", details=[str(wrong)]) from None
+        raise BackendError(f"{what} wrote a report that is not valid JSON", details=[str(wrong)]) from None
     if not isinstance(read, dict):
-        raise BackendError(f"{what} wrote a report that is no JSON object")
+        raise BackendError(f"{what} wrote a report that is not a JSON object")
     numbers = {key: read[key] for key in _NUMBERS if key in read}
     wrong_key = next(
         (key for key, one in numbers.items() if type(one) is not int or not 0 <= one < _NUMBERS[key]), None
@@ -291,7 +291,7 @@ def _report(path: Path, what: str) -> dict[str, int]:
 
 
 def in_the_users_names(lines: Sequence[str], region: Region) -> list[str]:
-    """Return lines with the user's own nodes behind those that they name by what the region's files call them."""
+    """Return lines with the user's node names added after the names from the region's files."""
     known: dict[str, str] = {}
     for number, operation in enumerate(region.operations):
         own = f"{operation.kind} {', '.join(repr(one) for one in operation.origins) or repr(operation.name)}"
