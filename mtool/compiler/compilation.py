@@ -135,9 +135,9 @@ def partitioned(graph: Graph, path: Path, board: Board, request: Request) -> tup
     """Give backends their regions; return the graph with these, and the claims on its operators."""
     from mtool.compiler.backends.partition import partition
 
-    asked = _partition_inputs(graph, path, board, request)
-    found = partition(*asked, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
-    _refuse_idle(asked[2], found.claims, request)
+    arguments = _partition_inputs(graph, path, board, request)
+    found = partition(*arguments, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
+    _refuse_idle(arguments[2], found.claims, request)
     return found.graph, tuple(map(_claim_of, found.claims))
 
 
@@ -154,10 +154,10 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
         check_no_backends(request, open_sizes)
-    asked = _partition_inputs(frontend.load(path, request), path, board, request)
-    found = divide(*asked, cost_in_c=_cost_in_c(board))
+    arguments = _partition_inputs(frontend.load(path, request), path, board, request)
+    found = divide(*arguments, cost_in_c=_cost_in_c(board))
     claims = found.claims()
-    _refuse_idle(asked[2], claims, request)
+    _refuse_idle(arguments[2], claims, request)
     return found, tuple(map(_claim_of, claims))
 
 
@@ -357,8 +357,8 @@ class _Source:
         of_target = self._likeness(board), board.name if request.backends else ""
         lowered = functools.cache(lambda: self.lowered(board, notes) if graph is None else graph)
         offers = self.once(("offers", of_target), lambda: offers_of(lowered(), target))
-        asked, memory = request.allowed_partial(), board.memory_for("weights")
-        partial = request.known.partial.get(self.model_hash, asked) if asked == "auto" else asked
+        allowed, memory = request.allowed_partial(), board.memory_for("weights")
+        partial = request.known.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
         order = request.known.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
 
         def plan_of(partial: Partial, grown: frozenset[str]) -> tuple[Plan, Mapping[str, Choice]]:

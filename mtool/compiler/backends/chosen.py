@@ -114,7 +114,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split("|") if name.strip())
 
 
-def known() -> dict[str, str]:
+def available() -> dict[str, str]:
     """Return the available backends: `module:Class` by name."""
     own = {
         "cmsis_nn": "mtool.compiler.backends.cmsis_nn:CmsisNn",
@@ -128,7 +128,7 @@ def known() -> dict[str, str]:
 def _class_of(spec: BackendSpec) -> type[Backend]:
     if spec.is_file:
         return _from_file(spec)
-    places = known()
+    places = available()
     if spec.where not in places:
         what = f"unknown backend {spec.where}"
         hint = "for your own backend, give its file: --backend ./my_backend.py:MyNpu"

@@ -57,7 +57,7 @@ def cost_of(backend: Backend, region: Region) -> float | None:
     Raises:
         BackendError: it failed, or did not return a number.
     """
-    answer = _asked(backend, "cost", region.operations, region)
+    answer = _called(backend, "cost", region.operations, region)
     if answer is None:
         return None
     is_number = isinstance(answer, (int, float)) and not isinstance(answer, bool)
@@ -73,7 +73,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
         BackendError: it failed, or returned a malformed product.
     """
     with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
-        product = _asked(backend, "compile", region.operations, region, Path(folder))
+        product = _called(backend, "compile", region.operations, region, Path(folder))
     return checked(product, backend.name, region)
 
 
@@ -83,7 +83,7 @@ def named(operations: Sequence[Operation]) -> list[str]:
     return names + [f"and {len(operations) - _MOST_NODES} more"] * (len(operations) > _MOST_NODES)
 
 
-def _asked(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> Any:
+def _called(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> Any:
     try:
         return getattr(backend, method)(*arguments)
     except OperationsRefused:
@@ -102,7 +102,7 @@ def _asked(backend: Backend, method: str, operations: Sequence[Operation], *argu
 
 
 def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
-    answer = _asked(backend, method, operations, *arguments)
+    answer = _called(backend, method, operations, *arguments)
     if not isinstance(answer, str):
         raise _malformed(backend, method, answer, 'text ("" means yes)', operations)
     return answer

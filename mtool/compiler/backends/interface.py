@@ -340,8 +340,8 @@ class Product(RegionCode):
     buffers: memories of the board, by name: "input0", "output0", …, "scratch", which then lie there while the region
         is computed, tensors being copied there before and back afterwards; any other name is working memory, which
         the three texts know as a `uint8_t *`.
-    device: what the device itself, not the core, does with what: "reads", "writes" or "both" by `input0`, `scratch`,
-        a buffer's or constant's name. A cached one is cleaned before the body, and invalidated behind it if the device
+    device: how the device itself, not the core, accesses memory: "reads", "writes" or "both" by `input0`, `scratch`,
+        a buffer's or constant's name. A cached one is cleaned before the body, and invalidated after it if the device
         writes it.
     caches: C functions of type `void f(const void *address, size_t bytes)`, declared in the headers, which do that:
         "clean" and "invalidate". None: the core has no data cache, or none that the device does not see.

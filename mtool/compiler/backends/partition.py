@@ -177,7 +177,7 @@ class Partitioner:
     Attributes:
         operations: those of the view; their names begin with the path.
         claimed: the backend of each operation that one can compute by itself, the first in order of preference.
-        refusals: why each backend that was asked before does not, by name.
+        refusals: why the backends that come before do not compute it, by name.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class Claim:
     operation: as backends see it.
     region: the name of its region; "": it is compiled to C.
     backend: the backend's name; "": C.
-    refusals: why each backend that was asked before does not, by name.
+    refusals: why the backends that come before do not compute it, by name.
     """
 
     operation: Operation

@@ -143,7 +143,7 @@ class _Reader:
         return (source.inputs[0] if source and source.op == "DequantizeLinear" else value) in self.graph.constants
 
     def _seen_through(self, reader: Node, value: str, *, sees_grids: bool, is_image: bool) -> Operand:
-        """Return the operand behind a dequantization and, of an image, a transposition."""
+        """Return the operand before a dequantization and, for an image, before a transposition."""
         quant: Quant | None = None
         while (source := self.producers.get(value)) is not None:
             if (

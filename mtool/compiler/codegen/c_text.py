@@ -244,7 +244,7 @@ _MOVED = re.compile(r", ((?:\+\+)?(\w+)[^,]*)")
 _NUMBERS = re.compile(r" *const int32_t (\w+ = \d+(?:, \w+ = \d+)*);")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _DECLARED = re.compile(r"(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?: =|;|\[|, )")
-# In this order, until none applies. Numbers are whole ones: floats have a point, or letters behind them.
+# In this order, until none applies. Numbers are integers: floats have a point, or letters after them.
 _END = r"(?![\w.])"
 _RULES = [
     (re.compile(pattern), replacement)

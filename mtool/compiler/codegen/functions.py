@@ -474,7 +474,7 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
         end.insert(0, f"*{names.output(len(names.outputs) - 1)} = (int32_t)round;")
     named = "round" in words((*called, *tests, *end))
     head = f"for ({'' if attrs.counts else start}; {' && '.join(tests)}; ++round) {{"
-    if tests and not named:  # going on is all that is asked
+    if tests and not named:  # only whether to go on matters
         head = f"while ({' && '.join(tests)}) {{"
     return [*pointers.declared(), *begin, head, *(f"    {line}" for line in called), "}", *end]
 

@@ -7,7 +7,7 @@ from mtool.compiler.codegen.c_text import include
 from mtool.compiler.codegen.device import public_declarations
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.state_reset import declared
-from mtool.compiler.codegen.streamed import given
+from mtool.compiler.codegen.streamed import whole_inputs
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.scalar import ATOM, literal
 from mtool.compiler.plan import Plan
@@ -43,7 +43,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
         lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
-    lines += _struct(model, "inputs", given(model))
+    lines += _struct(model, "inputs", whole_inputs(model))
     lines += _struct(model, "outputs", interface.outputs)
     if plan.io == "arena":
         lines += [

@@ -11,7 +11,7 @@ from mtool.compiler.codegen.entry import operator_call
 from mtool.compiler.codegen.model import ALONE, CModel
 from mtool.compiler.codegen.packed import packed_call
 from mtool.compiler.codegen.protect import areas_table, arena_definition
-from mtool.compiler.codegen.streamed import given
+from mtool.compiler.codegen.streamed import whole_inputs
 from mtool.compiler.codegen.tensors import tensor_bytes
 from mtool.compiler.ir import DType
 from mtool.manifest import Protection, Tensor
@@ -161,7 +161,7 @@ def _stream(model: CModel, only_read: str) -> list[str]:
     plan, stream = model.plan, model.graph.stream
     assert stream is not None
     kind = plan.graph.types[stream.value]
-    arguments = f"&{model}_{plan.io}_inputs" if given(model) else ""
+    arguments = f"&{model}_{plan.io}_inputs" if whole_inputs(model) else ""
     return [
         variable(f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}]"),
         "",
@@ -235,5 +235,5 @@ def _step(model: CModel, calls: Calls, arena: str) -> list[str]:
 
 
 def _buffer(model: CModel, kind: str, tensor: Tensor) -> str:
-    """Return the C name of the buffer for an input or an output; no function's, whatever the tensor is called."""
+    """Return the C name of the buffer for an input or an output, which never equals a function's."""
     return f"{model}_{kind[:-1]}_{tensor.c_name}"

@@ -16,7 +16,7 @@ from mtool.compiler.codegen.functions import Function
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.protect import arena_definition
 from mtool.compiler.codegen.state_reset import reset_function
-from mtool.compiler.codegen.streamed import given, head_function, head_of
+from mtool.compiler.codegen.streamed import head_function, head_of, whole_inputs
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import WithEpilogue
@@ -279,7 +279,7 @@ def _arena_pointers(model: CModel) -> list[str]:
     interface, arena, lines = model.interface, model.arena, list[str]()
     if model.plan.io != "arena":
         return []
-    inputs = given(model)
+    inputs = whole_inputs(model)
     spots_of = tuple(spot for tensor, spot in zip(interface.inputs, arena.inputs, strict=True) if tensor in inputs)
     both = (("inputs", inputs, spots_of), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:

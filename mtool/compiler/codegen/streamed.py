@@ -240,7 +240,7 @@ def streamed(model: CModel) -> Tensor:
     return model.interface.inputs[model.graph.caller_inputs.index(model.graph.stream.value)]
 
 
-def given(model: CModel) -> tuple[Tensor, ...]:
+def whole_inputs(model: CModel) -> tuple[Tensor, ...]:
     """Return the inputs that are not streamed."""
     stream = model.graph.stream
     return tuple(
@@ -264,7 +264,7 @@ def entry_points(model: CModel, head: Head, begin: Sequence[str], work: Sequence
     rows = f"{model}_{streamed(model).c_name}_ROW".upper()
     begins, feeds, finishes = prototypes(model)
     assert len(plan.steps) <= _MOST and plan.graph.stream is not None and plan.graph.stream.rows <= _MOST
-    inputs = [] if begin or not given(model) else ["    (void)inputs;"]
+    inputs = [] if begin or not whole_inputs(model) else ["    (void)inputs;"]
     outputs = [] if end else ["    (void)outputs;"]
     return [
         "/* The inference in progress. */",
@@ -321,7 +321,7 @@ def entry_points(model: CModel, head: Head, begin: Sequence[str], work: Sequence
 
 def prototypes(model: CModel) -> tuple[str, str, str]:
     """Return the declarations of begin, feed and finish, without semicolons."""
-    others = f"const struct {model}_inputs *inputs" if given(model) else "void"
+    others = f"const struct {model}_inputs *inputs" if whole_inputs(model) else "void"
     return (
         f"int32_t {model}_begin({others})",
         f"int32_t {model}_feed({rows_declared(model.plan)}, int32_t count)",
@@ -336,7 +336,7 @@ def declared(model: CModel) -> list[str]:
     kind, upper = model.graph.types[stream.value], f"{model}_{tensor.c_name}".upper()
     row = kind.count // stream.rows
     begin, feed, finish = prototypes(model)
-    others = given(model)
+    others = whole_inputs(model)
     pixels = _PLANES if stream.order and kind.shape[-1] > 1 else ""
     does = [
         f"{model}_begin starts an inference and drops one in progress{_BEGINS if others else ''}.",

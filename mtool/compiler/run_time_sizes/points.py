@@ -15,7 +15,7 @@ _BETWEEN = 3  # sizes between the smallest and those near the largest, at which 
 _DENSE = 64  # sizes at which a model is imported if it follows no formula at the few
 _SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 48, 64)  # candidates for a model's smallest size
 _EMITTED = (*range(1, 20), 31, 32, 33, 48, 63, 64, 65, 80)  # for which C is also compared
-_EMITTED_BEYOND = 19  # whatever the largest size is
+_EMITTED_BEYOND = 19  # for any largest size
 
 
 def with_size(point: Point, index: int, size: int) -> Point:

@@ -121,7 +121,7 @@ class Call(CallBuilder):
         """
         name = f"{self.function}_get_buffer_size"
         names = [f"{name}_mve"] if self.has_helium else [name, f"{name}_dsp"]
-        return max(self.library.asked(one, *arguments) for one in names)
+        return max(self.library.result_of(one, *arguments) for one in names)
 
     def buffer(self, size: int) -> None:
         """Add the context struct with the working memory."""
@@ -398,7 +398,7 @@ def lstm(call: Call, operation: Operation) -> None:
 
 
 def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
-    """Return the parameters of an LSTM but for those of its gates."""
+    """Return the parameters of an LSTM, without those of its gates."""
     x, hidden = operation.operand(0), operation.operand(1)
     scale = np.float32(2.0**-15 / attrs.inner_scale * 2.0**-15)
     forget, new, out = (fixed_multiplier(by) for by in (2.0**-15, 2.0 ** (-15 - attrs.point), float(scale)))
@@ -473,7 +473,7 @@ def _by(name: str, scale: float) -> list[str]:
 
 
 def _offsets(weights: Operand, x: Operand) -> Array:
-    """Return the sum of each row of weights times what is added to the numbers that they meet."""
+    """Return the sum of each row of weights, times the offset of their inputs."""
     found: Array = (-x.zero_point * weights.elements.astype(np.int64).sum(1)).astype(np.int32)
     return found
 

@@ -121,7 +121,7 @@ class Library:
             proc.run([*argv, *map(str, sources)], what="CMSIS-NN's buffer sizes", timeout_s=120, error=BackendError)
             return ctypes.CDLL(str(made))
 
-    def asked(self, function: str, *arguments: Sequence[int] | int) -> int:
+    def result_of(self, function: str, *arguments: Sequence[int] | int) -> int:
         """Return the result of `<function>`; a sequence is a struct of int32_t, passed by address."""
         try:
             call = getattr(self._buffers, function)
@@ -146,7 +146,7 @@ def find(path: str) -> Library:
     """Return the CMSIS-NN of the option `path`, else of CMSIS_NN_DIR, else of a Zephyr workspace.
 
     Raises:
-        UsageError: it is not there.
+        UsageError: it was not found.
     """
     zephyr = os.environ.get("ZEPHYR_BASE")
     places = [path] if path else [os.environ.get("CMSIS_NN_DIR", "")]

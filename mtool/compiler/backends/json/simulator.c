@@ -60,7 +60,7 @@ static int32_t run(const struct @NAME@_job *job, const char *folder)
             const char *const *plain;
             char *const *argv;
         } command;
-        command.plain = job->command; /* execvp changes none of them */
+        command.plain = job->command; /* execvp does not change them */
         if (chdir(folder) != 0 || dup2(2, 1) < 0 || freopen("/dev/null", "r", stdin) == NULL)
             _exit(126);
         alarm(job->limit_s);
