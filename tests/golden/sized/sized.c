@@ -123,8 +123,8 @@ const struct sized_outputs sized_arena_outputs = {
     (int32_t *)(void *)(sized_arena + SIZED_OUT_SHARE_COUNT_OFFSET), /* share_count */
 };
 
-/* The operators of one inference, in order; with a pointer to a number, only that one. Of NULL the compiler makes plain
- * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */
+/* The operators of one inference, in order; with a pointer to a number, only that one. With NULL, the compiler makes
+ * plain calls. Volatile, because tracing a constant through a thousand comparisons takes the compiler a minute. */
 #define OPERATOR(number) if (only == NULL || *only == (number))
 
 MT_INLINE void sized_calls(const volatile int32_t *only)

@@ -44,19 +44,19 @@ struct sized_inputs {
 };
 
 struct sized_outputs {
-    int8_t *rows; /* int8[n,4]; rows_count[0] tells its size along dimension 0 */
-    float *share; /* float32[n,n]; share_count[0] tells its size along dimension 0 */
+    int8_t *rows; /* int8[n,4]; rows_count[0] is its size along dimension 0 */
+    float *share; /* float32[n,n]; share_count[0] is its size along dimension 0 */
     int32_t *rows_count; /* int32[] */
     int32_t *share_count; /* int32[] */
 };
 
-/* The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a
- * run and nothing is copied; the run may overwrite them. */
+/* The model's inputs and outputs in the arena. If the inputs are written there before a
+ * run, nothing is copied; the run may overwrite them. */
 extern const struct sized_inputs sized_arena_inputs;
 extern const struct sized_outputs sized_arena_outputs;
 
-/* One inference. Pointers to other places than the arena's are copied from and to.
- * Returns 0, or MT_BAD_SIZE (mtool.h): a size is out of its range, and nothing was computed. Not re-entrant: there is one arena. */
+/* One inference. Tensors outside the arena are copied to and from it.
+ * Returns 0, or MT_BAD_SIZE (mtool.h): a size is out of range, and nothing was computed. Not re-entrant: there is one arena. */
 int32_t sized_run(const struct sized_inputs *inputs, const struct sized_outputs *outputs);
 
 #ifdef __cplusplus

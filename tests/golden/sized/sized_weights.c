@@ -2,7 +2,8 @@
 #include "sized_weights.h"
 
 /* uint32 2x8: packed for mt_dsp_tile_2x2_int8.h, two output channels a row, a and b: biases of a and of a+256b,
- * weights as halfwords a+256b, scale (the bits of a float) of each. In hexadecimal, as a word is several numbers. */
+ * weights as halfwords a+256b, scale (the bits of a float) of each. In hexadecimal, because a word holds several
+ * numbers. */
 const uint32_t sized_pw_0_weights[16] = {
     0x00000246u, 0x00064A46u, 0x1AF4713Au, 0x4D207970u, 0x00005F2Du, 0x000066D7u, 0x3C54FDF4u, 0x3854FDF4u,
     0x00000000u, 0xFFFD8100u, 0xE0C90361u, 0xAD159578u, 0x00000AB9u, 0x0000F990u, 0x3C54FDF4u, 0x3854FDF4u,

@@ -16,7 +16,7 @@ extern const struct mt_tensor_type small_int8_1x6x6x4;
 extern const struct mt_tensor_type small_int8_1x1x1x4;
 extern const struct mt_tensor_type small_int8_1x4;
 
-/* The operators as packed functions of tensors: what they read, what they write. */
+/* The operators as packed functions of tensors, inputs before outputs. */
 mt_packed small_transpose_0_packed;
 mt_packed small_conv_1_packed;
 mt_packed small_dw_2_packed;
@@ -24,10 +24,10 @@ mt_packed small_pool_3_packed;
 mt_packed small_dense_4_packed;
 mt_packed small_softmax_5_packed;
 
-/* The same for the whole model: its inputs, its outputs. */
+/* The same for the whole model: its inputs and outputs. */
 mt_packed small_run_packed;
 
-/* What can be called by name: the operators, in order, and the model. */
+/* The functions that can be called by name: the operators, in order, and the model. */
 #define SMALL_FUNCTIONS 7
 extern const struct mt_function small_functions[SMALL_FUNCTIONS];
 

@@ -217,8 +217,8 @@ const struct small_outputs small_arena_outputs = {
     (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET), /* y */
 };
 
-/* The operators of one inference, in order; with a pointer to a number, only that one. Of NULL the compiler makes plain
- * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */
+/* The operators of one inference, in order; with a pointer to a number, only that one. With NULL, the compiler makes
+ * plain calls. Volatile, because tracing a constant through a thousand comparisons takes the compiler a minute. */
 #define OPERATOR(number) if (only == NULL || *only == (number))
 
 MT_INLINE void small_calls(const volatile int32_t *only)

@@ -35,16 +35,16 @@ struct small_outputs {
     int8_t *y; /* int8[1,3] */
 };
 
-/* The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a
- * run and nothing is copied; the run may overwrite them. */
+/* The model's inputs and outputs in the arena. If the inputs are written there before a
+ * run, nothing is copied; the run may overwrite them. */
 extern const struct small_inputs small_arena_inputs;
 extern const struct small_outputs small_arena_outputs;
 
 /* One inference, as a packed function; its arguments are DLTensors, inputs before outputs:
  * x (int8[1,2,6,6]), y (int8[1,3]).
- * Pointers to other places than the arena's are copied from and to.
- * Returns MT_OK, or of mtool.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor
- * or of another element type; MT_BAD_SHAPE, one has another shape. Not re-entrant: there is one arena. */
+ * Tensors outside the arena are copied to and from it.
+ * Returns MT_OK or, from mtool.h: MT_BAD_COUNT, a wrong number of arguments; MT_BAD_TYPE, an argument
+ * is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape. Not re-entrant: there is one arena. */
 mt_packed small_run;
 
 #ifdef __cplusplus

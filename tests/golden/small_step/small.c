@@ -244,11 +244,11 @@ int32_t small_operator(uint16_t number)
 
 #undef OPERATOR
 
-/* The inference that is under way. */
+/* The inference in progress. */
 static struct {
     const struct small_inputs *inputs;
     const struct small_outputs *outputs;
-    uint16_t left; /* operators that have not run */
+    uint16_t left; /* operators still to run */
 } inference;
 
 int32_t small_begin(const struct small_inputs *inputs, const struct small_outputs *outputs)

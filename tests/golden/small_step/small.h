@@ -34,26 +34,26 @@ struct small_outputs {
     int8_t *y; /* int8[1,3] */
 };
 
-/* The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a
- * run and nothing is copied; the run may overwrite them. */
+/* The model's inputs and outputs in the arena. If the inputs are written there before a
+ * run, nothing is copied; the run may overwrite them. */
 extern const struct small_inputs small_arena_inputs;
 extern const struct small_outputs small_arena_outputs;
 
 #define SMALL_STEPS 6
 
-/* One inference, an operator a call, so that the rest of a program need not wait for all of it:
+/* One inference, one operator per call, so that the rest of the program need not wait for all of it:
  *
  *     small_begin(&inputs, &outputs);
  *     while (!small_done()) {
  *         small_step();
- *         ... what can't wait longer than one operator ...
+ *         ... work that can't wait longer than one operator ...
  *     }
  *
- * small_begin starts an inference and forgets one that is under way; it returns 0. The structures
- * stay where they are until it is done. small_step runs the next operator; it returns 0, or -1 when
- * there is none left. small_done is 1 when all have run, and the outputs are there.
+ * small_begin starts an inference and drops one in progress; it returns 0. The structures must
+ * stay in place until it is done. small_step runs the next operator; it returns 0, or -1 when
+ * none is left. small_done returns 1 when all have run and the outputs are complete.
  * Not re-entrant: there is one arena.
- * Pointers to other places than the arena's are copied from and to. The inputs are copied at the beginning.
+ * Tensors outside the arena are copied to and from it. small_begin copies the inputs.
  */
 int32_t small_begin(const struct small_inputs *inputs, const struct small_outputs *outputs);
 int32_t small_step(void);

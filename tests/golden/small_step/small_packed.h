@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The operators, each with an array of pointers: what it reads, what it writes. */
+/* The operators, each with an array of pointers, inputs before outputs. */
 void small_transpose_0_pointers(void *const *arguments);
 void small_conv_1_pointers(void *const *arguments);
 void small_dw_2_pointers(void *const *arguments);

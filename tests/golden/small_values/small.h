@@ -34,12 +34,12 @@ struct small_outputs {
     int8_t *y; /* int8[1,3] */
 };
 
-/* The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a
- * run and nothing is copied; the run may overwrite them. */
+/* The model's inputs and outputs in the arena. If the inputs are written there before a
+ * run, nothing is copied; the run may overwrite them. */
 extern const struct small_inputs small_arena_inputs;
 extern const struct small_outputs small_arena_outputs;
 
-/* One inference. Pointers to other places than the arena's are copied from and to.
+/* One inference. Tensors outside the arena are copied to and from it.
  * Returns 0. Not re-entrant: there is one arena. */
 int32_t small_run(const struct small_inputs *inputs, const struct small_outputs *outputs);
 

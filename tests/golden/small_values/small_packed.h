@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The operators as packed functions of pointers to the data of what they read and write. */
+/* The operators as packed functions of pointers to the tensors' data, inputs before outputs. */
 mt_packed small_transpose_0_values;
 mt_packed small_conv_1_values;
 mt_packed small_dw_2_values;
