@@ -116,7 +116,7 @@ def test_partition_refuses(net: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         ("open('elsewhere', 'w')", r"wrote no binary(.|\n)*found elsewhere"),
         ("open('{output}', 'w')", "a file of 1 to"),
         ("import os; os.symlink('/etc/hostname', '{output}')", "wrote no binary"),
-        (OUTPUT + "; p.Path('{report}').write_text('[')", "no JSON"),
+        (OUTPUT + "; p.Path('{report}').write_text('[')", "not valid JSON"),
         (OUTPUT + "; p.Path('{report}').write_text('[1]')", "not a JSON object"),
         (
             OUTPUT + "; p.Path('{report}').write_text(chr(123) + '\"scratch_bytes\": -1' + chr(125))",
@@ -158,7 +158,7 @@ def test_the_binary_and_the_report_reach_the_model(net: Path) -> None:
         ({"compiler": "true", "driver": "/nowhere.c"}, "there is no C file"),
         ({"compiler": "true", "mode": "int4"}, "expected int8 or float16"),
         ({"compiler": "true", "timeout": "soon"}, "expected seconds"),
-        ({"compiler": "true", "run": "simulator"}, "and no simulator="),
+        ({"compiler": "true", "run": "simulator"}, "but no simulator="),
         ({"compiler": "/nowhere/compiler {nodes}"}, "is not installed"),
         ({"fast": "yes"}, "has no option fast"),
     ],

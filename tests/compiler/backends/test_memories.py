@@ -143,9 +143,9 @@ def test_regions_have_a_memory_one_after_another(tmp_path: Path) -> None:
         (
             "dtcn",
             "",
-            "dtcn, which is no memory of mps3_an547; it has itcm .512 KB, code., .* dtcm .512 KB, data, stack",
+            "dtcn, which is not a memory of mps3_an547; available: itcm .512 KB, code., .* dtcm .512 KB, data, stack",
         ),
-        ("qspi", "", "qspi, which is for weights of mps3_an547"),
+        ("qspi", "", "qspi, which is for weights on mps3_an547"),
         ("dtcm", 'buffers={"work": Buffer("dtcm", 600000), "fast": Buffer("dtcm", 4)}', "in dtcm take 600,008 B"),
         ("dtcm", 'buffers={"work": Buffer("d t", 4)}', "is in 'd t'"),
         ("dtcm", 'buffers={"work": Buffer(3, 4)}', "memory of the buffer work is 3; expected a text"),

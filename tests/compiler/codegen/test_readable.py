@@ -129,7 +129,7 @@ def test_a_row_of_packed_words_begins_a_line() -> None:
 def test_a_row_of_packed_bytes_begins_a_line_and_has_a_reason() -> None:
     layouts = {"w": "packed for mt_mve.h, biases, weights"}
     text = "\n".join(codegen.weights.weights_source("", "m", {"w": np.zeros((3, 50), np.int8)}, layouts=layouts))
-    assert "/* int8 3x50: packed for mt_mve.h, biases, weights. Bytes, as most are weights" in text
+    assert "/* int8 3x50: packed for mt_mve.h, biases, weights. Stored as bytes: most are weights" in text
     assert [line.count("0,") for line in text.splitlines() if "0," in line] == [32, 18] * 3
 
 

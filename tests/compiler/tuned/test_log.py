@@ -65,7 +65,7 @@ def test_a_cut_line_is_skipped_with_a_warning_and_what_follows_is_a_line_of_its_
     with caplog.at_level(logging.WARNING):
         read = tuning_log.read([path])
     assert [record.candidate for record in read.measurements] == ["a", "c"]
-    assert "line 2 is cut" in caplog.text
+    assert "line 2 is truncated" in caplog.text
 
 
 @pytest.mark.parametrize("version", [2, "1", None, True, 1.5])
