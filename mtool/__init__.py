@@ -1,15 +1,14 @@
-"""mtool puts a machine-learning model (ONNX) on a microcontroller.
+"""mtool puts a machine-learning model (ONNX or TFLite) on a microcontroller.
 
     model = mtool.compile("model.onnx", board="mps2_an386")
     with mtool.open(model) as device:
         outputs = device.run({"input": x})
         print(device.time(number=10, repeat=5))
 
-`prepare`, `run`, `verify`, `bench`, `check` and `quantize` do what the commands of those names do (`prepare` is
-`mtool build`, `flash_model` is `mtool flash`), and so does `tune`;
-`make_module` makes what firmware takes at run time.
-Errors are of the classes in mtool.errors, which are here too: `except mtool.FitError`. `conventions` makes what
-`Options(conventions=...)` takes, and `BackendSpec` is what `Options(backends=...)` does; text does for both.
+`run`, `verify`, `bench`, `check`, `quantize` and `tune` do what the commands of those names do; `prepare` is
+`mtool build`, `flash_model` is `mtool flash`, and `make_module` is `mtool module`. Errors are of the classes in
+mtool.errors, which are also here: `except mtool.FitError`. `conventions` returns a value for
+`Options(conventions=...)`, and `BackendSpec` is the type in `Options(backends=...)`; both options also accept text.
 """
 
 import importlib

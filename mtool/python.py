@@ -1,4 +1,4 @@
-"""The Python interface's front, as `mtool.cli` is the command line's: checks arguments, and words errors for code."""
+"""The Python interface, as `mtool.cli` is the command line: checks arguments, and words errors for Python code."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class _Names(dict[str, Any]):
-    """What annotations may name, loaded when one does."""
+    """The names that annotations may use, each loaded when it is first used."""
 
     def __missing__(self, name: str) -> Any:
         if name == "Module":
@@ -26,7 +26,7 @@ class _Names(dict[str, Any]):
 
 
 def front(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a workflow as code calls it."""
+    """Return a workflow for Python callers: with checked arguments and errors in Python's terms."""
     return checked.arguments(function, {"boards": _boards, "kinds": _kinds, "since": _module}, _Names())
 
 

@@ -1,1 +1,1 @@
-"""What all rooms need: errors, files, locks, processes, caches, configuration, identifiers, file trees."""
+"""What all packages of mtool use: errors, files, locks, processes, caches, configuration, identifiers, file trees."""

@@ -1,9 +1,9 @@
-"""What was made once, under a hash of all that it was made of: files in the user's cache folder.
+"""A cache of results in the user's cache folder, each under a hash of everything that it was made from.
 
 An entry is one file: the hash of the rest, a line of JSON that names the files in it, and their bytes. It is written
-beside its place and renamed to it, so that two processes never see half of one, and it is used only if the hash holds.
-The hash is no signature: who can write to the folder decides what is compiled and run: it has to be the user's alone.
-The entries that were used longest ago go when all are more than the limit.
+under a temporary name and renamed, so that no process ever sees half of one, and it is used only if the hash matches.
+The hash is not a signature: whoever can write to the folder decides what is compiled and run, so it must be the user's
+alone. The least recently used entries are removed when the limit is exceeded.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ LIMIT_VARIABLE = "MTOOL_CACHE_LIMIT"
 DEFAULT_LIMIT = 512 << 20
 OFF = "off"
 
-_KEPT = 0.9  # of the limit, when it was passed
+_KEPT = 0.9  # of the limit, after it was exceeded
 _OWN = 0o700
 _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _NAME = re.compile(r"[0-9a-f]{64}")
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of an entry: its bytes, and whether it is a program."""
+    """A file of an entry: its bytes, and whether it is executable."""
 
     data: bytes
     runs: bool = False
@@ -46,7 +46,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a cache holds: entries and their bytes together."""
+    """The size of a cache: the number of entries and their total bytes."""
 
     entries: int
     size: int
@@ -57,9 +57,9 @@ class Cache:
     """A folder of entries.
 
     Attributes:
-        folder: which is made when something is put there.
-        limit: bytes of all entries together.
-        is_named: the user named the folder, and is warned once if nothing can be kept there.
+        folder: created when the first entry is stored.
+        limit: total bytes of all entries.
+        is_named: the user named the folder, and is warned once if nothing can be stored there.
     """
 
     folder: Path
@@ -67,17 +67,17 @@ class Cache:
     is_named: bool = field(default=False, compare=False)
 
     def get(self, key: str) -> dict[str, File] | None:
-        """Return the files of an entry; None: there is none, or it is damaged, and then removed.
+        """Return the files of an entry; None: it is missing, or it was damaged and has been removed.
 
         Args:
             key: a SHA-256 in hexadecimal.
         """
         path = self._path(key)
         try:
-            if not path.is_file() or path.is_symlink():  # what else stands there may never end, as a pipe does
+            if not path.is_file() or path.is_symlink():  # reading a pipe may never end
                 return None
             if not all(is_own(each) for each in (self.folder, path.parent, path)):
-                log.warning("%s is not used: others can write to it, or it is another user's", path)
+                log.warning("%s is not used: others can write to it, or it belongs to another user", path)
                 return None
             data = path.read_bytes()
         except OSError:
@@ -97,7 +97,7 @@ class Cache:
             self._path(key).unlink()
 
     def put(self, key: str, content: Mapping[str, File]) -> None:
-        """Keep files under a key. What can't be written is not kept: the cache saves time and decides nothing.
+        """Store files under a key. If that fails, nothing is stored: the cache only saves time.
 
         Args:
             key: a SHA-256 in hexadecimal.
@@ -105,23 +105,23 @@ class Cache:
         """
         packed = _packed(content)
         try:
-            if len(packed) <= self.limit // 4:  # it would push out too much else
+            if len(packed) <= self.limit // 4:  # a larger one would displace too many others
                 for each in (self.folder, self._path(key).parent):
                     each.mkdir(_OWN, parents=True, exist_ok=True)
                 files.write(self._path(key), packed)
-            self._make_room()  # of what another limit let in too
+            self._make_room()  # also for entries stored under a larger limit
         except (MtoolError, OSError) as failed:
             log.debug("%s is not kept: %s", key, failed)
             if self.is_named:
                 _warn_of(self.folder, (failed.strerror if isinstance(failed, OSError) else None) or str(failed))
 
     def content(self) -> Content:
-        """Return what is there now."""
+        """Return the current size."""
         sizes = [status.st_size for _, status in self._entries()]
         return Content(len(sizes), sum(sizes))
 
     def clear(self) -> Content:
-        """Remove all entries, and return what they were; anything else in the folder stays.
+        """Remove all entries, and return their size; other files in the folder stay.
 
         Raises:
             UsageError: one can't be removed.
@@ -140,7 +140,6 @@ class Cache:
         return self.folder / key[:2] / key
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield the entries and their statuses."""
         for path in self.folder.glob("??/*"):
             if _NAME.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # another process has removed it
@@ -172,16 +171,16 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     MTOOL_CACHE names another folder than `$XDG_CACHE_HOME/mtool` (`~/.cache/mtool`), MTOOL_CACHE_LIMIT another limit.
 
     Raises:
-        UsageError: one of them is no folder's path, or no number; or others can write to the folder.
+        UsageError: a variable has an invalid value, or others can write to the folder.
     """
-    named, told = environment.get(VARIABLE, ""), environment.get(LIMIT_VARIABLE, "")
+    named, limited = environment.get(VARIABLE, ""), environment.get(LIMIT_VARIABLE, "")
     if named == OFF:
         return None
     if named and not Path(named).is_absolute():
         raise UsageError(f'{VARIABLE} is "{named}"', details=["expected: the absolute path of a folder, or off"])
-    read = _LIMIT.fullmatch(told.upper()) if told else None
-    if told and read is None:
-        raise UsageError(f'{LIMIT_VARIABLE} is "{told}"', details=["expected: bytes, as 200M or 1G"])
+    read = _LIMIT.fullmatch(limited.upper()) if limited else None
+    if limited and read is None:
+        raise UsageError(f'{LIMIT_VARIABLE} is "{limited}"', details=["expected: bytes, for instance 200M or 1G"])
     limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
     folder = Path(named) if named else resources.cache_folder(environment)
     if named and folder is not None:
@@ -191,9 +190,9 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
             raise UsageError(f'{VARIABLE} is "{named}"', details=details)
     if folder is not None and folder.exists() and not is_own(folder):
         other = f"name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}"
-        what = f"the cache {folder} is not yours alone: who can write to it decides what mtool compiles and runs"
+        what = f"the cache {folder} is not yours alone: whoever can write to it decides what mtool compiles and runs"
         hint = f"chmod go-w {folder}, {other}" if folder.stat().st_uid == os.geteuid() else other
-        raise UsageError(what, details=["expected  your own folder, which no one else can write to"], hint=hint)
+        raise UsageError(what, details=["expected  a folder of yours that only you can write to"], hint=hint)
     return None if folder is None else Cache(folder, limit, is_named=bool(named))
 
 

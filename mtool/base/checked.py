@@ -1,6 +1,6 @@
-"""Values from Python code, held to their annotations: what is wrong is told by name, and text is read as a command's.
+"""Check values from Python code against their annotations. Errors name the value; text is read as on a command line.
 
-`fields` is for dataclasses of options, `arguments` for functions. The readers turn text into what is meant.
+`fields` is for dataclasses of options, `arguments` for functions. Readers turn text into values.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from mtool.base.option_table import LEAST_TIMEOUT_S, OF_DEPLOYMENT, OPTIONS
 # `in_python` writes it as code would (`dims="batch=1"`) in an error that the Python interface raises.
 
 
-_OF_PYTHON = {  # options of single commands, and of a table's row that has several fields
+_OF_PYTHON = {  # options of single commands, and rows of the table with several fields
     "input": "inputs",
     "tls-ca": "Tls.ca",
     "tls-cert": "Tls.certificate",
@@ -54,7 +54,7 @@ _SWITCHES = {one.flags[0].removeprefix("--") for one in OPTIONS.values() if one.
 
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|(?:[^\s,;)']|,(?=[a-z]+=))*[\w\"}\]]))?")
 _COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+[^;]*")
-_NAMES_OF_SEVERAL = re.compile(r"--name \S+(?: --name \S+)+")  # of models, each with its own options
+_NAMES_OF_SEVERAL = re.compile(r"--name \S+(?: --name \S+)+")  # several models, each with its own options
 _WORDS = (
     r"arena|external|never|always|caller|own|shared|interleaved|aot|graph|graph-host|c|pointers|packed|step|feed|typed|"
     r"values|onnx|tflite|speed|size|balanced|text|written"
@@ -63,11 +63,11 @@ _VALUE = re.compile(rf".*[=:\d./].*|[A-Z]+|{_WORDS}")
 
 
 def in_python(error: MtoolError, parameters: Collection[str] = ()) -> None:
-    """Name the options in an error as Python does; a command that a line tells to type stays as it is.
+    """Name the options in an error as Python does; suggested commands stay as they are.
 
     Args:
-        error: what to say otherwise.
-        parameters: names of the function's own arguments, for options that have the same.
+        error: the error to change.
+        parameters: the names of the function's own arguments, for options with the same names.
     """
     error.what = _written(error.what, parameters)
     error.details = tuple(_written(line, parameters) for line in error.details)
@@ -107,20 +107,20 @@ def _of_each_model(found: re.Match[str]) -> str:
 
 
 Reader = Callable[[Sequence[str]], Any]
-"""Reads texts, each as an option of a command would have it."""
+"""Reads texts, each as given to an option of a command."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Range:
-    """The values that a number may have: finite, and within these two."""
+    """The values that a number may have: finite, from `least` to `most`."""
 
     least: float
     most: float = math.inf
 
     def holds(self, value: Any) -> bool:
-        """Return whether a number is one of them."""
+        """Return whether a number is in the range."""
         return bool(self.least <= value <= self.most and value < math.inf)
 
     def __str__(self) -> str:
@@ -142,13 +142,13 @@ class OneOf:
 
 
 Count = Annotated[int, Range(1)]
-"""A number of things, of which there is one."""
+"""A whole number of at least 1."""
 Natural = Annotated[int, Range(0)]
 """A whole number that is not negative."""
 NotNegative = Annotated[float, Range(0)]
 """A number that is not negative."""
 Timeout = Annotated[float, Range(LEAST_TIMEOUT_S)]
-"""Seconds that an inference may take."""
+"""The time limit of an inference in seconds."""
 
 
 class _Wrong(Exception):
@@ -156,10 +156,10 @@ class _Wrong(Exception):
 
 
 def fields(instance: Any, readers: Mapping[str, Reader]) -> None:
-    """Check the fields of a dataclass, and set those that text was given for to what it means.
+    """Check the fields of a dataclass, and convert those that were given as text.
 
     Raises:
-        UsageError: a value is of another type than its field, or none of the field's values.
+        UsageError: a value has another type than its field, or is not one of the field's values.
     """
     owner = type(instance).__name__
     for field in dataclasses.fields(instance):
@@ -172,43 +172,43 @@ def fields(instance: Any, readers: Mapping[str, Reader]) -> None:
 
 
 def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: dict[str, Any]) -> Callable[P, R]:
-    """Return the function with its arguments checked, and with its errors in the words of Python.
+    """Return the function with checked arguments, and with errors in Python's terms.
 
     Args:
-        function: what is called.
-        readers: of arguments that may be text.
-        names: what annotations may name besides what the function's module imports.
+        function: the function to call.
+        readers: the readers of arguments that may be text.
+        names: names that annotations use besides those that the function's module imports.
 
     Raises:
-        UsageError: an argument is of another type than its parameter, or none of its values.
+        UsageError: an argument has another type than its parameter, or is not one of its values.
     """
     called = method(function, readers, names)
     parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
-    def in_words_of_python(*given: P.args, **named: P.kwargs) -> R:
+    def in_terms_of_python(*given: P.args, **named: P.kwargs) -> R:
         try:
             return called(*given, **named)
         except MtoolError as error:
             in_python(error, parameters)
             raise
 
-    return in_words_of_python
+    return in_terms_of_python
 
 
 def method(
     function: Callable[P, R], readers: Mapping[str, Reader] | None = None, names: dict[str, Any] | None = None
 ) -> Callable[P, R]:
-    """Return a method with its arguments checked; arrays are left to it, and so are the words of its errors.
+    """Return a method with checked arguments; arrays are not checked, and errors are not reworded.
 
     Raises:
-        UsageError: an argument is of another type than its parameter, or out of its range.
+        UsageError: an argument has another type than its parameter, or is out of range.
     """
     signature = inspect.signature(function)
     hints = {name: one.annotation for name, one in signature.parameters.items()}
     for name, hint in hints.items():
         if isinstance(hint, str):
-            hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # our own source's text
+            hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # text from our own source
 
     @functools.wraps(function)
     def checked(*given: P.args, **named: P.kwargs) -> R:
@@ -233,10 +233,10 @@ def method(
 
 
 def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> Any:
-    """Return a value as its annotation has it.
+    """Return a value converted to its annotation's type.
 
     Raises:
-        UsageError: it is of another type, or none of the values that there are.
+        UsageError: it has another type, or is not one of the allowed values.
     """
     try:
         return _taken(value, kind)
@@ -290,7 +290,7 @@ def _checks(kind: Any) -> list[Range | OneOf]:
 
 
 def _is_array_like(kinds: Sequence[Any]) -> bool:
-    """Return whether a union is NumPy's `ArrayLike`, whose values a function reads itself."""
+    """Return whether a union is NumPy's `ArrayLike`, which the function converts itself."""
     return any(getattr(get_origin(one) or one, "__module__", "").startswith("numpy._typing") for one in kinds)
 
 
@@ -318,7 +318,7 @@ _PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = 
     bool: ("True or False", lambda one: type(one).__name__ in ("bool", "bool_"), bool),  # NumPy's too
     int: ("a whole number", lambda one: isinstance(one, numbers.Integral) and not isinstance(one, bool), int),
     float: ("a number", _is_real, lambda one: one),
-    str: ("a text", _is_text, lambda one: one),
+    str: ("a string", _is_text, lambda one: one),
     Path: (
         "a path",
         lambda one: isinstance(one, Path) or _is_text(one),
@@ -326,17 +326,17 @@ _PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = 
     ),
     NoneType: ("None", lambda one: one is None, lambda one: one),
 }
-"""The plain types: how people call their values, what is one, and as what it is taken."""
+"""The plain types: what messages call a value, how one is recognized, and how it is converted."""
 
 
 def _array(value: Any) -> Any:
-    import numpy as np  # which a command that needs no arrays does not load
+    import numpy as np  # imported only by commands that need arrays
 
     if isinstance(value, np.ndarray):
         return value
     try:
         found = np.asarray(value)
-    except ValueError:  # lists of several lengths
+    except ValueError:  # lists of different lengths
         raise _Wrong from None
     _require(found.dtype.kind in "biuf", value)
     return found
@@ -353,14 +353,14 @@ def _require(is_right: bool, value: Any) -> Any:
 
 
 def _same(value: Any, taken: Any) -> Any:
-    """Return a container as it was given where nothing in it has changed."""
+    """Return the original container if nothing in it has changed."""
     old, new = (list(one.values()) if isinstance(one, Mapping) else list(one) for one in (value, taken))
     is_same = isinstance(value, type(taken)) and all(a is b for a, b in zip(old, new, strict=True))
     return value if is_same else taken
 
 
 def texts_of(value: Any) -> list[str] | None:
-    """Return the texts that stand for a value; None: it is something else."""
+    """Return the texts that a value was given as; None: it was not given as text."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping) and value and all(isinstance(one, str) for pair in value.items() for one in pair):
@@ -404,6 +404,6 @@ def _named(kind: Any) -> str:
 def _shown(value: Any) -> str:
     try:
         shown = repr(value)
-    except Exception:  # of a class of the caller's
+    except Exception:  # the caller's class may raise anything
         shown = ""
-    return shown if 0 < len(shown) <= 60 and "\n" not in shown else f"of the type {type(value).__name__}"
+    return shown if 0 < len(shown) <= 60 and "\n" not in shown else f"of type {type(value).__name__}"

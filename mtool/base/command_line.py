@@ -1,8 +1,8 @@
-"""A command line of a user's own, with places in braces.
+"""A user's command line with placeholders in braces.
 
-It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
-Then the places are filled within the words, so that a path with a blank stays one word. Any other name in braces is a
-mistake, unless it is a shell's `${NAME}`; braces around anything else are left alone.
+It is split into words as a POSIX shell would split it, quotes included, but no shell runs it: no variables, no pipes.
+Placeholders are filled in after that, so that a path with a space stays one word. Any other name in braces is an
+error, unless it is a shell's `${NAME}`; braces around anything else stay as they are.
 """
 
 import re
@@ -16,15 +16,15 @@ _NAMED = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
 
 
 def words_of(text: str, places: Collection[str], *, what: str) -> list[str]:
-    """Return the words of a command line, its places as they are.
+    """Return the words of a command line, with its placeholders.
 
     Args:
         text: the command line.
-        places: the names that may stand in braces.
-        what: what it is, for messages.
+        places: the names of the placeholders.
+        what: what the command line is for, for messages.
 
     Raises:
-        UsageError: it has no words, a quote that is not closed, or another name in braces.
+        UsageError: it is empty, has an unclosed quote, or an unknown placeholder.
     """
     try:
         words = shlex.split(text)

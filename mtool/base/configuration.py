@@ -1,8 +1,8 @@
-"""`mtool.toml`: what holds for a folder and those below it, unless a command or the environment says otherwise.
+"""`mtool.toml`: settings for a folder and those below it, which commands and the environment may override.
 
-Its tables [project] and [options] make the folder a project of a user's own (mtool.commands.user_project reads them).
+Its tables [project] and [options] make the folder a user's own project (mtool.commands.user_project reads them).
 
-It may name programs that mtool runs, as a Makefile does. So one that another user could have put into a folder above
+Like a Makefile, it may name programs that mtool runs. So a file that another user could have put into a folder above
 the working folder (/tmp/mtool.toml) is refused.
 """
 
@@ -19,24 +19,24 @@ from mtool.base.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
 ROOTS = ("board_root", "soc_root", "dts_root")
-"""Keys of folders outside of the Zephyr tree."""
+"""The keys of folders outside the Zephyr tree."""
 _PATHS = ("boards", "tuned", *ROOTS)  # a path, or a list of them
 _TABLES = ("project", "options")
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a file says.
+    """The settings in a file.
 
     Attributes:
-        port, probe: the board's serial port, and the serial number of it or its probe.
-        flash: the command that flashes the board, in place of a runner.
-        power: the command that cycles the board's power.
-        boards: files of further boards, as boards.yaml has them.
+        port, probe: the board's serial port, and the serial number of the board or its probe.
+        flash: the command that flashes the board, instead of a runner.
+        power: the command that power-cycles the board.
+        boards: files with more boards, in the form of boards.yaml.
         tuned: tuning logs to take schedules from.
-        board_root, soc_root, dts_root: folders of boards, chips and bindings outside of the Zephyr tree.
-        project, options: the tables of a project of a user's own, as they are.
-        file: where all that was read; None: there is no `mtool.toml`.
+        board_root, soc_root, dts_root: folders of boards, chips and bindings outside the Zephyr tree.
+        project, options: the tables of a user's own project, as read.
+        file: the file; None: there is no `mtool.toml`.
     """
 
     port: str = ""
@@ -54,14 +54,14 @@ class Configuration:
 
 
 def read_toml(path: Path, what: str = "") -> tuple[dict[str, Any], os.stat_result]:
-    """Read a TOML file; its tables, and its status. `what` stands before its path in messages ("the device file ").
+    """Read a TOML file; return its tables and its status. `what` precedes its path in messages ("the device file ").
 
     Raises:
         UsageError: it can't be read, or is not TOML.
     """
     try:
         with path.open("rb") as file:
-            text = file.read().decode("utf-8-sig")  # an editor may put a mark first
+            text = file.read().decode("utf-8-sig")  # an editor may write a byte order mark
             return tomllib.loads(text), os.fstat(file.fileno())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
         raise UsageError(f"{what}{path} is not TOML", details=[str(invalid)]) from None
@@ -70,12 +70,12 @@ def read_toml(path: Path, what: str = "") -> tuple[dict[str, Any], os.stat_resul
 
 
 def load(folder: Path | None = None) -> Configuration:
-    """Read the nearest `mtool.toml`, in a folder (default: the working folder) or above it; empty, if there is none.
+    """Read the nearest `mtool.toml`, in a folder (default: the working folder) or above it; empty if there is none.
 
     Paths in it are relative to its own folder.
 
     Raises:
-        UsageError: it can't be read, is not TOML, belongs to another user, or has an unknown key or a value of another
+        UsageError: it can't be read, is not TOML, may be another user's, or has an unknown key or a value of the wrong
             type.
     """
     path = nearest(folder)
@@ -85,7 +85,8 @@ def load(folder: Path | None = None) -> Configuration:
     check_owner(path, status)
     wrong = [key for key, value in read.items() if not _is_right(key, value)]
     if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
+        what = f"{path}: {wrong[0]} is unknown, or its value is not a string"
+        raise UsageError(what, details=[f"expected: {', '.join(_expected())}"])
     found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
     return Configuration(**found, file=path)
 
@@ -97,14 +98,14 @@ def nearest(folder: Path | None = None) -> Path | None:
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:
-    """Refuse a file that nobody named and that may be another user's.
+    """Refuse a file that mtool found by itself and that may be another user's.
 
     Raises:
-        UsageError: it is not this user's or root's, or everybody may write it.
+        UsageError: it does not belong to this user or root, or everyone may write to it.
     """
     if system.user() is not None and (status.st_uid not in (system.user(), 0) or status.st_mode & stat.S_IWOTH):
         what = f"{path} could be another user's, and may name programs to run"
-        details = ["expected  a file of yours or of root's, that not everybody may write"]
+        details = ["expected  a file that belongs to you or root, and that not everyone may write to"]
         raise UsageError(what, details=details, hint="remove it, or make it yours: chown, chmod o-w")
 
 

@@ -1,4 +1,4 @@
-"""The name under which mtool is installed: the import and the command are `mtool`, which is another's name on PyPI."""
+"""The name under which mtool is installed: on PyPI another package is called `mtool`, as the import and command are."""
 
 import importlib.metadata
 

@@ -3,13 +3,13 @@
 MtoolError                    1   a bug in mtool, or an error that fits nowhere else
 ├── UsageError                2   a wrong option, a missing file, a wrong input
 ├── ModelError                3   the model is malformed, or something in it is unsupported
-│   └── NeedsValues           3   values of inputs have to be known when it is compiled
+│   └── NeedsValues           3   the values of some inputs must be known when it is compiled
 ├── FitError                  4   the model does not fit the board's memory
 ├── BuildError                5   a toolchain is missing, or a build failed
 ├── BoardError                6   no board, an unknown board, or several that match
 ├── FlashError                7   the flash tool failed
 ├── CommunicationError        8   the device does not answer, or runs another firmware
-│   └── NoAnswerError         8   it has begun to work and does not come to an end, or has stopped answering
+│   └── NoAnswerError         8   it started to work and does not finish, or has stopped answering
 ├── MismatchError             9   outputs differ from the reference
 └── DeviceError              10   the device reported a fault
 """
@@ -22,7 +22,7 @@ from mtool.base.escaping import one_line
 
 
 class MtoolError(Exception):
-    """Report what went wrong, where, what was expected and found, and one thing to try.
+    """An error: what went wrong and where, what was expected and found, and one thing to try.
 
     Args:
         what: one line, lower case, without a full stop.
@@ -39,7 +39,7 @@ class MtoolError(Exception):
         self.hint = hint
 
     def lines(self) -> list[str]:
-        """Return the error as lines for people, whatever a model or a device put into it."""
+        """Return the error as lines for people; text from a model or a device is escaped."""
         first, *more = self.what.splitlines() or [""]
         details = [line for detail in self.details for line in detail.splitlines() or [""]]
         hint = self.hint.splitlines()[:1] + [f"  {line}" for line in self.hint.splitlines()[1:]]
@@ -101,7 +101,7 @@ class CommunicationError(MtoolError):
 
 
 class NoAnswerError(CommunicationError):
-    """The device was there, and has not answered within the time that its work may take."""
+    """The device answered before, but not within the time limit of its work."""
 
 
 class MismatchError(MtoolError):
@@ -111,7 +111,7 @@ class MismatchError(MtoolError):
 
 
 class DeviceError(MtoolError):
-    """The device reported a fault or an error status; `operator` is the number of the one that ran, if it is known."""
+    """The device reported a fault or an error status; `operator` is the number of the running operator, if known."""
 
     exit_code = 10
 
@@ -124,26 +124,26 @@ REMEDIES: Mapping[int, str] = {
     errno.ENOSPC: "free some space there, or choose another folder",
     errno.EDQUOT: "your quota there is used up: free some space, or choose another folder",
     errno.EROFS: "the file system is read-only: choose another folder",
-    errno.EACCES: "look at its owner and its permissions, and at those of its folder",
-    errno.EPERM: "look at its owner, its permissions and its attributes (lsattr)",
+    errno.EACCES: "check its owner and permissions, and those of its folder",
+    errno.EPERM: "check its owner, permissions and attributes (lsattr)",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EISDIR: "it is a folder: give the name of a file",
     errno.ENOTDIR: "something in its path is a file, not a folder",
-    errno.ELOOP: "something in its path is a link: give the path that it leads to",
-    errno.EFBIG: "it is larger than this process may write (ulimit -f)",
-    errno.EMFILE: "this process may not open more files (ulimit -n)",
+    errno.ELOOP: "something in its path is a link: give the path that it points to",
+    errno.EFBIG: "it exceeds the file size limit of this process (ulimit -f)",
+    errno.EMFILE: "this process has reached its limit of open files (ulimit -n)",
     errno.ENFILE: "the system has too many files open",
-    errno.EXDEV: "a folder in the project is on another file system: give the project one of its own",
-    errno.EIO: "the device below it is failing",
+    errno.EXDEV: "part of the project is on another file system: move the project to one file system",
+    errno.EIO: "the storage device is failing",
 }
 
 
 def of_os_error(error: OSError, what: str = "") -> MtoolError:
-    """Return what the operating system refused as an error of ours: the path, its own words, what to try.
+    """Return an error of the operating system as one of ours: the path, the system's message, what to try.
 
     Args:
-        error: what was raised.
-        what: what could not be done ("report.html can't be written"); default: what the error itself says.
+        error: the error that was raised.
+        what: what failed ("report.html can't be written"); default: the error's own message.
     """
     said = (error.strerror or str(error) or type(error).__name__).strip()
     said = said[:1].lower() + said[1:]
@@ -152,7 +152,7 @@ def of_os_error(error: OSError, what: str = "") -> MtoolError:
     if said.startswith("no usable temporary directory"):
         return UsageError("there is no folder for temporary files", details=[said], hint="set TMPDIR to one")
     if isinstance(error, FileNotFoundError) and error.filename is None and not what and _is_nowhere():
-        return UsageError("the working folder is no longer there", hint="cd to another")
+        return UsageError("the working folder no longer exists", hint="cd to another folder")
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
     title = what or ": ".join([" and ".join(paths), said] if paths else [said])
     return UsageError(title, details=[said] if what else [], hint=REMEDIES.get(error.errno or 0, ""))

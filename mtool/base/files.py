@@ -1,6 +1,6 @@
-"""Write one file, whole or not at all, or a line more, with the rights that the umask gives. Nothing else does.
+"""Write one file, whole or not at all, or append a line, with the umask's permissions. All writing goes through here.
 
-What a person names to be read is opened here too: what is no file is refused.
+Files that a person names for reading are opened here too; what is not a plain file is refused.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ _RIGHTS = 0o666  # less the umask
 
 
 def open_named(path: Path) -> IO[bytes]:
-    """Open a file that a person named, to be read; close it.
+    """Open a file that a person named, for reading; the caller closes it.
 
-    A pipe that this process already has open is right too: `--tuned <(cat a.jsonl b.jsonl)`, /dev/stdin. To open
-    another would wait for a writer, and a device may have no end.
+    A pipe that this process already has open is allowed too: `--tuned <(cat a.jsonl b.jsonl)`, /dev/stdin. Opening
+    another pipe would wait for a writer, and a device may have no end.
 
     Raises:
         UsageError: it is a pipe, a device, a socket or a folder.
@@ -47,16 +47,16 @@ def open_named(path: Path) -> IO[bytes]:
 
 
 def read_named(path: Path) -> bytes:
-    """Return all of a file that a person named; errors are those of `open_named`."""
+    """Return the contents of a file that a person named; errors are those of `open_named`."""
     with open_named(path) as file:
         return file.read()
 
 
 def check_plain(path: Path) -> None:
-    """Check that a program which opens a path finds a plain file there, or nothing.
+    """Check that a path is a plain file, or does not exist.
 
     Raises:
-        UsageError: it is a pipe, which would be waited for, a device, a socket or a folder.
+        UsageError: it is a pipe, whose opening would block, a device, a socket or a folder.
     """
     with contextlib.suppress(FileNotFoundError):
         mode = path.stat().st_mode
@@ -71,17 +71,17 @@ def _no_file(path: Path, mode: int) -> UsageError:
 
 
 def write(path: Path, data: bytes, *, follow: bool = False) -> None:
-    """Write a temporary file beside a file and rename it to that; its folder is created if missing.
+    """Write a file by renaming a temporary file beside it; its folder is created if missing.
 
     Args:
         path: the file.
-        data: all of it.
-        follow: a person named the file: where it is a link, the file that it leads to is written, and where it is
-            a character device or what this process has open ("/dev/stdout"), it is written to as it is; what else is no
-            plain file is refused. Otherwise whatever stands there is replaced.
+        data: its contents.
+        follow: set this if a person named the file: a link is followed; a character device, or what this process has
+            open ("/dev/stdout"), is written to directly; anything else except a plain file is refused. Otherwise
+            whatever is there is replaced.
 
     Raises:
-        UsageError: it can't be written; what stood there is untouched.
+        UsageError: it can't be written; what was there is untouched.
     """
     with _refusing(path):
         if follow and _is_special(path):
@@ -93,11 +93,11 @@ def write(path: Path, data: bytes, *, follow: bool = False) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line to a file, which is on the disk when this returns; a line there that was cut is ended before it.
+    """Append a line to a file and sync it to disk; an incomplete last line is ended first.
 
     Args:
-        path: the file, which is made if it is missing, and its folder too.
-        line: without its end.
+        path: the file; it and its folder are created if missing.
+        line: the line, without a newline.
 
     Raises:
         UsageError: it can't be written.
@@ -110,14 +110,14 @@ def append_line(path: Path, line: bytes) -> None:
             size = file.seek(0, os.SEEK_END) if is_plain else 0
             is_cut = size > 0 and system.read_at(handle, 1, size - 1) != b"\n"
             left = memoryview((b"\n" if is_cut else b"") + line + b"\n")
-            while left:  # a disk that becomes full takes a part, and refuses the rest
+            while left:  # a full disk may accept a part and refuse the rest
                 left = left[file.write(left) :]
             if is_plain:
                 os.fsync(handle)
 
 
 def open_log(path: Path) -> IO[str]:
-    """Open a file that a person named for a log, which is there line by line while it is written; close it.
+    """Open a log file that a person named, flushed after each line; the caller closes it.
 
     Raises:
         UsageError: it can't be written.
@@ -128,21 +128,21 @@ def open_log(path: Path) -> IO[str]:
 
 
 def check_writable(path: Path, read: Iterable[Path | None] = (), *, makes_folder: bool = False) -> None:
-    """Say now that a file which a person named, and which is written after much work, can't be; nothing is left behind.
+    """Check, before long work, that a file which a person named can be written afterwards; nothing is changed.
 
     Args:
         path: the file.
-        read: what the work reads, and must not overwrite.
-        makes_folder: where its folder is missing, that is made when the file is written.
+        read: files that the work reads, which must not be overwritten.
+        makes_folder: the file's folder will be created if it is missing.
 
     Raises:
-        UsageError: its folder is not there or can't be written, it is a folder, a pipe or a disk, or it is one of
-            `read`.
+        UsageError: its folder does not exist or can't be written to, it is a folder, a pipe or a disk, or it is one
+            of `read`.
     """
     for source in read:
         with contextlib.suppress(OSError):
             if source is not None and path.is_file() and path.samefile(source):
-                raise UsageError(f"{path} would be overwritten, and is read: {source}", hint="give another name")
+                raise UsageError(f"{path} would overwrite {source}, which is read", hint="give another name")
     if not path.parent.is_dir():
         if makes_folder:
             check_folder(path.parent)
@@ -160,10 +160,10 @@ def check_writable(path: Path, read: Iterable[Path | None] = (), *, makes_folder
 
 
 def check_folder(folder: Path) -> None:
-    """Say now that a folder, which is made with those above it if it is missing, can't be made or written to.
+    """Check that a folder can be written to, or created with its parents.
 
     Raises:
-        UsageError: one of them is a file, or may not be written to.
+        UsageError: one of them is a file, or is not writable.
     """
     with _refusing(folder):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -177,20 +177,20 @@ def check_folder(folder: Path) -> None:
 def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError) as failed:  # links in a circle are a RuntimeError of pathlib's
+    except (OSError, RuntimeError) as failed:  # pathlib raises RuntimeError for a loop of links
         refused = failed if isinstance(failed, OSError) else OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         error = of_os_error(refused, f"{path} can't be written")
         details = [*error.details]
-        with contextlib.suppress(OSError):  # it is no link
+        with contextlib.suppress(OSError):  # it is not a link
             details.append(f"it is a link to {path.readlink()}")
         raise UsageError(error.what, details=details, hint=error.hint) from None
 
 
 def create(name: str, data: bytes, folder: int | None) -> None:
-    """Create a new file in an open folder, or, without a folder, at a path, and write all of it.
+    """Create a new file in an open folder, or, without a folder, at a path, and write it.
 
     Raises:
-        OSError: it is there already, or it can't be written; then there is no file.
+        OSError: it exists already, or it can't be written; then no file is left.
     """
     handle = os.open(name, _NEW, _RIGHTS, dir_fd=folder)
     try:
@@ -216,7 +216,7 @@ def _replace(target: Path, data: bytes) -> None:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Refuse what a rename would replace without asking: a folder, and a file that is protected against writing."""
+    """Refuse a folder and a write-protected file, which a rename would replace."""
     if target.is_dir() and not target.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if target.is_file() and not os.access(target, os.W_OK):
@@ -224,27 +224,27 @@ def _check_replaceable(target: Path) -> None:
 
 
 def _refusal(path: Path) -> OSError:
-    """Return why a path may not be written to: os.access doesn't say."""
+    """Return why a path may not be written to, which os.access does not report."""
     is_read_only = hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY
     code = errno.EROFS if is_read_only else errno.EACCES
     return OSError(code, os.strerror(code))
 
 
 def _beside(target: Path) -> Path:
-    """Return a new name in the same folder, which is short even where the file's own is as long as names may be."""
+    """Return a new name in the same folder, short even if the file's own name has the maximal length."""
     return target.with_name(f".mtool-{secrets.token_hex(6)}")
 
 
 def _is_special(target: Path) -> bool:
-    """Return whether there is a device, a pipe or a socket."""
+    """Return whether a path is a device, a pipe or a socket."""
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
 def _check_special(target: Path) -> None:
-    """Refuse what would wait for a reader, and what a whole file system may lie on.
+    """Refuse a pipe, whose opening would block, and a disk, which may hold a file system.
 
     Raises:
-        UsageError: it is no character device, and this process has not got it open.
+        UsageError: it is not a character device, and this process does not have it open.
     """
     if not (target.is_char_device() or _has_open(target)):
         kind = "a pipe" if target.is_fifo() else "a disk" if target.is_block_device() else "a socket"
@@ -256,7 +256,7 @@ def _has_open(target: Path) -> bool:
     """Return whether this process has a file open, for instance as its standard output."""
     there = target.stat()
     for descriptor in Path("/dev/fd").iterdir() if Path("/dev/fd").is_dir() else ():
-        with contextlib.suppress(OSError):  # the descriptor of this very list
+        with contextlib.suppress(OSError):  # the descriptor of this listing itself
             if os.path.samestat(os.fstat(int(descriptor.name)), there):
                 return True
     return False
@@ -264,7 +264,7 @@ def _has_open(target: Path) -> bool:
 
 def _write_special(target: Path, data: bytes) -> None:
     _check_special(target)
-    handle = os.open(target, os.O_WRONLY | system.NO_WAIT | system.NO_TERMINAL)  # no wait for a reader, a modem
+    handle = os.open(target, os.O_WRONLY | system.NO_WAIT | system.NO_TERMINAL)  # does not wait for a reader or a modem
     if system.NO_WAIT:
         os.set_blocking(handle, True)
     with open(handle, "wb", buffering=0) as file:  # noqa: PTH123

@@ -1,4 +1,4 @@
-"""The records of flash_runners.yaml: mtool.device.flash runs the tools, and boards' entries name them."""
+"""The records of flash_runners.yaml; mtool.device.flash runs these tools, and boards' entries refer to them."""
 
 import functools
 from pathlib import Path

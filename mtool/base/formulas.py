@@ -1,4 +1,4 @@
-"""Formulas: whole numbers that follow the run-time sizes of a model, such as 64 * n, n * n or (n + 1) // 2."""
+"""Formulas: whole numbers that depend on the run-time sizes of a model, such as 64 * n, n * n or (n + 1) // 2."""
 
 import ast
 import functools
@@ -12,14 +12,14 @@ Point = tuple[int, ...]
 """A value for each run-time size of a model, in their order."""
 
 _DIVISORS = (*range(2, 17), 32, 64)
-_STEPS = 4  # values that a quotient has at the points: a number that jumps once is none
-_SPARE = 2  # points, beyond as many as a formula of products or quotients has coefficients
-_WORST = 1e-3  # of a coefficient that is fitted, from a whole number
+_STEPS = 4  # the least number of values of a quotient at the points
+_SPARE = 2  # points more than the formula has coefficients
+_WORST = 1e-3  # the largest deviation of a fitted coefficient from a whole number
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """(size + add) // divisor, of the run-time size that is called so."""
+    """(size + add) // divisor, for a run-time size given by name."""
 
     size: str
     add: int = 0
@@ -38,7 +38,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A sum of products: each a coefficient and factors."""
+    """A sum of products, each of a coefficient and factors."""
 
     terms: tuple[tuple[int, tuple[Factor, ...]], ...]
 
@@ -58,11 +58,11 @@ class Formula:
 
     @property
     def quotients(self) -> set[Factor]:
-        """Its factors that are divided."""
+        """Its factors with a divisor."""
         return {factor for _, factors in self.terms for factor in factors if factor.divisor > 1}
 
     def c(self, prefix: str) -> str:
-        """Return it as C, in parentheses unless it is a name; `prefix` stands before the names of the sizes."""
+        """Return it as C, in parentheses unless it is a name; `prefix` precedes the names of the sizes."""
         text = self._text("/", prefix)
         return text if text.isidentifier() else f"({text})"
 
@@ -83,15 +83,15 @@ class Formula:
 
 
 def parsed(text: str) -> Formula:
-    """Return the formula that `str` has written.
+    """Parse a formula in the form that `str` writes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a formula.
     """
     try:
         return Formula(tuple(_terms(ast.parse(text, mode="eval").body)))
     except (SyntaxError, RecursionError) as failed:
-        raise ValueError(f"{text!r} is no formula") from failed
+        raise ValueError(f"{text!r} is not a formula") from failed
 
 
 def _terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, tuple[Factor, ...]]]:
@@ -137,22 +137,22 @@ def _factor(node: ast.expr) -> Factor:
         add = _number(node.right)
         node = node.left
     if not isinstance(node, ast.Name) or add is None or divisor is None or divisor < 1:
-        raise ValueError("no formula")
+        raise ValueError("not a formula")
     return Factor(node.id, add, divisor)
 
 
 def fitted(names: Sequence[str], points: Sequence[Point], values: Sequence[int], period: int = 1) -> Formula | None:
     """Return the simplest formula that has these values at these points; None: none is found, or several.
 
-    There are always more points than a formula has coefficients, and a quotient takes several values at them, so that a
-    formula which is found is no coincidence. (n + 1) // 3 and (n + 2) // 3 are the same where no point leaves a
-    remainder of 1: then none is returned.
+    There are always more points than coefficients, and a quotient takes several values at them, so that a match is not
+    a coincidence. If no point leaves a remainder of 1, (n + 1) // 3 and (n + 2) // 3 are the same there: then None is
+    returned.
 
     Args:
-        names: of the sizes.
-        points: values of them.
-        values: what the formula has to be at each.
-        period: the formula is for sizes alone that leave the remainders of the points when they are divided by it.
+        names: the names of the sizes.
+        points: values of the sizes.
+        values: the formula's value at each point.
+        period: the formula only has to hold for sizes with the same remainders, divided by it, as the points.
     """
     return _fitted(tuple(names), tuple(points), tuple(values), period)
 
@@ -184,7 +184,7 @@ def _of_basis(
     basis: Basis, columns: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", names: tuple[str, ...],
     points: tuple[Point, ...], values: tuple[int, ...],
 ) -> Formula | None:  # fmt: skip
-    """Return the sum of these products that has these values at these points."""
+    """Return the sum of these products with these values at these points."""
     solution, _, rank, _ = np.linalg.lstsq(columns, np.array(values, np.float64), rcond=None)
     whole = np.rint(solution)
     if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
@@ -195,7 +195,7 @@ def _of_basis(
 
 
 def _is_same(one: Formula, other: Formula, names: tuple[str, ...], points: tuple[Point, ...], period: int) -> bool:
-    """Whether two formulas have the same values, from the smallest to the largest of each size."""
+    """Whether two formulas agree from the smallest to the largest value of each size."""
     columns = dict(zip(names, zip(*points, strict=True), strict=True))
     top = {name: max(column) for name, column in columns.items()}
     for name, column in columns.items():
@@ -249,6 +249,6 @@ def _candidates(names: tuple[str, ...]) -> Iterator[Basis]:
         for other in (other for other in plain if other.size != part.size):
             yield ((part, other),)
             yield (part, other), (other,)
-    for part in parts:  # what is left over
+    for part in parts:  # the remaining parts
         yield (Factor(part.size),), (part,)
         yield (Factor(part.size),), (part,), ()

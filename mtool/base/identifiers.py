@@ -1,7 +1,7 @@
-"""C names of a model and of its tensors, whatever they are called: they build as C99 and as C++17, and differ.
+"""Unique C names for a model and its tensors, valid in C99 and C++17, from arbitrary names.
 
-A name that is plainly safe stays as it is but for what no C name has: "kws", "input_1". Others get a beginning that
-nothing else has: "model_math", "t_NULL"; long ones are shortened, with a hash of the whole.
+A safe name only has invalid characters replaced: "kws", "input_1". Others get a prefix: "model_math", "t_NULL"; long
+names are shortened, with a hash of the full name.
 """
 
 import functools
@@ -14,18 +14,18 @@ from mtool.base import resources
 
 _MACRO_FORMS = re.compile(
     r"I"  # <complex.h>
-    r"|[A-Z][A-Z0-9_]+"  # as macros are written
+    r"|[A-Z][A-Z0-9_]+"  # the style of macros
     r"|[A-Z]\w*_(vect|vect_num|[bg][mp]|Msk|Pos)"  # interrupts and bits of AVR's and CMSIS's registers
     r"|(PRI|SCN)[diouxX]\w+|[MLP]_\w+|(AF|PF)_\w+"  # <inttypes.h>, <math.h>, <stdio.h>
     r"|(ifa|ifc|ifr|s6|si|sigev)_\w+"  # <net/if.h>, <netinet/in.h>, <signal.h>
 )
 _HEADER_FORMS = re.compile(r"mt(_.*)?|\w*intrin|cmsis_.*|core_(ca|cm|sc|star)\w*")
-_WINDOWS = re.compile(r"con|prn|aux|nul|(com|lpt)\d")  # no file may be called so there
+_WINDOWS = re.compile(r"con|prn|aux|nul|(com|lpt)\d")  # reserved file names on Windows
 
 
 @functools.cache
 def _taken(kind: str) -> frozenset[str]:
-    """Return the names of taken_names.yaml that are keywords, macros, headers or targets."""
+    """Return the names of one kind (keywords, macros, headers, targets) from taken_names.yaml."""
     texts = resources.read_yaml(Path(__file__).with_name("taken_names.yaml"))[kind]
     return frozenset(word for text in texts for word in text.split())
 
@@ -36,12 +36,12 @@ def is_keyword(name: str) -> bool:
 
 
 def is_macro(name: str) -> bool:
-    """Whether a name may be a macro of some header."""
+    """Whether some header may define a macro of this name."""
     return name in _taken("macros") or _MACRO_FORMS.fullmatch(name) is not None
 
 
 def is_taken_by_a_file(stem: str) -> bool:
-    """Whether files <stem>.h and <stem>.c may hide others, or can't be there."""
+    """Whether files <stem>.h and <stem>.c may shadow others, or can't exist."""
     return stem in _taken("headers") or any(form.fullmatch(stem) is not None for form in (_HEADER_FORMS, _WINDOWS))
 
 
@@ -50,13 +50,13 @@ def is_taken_by_a_target(name: str) -> bool:
     return name in _taken("targets")
 
 
-LONGEST_MODEL = 55  # with "_example" the longest name that Arduino gives a sketch, 63
+LONGEST_MODEL = 55  # with "_example" 63, Arduino's longest name of a sketch
 LONGEST_TENSOR = 100
 _HASH = 8
 
 
 def model_name(stem: str) -> str:
-    """Return the C name of a model: its files' name, and the beginning of its symbols."""
+    """Return the C name of a model: the name of its files and the prefix of its symbols."""
     name = re.sub(r"[^a-z0-9_]", "_", re.sub(r"[^\x00-\x7f]", "_", stem).lower()).strip("_")
     if not name or name[0].isdigit() or is_taken_by_a_file(name):
         name = f"model_{name}".rstrip("_")
@@ -64,18 +64,18 @@ def model_name(stem: str) -> str:
 
 
 def firmware_name(models: Sequence[str]) -> str:
-    """Return the C name of a firmware of several models: of the file that includes them, of their arena."""
+    """Return the C name of a firmware of several models, for the file that includes them and for their arena."""
     name = "_".join(models)
     return _shortened(name, name, LONGEST_MODEL)
 
 
 def target_name(model: str) -> str:
-    """Return what a build system calls a model of this C name: CMake's target, Zephyr's module and option."""
+    """Return a model's name in build systems: CMake's target, Zephyr's module and option."""
     return f"model_{model}" if is_taken_by_a_target(model) else model
 
 
 def tensor_names(names: Iterable[str]) -> list[str]:
-    """Return a C identifier for each name; all differ, also where a macro has them in capitals."""
+    """Return a C identifier for each name; all are distinct, also in capitals as parts of macros."""
     made: list[str] = []
     taken: set[str] = set()
     numbers: dict[str, int] = {}
@@ -95,7 +95,7 @@ def tensor_names(names: Iterable[str]) -> list[str]:
 
 
 def _shortened(name: str, whole: str, most: int) -> str:
-    """Return a name of at most `most` characters; `whole` is what it was made of."""
+    """Return a name of at most `most` characters; `whole` is the original text."""
     if len(name) <= most:
         return name
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]

@@ -1,6 +1,6 @@
-"""One user at a time for each device and each project folder: a lock that ends with its process, however that ends.
+"""One user at a time for each device and each project folder: a lock ends with its process, however that ends.
 
-Locks are files (mtool/base/locks.py) in a folder of the user's own: no other user can put a link in their place.
+Locks are files (mtool/base/locks.py) in a folder that belongs to the user: no other user can put a link in their place.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from pathlib import Path
 from mtool.base import resources, system
 from mtool.base.errors import BoardError, UsageError, of_os_error
 
-# By `flock` where the system has it: programs that a process starts can hold the lock on, through the handle that they
-# inherit. Elsewhere by the package filelock.
+# With `flock` where the system has it: a program that inherits the handle keeps the lock held. Elsewhere with the
+# package filelock.
 try:
     import fcntl
 except ImportError:  # Windows
@@ -34,17 +34,17 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lock that this process holds, and the handle that programs may inherit, if there is one."""
+    """A lock that this process holds, and its handle, which child processes may inherit, if there is one."""
 
     release: Callable[[], None]
     handle: int | None = None
 
 
 def take(name: str) -> Taken | str:
-    """Lock the file of a name, or return the number of the process that holds it.
+    """Lock the file with a name, or return the number of the process that holds it.
 
     Raises:
-        UsageError: no folder for locks can be had, or the file is none of mtool's.
+        UsageError: there is no folder for locks, or the file is not mtool's.
     """
     return _take_by_flock(name) if HAS_FLOCK else _take_by_filelock(name)
 
@@ -57,7 +57,7 @@ def _take_by_flock(name: str) -> Taken | str:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 os.close(handle)
-                raise UsageError(f"{path / name} is not a lock of mtool's", hint="remove it")
+                raise UsageError(f"{path / name} is not an mtool lock", hint="remove it")
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -66,12 +66,12 @@ def _take_by_flock(name: str) -> Taken | str:
                 return holder
             if os.fstat(handle).st_nlink == 1:
                 break
-            os.close(handle)  # who held it has removed it meanwhile
+            os.close(handle)  # its holder has removed it meanwhile
 
         owner = os.getpid()
 
         def release() -> None:
-            if os.getpid() == owner:  # not a fork of it
+            if os.getpid() == owner:  # not in a fork
                 with contextlib.suppress(OSError):
                     (path / name).unlink()
             os.close(handle)
@@ -79,7 +79,7 @@ def _take_by_flock(name: str) -> Taken | str:
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{owner}\n".encode(), 0)
-        except OSError:  # a full disk. Without its number this process would wait for itself
+        except OSError:  # a full disk. Without its number in the file, this process would wait for itself
             release()
             raise
         return Taken(release, handle)
@@ -94,7 +94,7 @@ def _take_by_filelock(name: str) -> Taken | str:
 
     state = resources.state_folder() or Path(tempfile.gettempdir()) / "mtool"
     path = state / "locks" / name
-    holder = path.with_suffix(".holder")  # a file that is locked can't be read there
+    holder = path.with_suffix(".holder")  # Windows does not let a locked file be read
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(path, timeout=0, thread_local=False)
@@ -115,10 +115,10 @@ def _take_by_filelock(name: str) -> Taken | str:
 
 
 def _own_folder() -> tuple[Path, int]:
-    """Return the folder of locks and a handle to it: the first that is this user's own, or can be.
+    """Return the folder for locks and a handle to it: the first that belongs to this user or can be created.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such folder.
     """
     refused = []
     for above, path in candidates():
@@ -139,11 +139,11 @@ def _own_folder() -> tuple[Path, int]:
             return path, handle
         os.close(handle)
         refused.append(f"{path}: it belongs to another user")
-    raise UsageError("there is no folder for locks", details=refused, hint="set XDG_STATE_HOME to a folder of your own")
+    raise UsageError("no usable folder for locks", details=refused, hint="set XDG_STATE_HOME to a folder of your own")
 
 
 def candidates() -> Iterator[tuple[Path | None, Path]]:
-    """Yield folders for locks, best first, each with what above it has to be this user's own."""
+    """Yield folders for locks, best first, each with the parent that has to belong to this user."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         yield Path(runtime), Path(runtime) / "mtool"
@@ -158,25 +158,24 @@ def candidates() -> Iterator[tuple[Path | None, Path]]:
 log = logging.getLogger(__name__)
 _PATIENCE_S = 600.0
 _POLL_S = 0.1
-_READABLE = 40  # characters of what is locked that its file's name shows
+_READABLE = 40  # characters of the locked thing's name in the file's name
 _handles: ContextVar[tuple[int, ...]] = ContextVar("handles", default=())
 _kept: ContextVar[contextlib.ExitStack | None] = ContextVar("kept", default=None)
 
 
 class Lock:
-    """Hold the lock of a device until `release`, or this process's end.
+    """The lock of a device, held until `release` or the end of this process.
 
-    What this process holds already may be taken again: the second lock then does nothing, and the first has to be
-    released last.
+    A lock that this process holds may be taken again: the second then does nothing, and the first has to be released
+    last.
 
     Args:
-        device: its serial port or its probe's serial number, or the file of an emulated flash; "": there is nothing to
-            lock.
-        only: refuse what this process holds already, too.
+        device: its serial port or its probe's serial number, or the file of an emulated flash; "": nothing to lock.
+        only: also refuse a lock that this process holds.
 
     Raises:
         BoardError: another process holds it; the message names that process.
-        UsageError: no folder for locks can be had.
+        UsageError: there is no folder for locks.
     """
 
     def __init__(self, device: str, *, only: bool = False) -> None:
@@ -188,20 +187,20 @@ class Lock:
             self._release = weakref.finalize(self, taken.release)
         elif only and taken == str(os.getpid()):
             what = f"{device} is in use by this process"
-            details = [f"process {taken} has a session open with it"]
+            details = [f"process {taken} has an open session with it"]
             raise BoardError(what, details=details, hint="use that session, or close it first")
         elif taken != str(os.getpid()):
-            what = f"{device} is in use by another mtool"
+            what = f"{device} is in use by another mtool process"
             details = [f"process {taken}"] if taken else []
-            raise BoardError(what, details=details, hint="wait until it has finished, or end it")
+            raise BoardError(what, details=details, hint="wait until that process has finished, or end it")
 
     @property
     def is_held(self) -> bool:
-        """Whether it was taken and not released yet; not one that this process held before."""
+        """Whether this lock is held; False if this process held it already through another one."""
         return isinstance(self._release, weakref.finalize) and self._release.alive
 
     def release(self) -> None:
-        """Let go of it. May be called again."""
+        """Release it. May be called repeatedly."""
         if self._release is not None:
             self._release()
 
@@ -221,7 +220,7 @@ def locked(*devices: str) -> Iterator[None]:
 
 @contextmanager
 def keep_locks() -> Iterator[None]:
-    """Let go of the folders that are locked within only at the end of the block, or of the function it decorates."""
+    """Keep folders that are locked in the block locked until its end, or that of the decorated function."""
     if _kept.get() is not None:
         yield
         return
@@ -235,27 +234,28 @@ def keep_locks() -> Iterator[None]:
 
 @contextmanager
 def folder(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Hold a folder while the block runs, or longer where `keep_locks` says so; wait while another process does.
+    """Lock a folder while the block runs, or longer inside `keep_locks`; wait while another process holds it.
 
     Args:
-        path: the folder, which need not be there yet.
-        patience_s: how long to wait at most.
+        path: the folder, which need not exist yet.
+        patience_s: the longest time to wait.
 
     Raises:
-        UsageError: another process does not let go of it, or no folder for locks can be had.
+        UsageError: another process does not release it in time, or there is no folder for locks.
     """
-    with _held(os.path.realpath(path), path, patience_s, "wait until it has finished, or end it", is_inherited=True):
+    hint = "wait until that process has finished, or end it"
+    with _held(os.path.realpath(path), path, patience_s, hint, is_inherited=True):
         yield
 
 
 @contextmanager
 def file(path: Path) -> Iterator[None]:
-    """Hold a file that this process writes to while the block runs, or longer where `keep_locks` says so.
+    """Lock a file that this process writes to while the block runs, or longer inside `keep_locks`.
 
     Raises:
         UsageError: another process holds it; the message names that process.
     """
-    hint = "wait until it has finished, or write another file"
+    hint = "wait until that process has finished, or write another file"
     with _held(f"file {os.path.realpath(path)}", path, 0.0, hint, is_inherited=False):
         yield
 
@@ -263,15 +263,15 @@ def file(path: Path) -> Iterator[None]:
 @contextmanager
 def _held(what: str, path: Path, patience_s: float, hint: str, *, is_inherited: bool) -> Iterator[None]:
     deadline = time.monotonic() + patience_s
-    told = False
+    has_warned = False
     while isinstance(taken := _take(what), str) and taken != str(os.getpid()):
         if time.monotonic() >= deadline:
             waited = f", for more than {patience_s:g} s" if patience_s else ""
             details = [f"process {taken}{waited}"] if taken or waited else []
-            raise UsageError(f"{path} is in use by another mtool", details=details, hint=hint)
-        if not told:
-            log.warning("waiting for process %s, or what it started, which uses %s", taken, path)
-            told = True
+            raise UsageError(f"{path} is in use by another mtool process", details=details, hint=hint)
+        if not has_warned:
+            log.warning("waiting for process %s or its child processes, which use %s", taken, path)
+            has_warned = True
         time.sleep(_POLL_S)
     with contextlib.ExitStack() as here:
         if isinstance(taken, Taken):
@@ -284,7 +284,7 @@ def _held(what: str, path: Path, patience_s: float, hint: str, *, is_inherited: 
 
 
 def handles() -> tuple[int, ...]:
-    """Return the handles of the folders that are held.
+    """Return the handles of the folder locks.
 
     A program that works in a folder inherits them: if this process is killed, the folder stays locked until that
     program has ended too.
@@ -293,13 +293,13 @@ def handles() -> tuple[int, ...]:
 
 
 def _take(what: str) -> Taken | str:
-    """Lock what is named, or return the number of the process that holds it."""
+    """Take a lock, or return the number of the process that holds it."""
     known = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
     return take(re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock")
 
 
 def _called(device: str) -> str:
-    """Return the one name of a device that has several: a path's target, a port of Windows, macOS's two of a port."""
+    """Return the canonical name of a device: a link's target, or one name for a Windows port or for macOS's two."""
     if re.fullmatch(r"(?i)com\d+", device):
         return device.upper()
     if device.startswith("/dev/tty.") and sys.platform == "darwin":

@@ -1,16 +1,16 @@
-"""Warnings that are noted while something is done, to be told again: in another process, or at another time."""
+"""Record warnings during some work, to log them again in another process or at another time."""
 
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator
 
 Note = tuple[str, int, str]
-"""Who warns (a logger's name), how urgent it is, and the message."""
+"""The logger's name, the level and the message."""
 
 
 @contextlib.contextmanager
 def noted() -> Iterator[list[Note]]:
-    """Note what mtool warns of meanwhile."""
+    """Record mtool's warnings while the block runs."""
     notes: list[Note] = []
 
     class Notes(logging.Handler):
@@ -26,6 +26,6 @@ def noted() -> Iterator[list[Note]]:
 
 
 def tell(notes: Iterable[Note]) -> None:
-    """Log what was noted."""
+    """Log recorded warnings."""
     for name, level, message in notes:
         logging.getLogger(name).log(level, "%s", message)

@@ -1,7 +1,7 @@
 """The options and arguments of commands: the tables of option_table.toml.
 
-The command line's parameters, the fields of `mtool.Options`, the table [options] of mtool.toml, the names in error
-messages and docs/commands.md are made from them.
+The command line's parameters, the fields of `mtool.Options`, the table [options] in mtool.toml, the names in error
+messages and docs/commands.md are made from it.
 """
 
 import tomllib
@@ -12,12 +12,12 @@ from typing import Any
 from mtool.base import option_values
 
 _KINDS = {"text": str, "texts": list[str], "flag": bool, "path": Path, "int": int, "float": float}
-_EMPTY = {"text": "", "flag": False}  # the default of a type where the table has none; of others it is None
+_EMPTY = {"text": "", "flag": False}  # defaults of types where the table has none; else None
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option or argument; option_table.toml tells what its fields are."""
+    """One option or argument; option_table.toml explains its fields."""
 
     name: str
     of: list[str]
@@ -40,7 +40,7 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """What stands for its value in --help; empty: the values that it may have."""
+        """The placeholder of its value in --help; empty: the possible values are listed."""
         return self.argument or " ".join(word for word in self.usage.split() if not word.startswith("-"))
 
     @property
@@ -62,16 +62,16 @@ COMMANDS: dict[str, str] = _FILE["commands"]
 """Each command with a summary of what it does."""
 
 OPTIONS = {one.name: one for one in reversed(_TABLE) if one.type}
-"""Every option that Python and mtool.toml have too, by its name."""
+"""The options that Python and mtool.toml also have, by name."""
 
 DEFAULTS: dict[str, Any] = {name: one.default for name, one in OPTIONS.items()}
-"""The value of each where it is left out."""
+"""The default of each of them."""
 
 OF_DEPLOYMENT = ("output_dir", "port", "probe", "timeout", "flash_command", "power")
-"""The options that say where a project lies and which device runs it; all others say how it is compiled and built."""
+"""The options for a project's folder and its device; all others determine how it is compiled and built."""
 
 LEAST_TIMEOUT_S = OPTIONS["timeout"].least or 0.0
-"""The shortest timeout of an inference: the device's watchdog counts milliseconds."""
+"""The shortest time limit of an inference: the device's watchdog counts milliseconds."""
 
 
 def of_group(group: str) -> tuple[Option, ...]:

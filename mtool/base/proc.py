@@ -41,7 +41,7 @@ def find(program: str, *, hint: str) -> str:
     """
     path = shutil.which(program)
     if path is None:
-        raise BuildError(f"{program} is not installed", details=["it was looked for on PATH"], hint=hint)
+        raise BuildError(f"{program} is not installed", details=["it was not found on PATH"], hint=hint)
     return path
 
 
@@ -60,17 +60,17 @@ def run(
 
     Args:
         argv: the program and its arguments.
-        what: what it is run for, for the error message ("build of the firmware").
-        timeout_s: seconds until it is killed.
+        what: the purpose, for the error message ("build of the firmware").
+        timeout_s: seconds after which it is killed.
         cwd: its working folder.
-        env: its whole environment, or None for this process's.
-        error: the class of error to raise.
+        env: its environment; None: this process's.
+        error: the class of the error to raise.
         check: raise on an exit code other than 0.
-        has_scratch: give it a temporary folder of its own, which is removed at its end: a compiler that is killed
-            leaves files there.
+        has_scratch: give it its own temporary folder, which is removed at its end, as a killed compiler leaves files
+            there.
 
     Raises:
-        MtoolError: of class `error`, if the program is missing, fails or takes too long; it holds the last lines.
+        MtoolError: of class `error`, if the program is missing, fails or takes too long; it has its last lines.
     """
     log.debug("run %s", " ".join(argv))
     start = time.monotonic()
@@ -79,9 +79,9 @@ def run(
     except FileNotFoundError as failed:
         if cwd is not None and not cwd.is_dir():
             raise error(f"{what} failed: there is no folder {cwd}") from None
-        details = [] if failed.filename in (None, argv[0]) else [f"{failed.filename} is not there"]
+        details = [] if failed.filename in (None, argv[0]) else [f"{failed.filename} does not exist"]
         raise error(f"{what} failed: {argv[0]} is not installed", details=details, hint="run `mtool doctor`") from None
-    except OSError as failed:  # not executable, of another machine, too many processes
+    except OSError as failed:  # not executable, for another machine, too many processes
         raise error(f"{what} failed: {argv[0]} can't be run", details=[of_os_error(failed).what]) from None
     except subprocess.TimeoutExpired as expired:
         output = (expired.stdout or b"").decode(errors="replace")
@@ -94,7 +94,7 @@ def run(
 
 
 def interactive(argv: Sequence[str], *, output: int | None = None) -> int:
-    """Run a program in this terminal, which is its own until it ends, and return its exit code; Ctrl-C is for it alone.
+    """Run a program in this terminal and return its exit code; until it ends, Ctrl-C goes only to it.
 
     Args:
         argv: the program and its arguments.
@@ -122,10 +122,10 @@ def interactive(argv: Sequence[str], *, output: int | None = None) -> int:
 def _finished(
     argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float, has_scratch: bool
 ) -> tuple[int, bytes]:
-    """Run a program to its end; if it takes too long, or this one is stopped, it ends with all that it has started."""
+    """Run a program to its end; kill it and its children if it takes too long or this process is stopped."""
     with system.Interrupts() as interrupts, contextlib.ExitStack() as stack:
         if has_scratch:
-            with contextlib.suppress(OSError):  # there is no folder for temporary files: the program says so itself
+            with contextlib.suppress(OSError):  # no folder for temporary files: the program will report that
                 scratch = tempfile.TemporaryDirectory(prefix="mtool-", ignore_cleanup_errors=True)
                 env = {**(os.environ if env is None else env), "TMPDIR": stack.enter_context(scratch)}
         process = subprocess.Popen(
@@ -143,7 +143,7 @@ def _finished(
                 output, _ = process.communicate(timeout=timeout_s)
         except BaseException:
             system.kill_tree(process)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a program outside its group holds the pipe
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a program outside its group still holds the pipe
                 process.communicate(timeout=_GRACE_S)
             raise
     return process.returncode, output
@@ -153,33 +153,32 @@ def _tail(argv: Sequence[str], output: str) -> list[str]:
     return ["$ " + " ".join(argv), *output.rstrip().splitlines()[-LAST_LINES:]]
 
 
-# A program that runs beside mtool and ends when mtool does, however that ends, with all that it has started itself.
+# A program that runs beside mtool and ends, with its children, when mtool does, however that ends.
 #
-# It has a process group of its own, which is signalled as a whole: an emulator may be a script that starts the true
-# one.
+# It has its own process group, which is signalled as a whole: an emulator may be a script that starts the real one.
 
 
 _END_GRACE_S = 0.5
-# Waits for a line, which comes when the program has ended; the end of input comes if this process is gone before.
+# Waits for a line, which arrives when the program has ended; if this process dies first, it reads end of input.
 _WATCHER = ("sh", "-c", 'read -r _ || kill -KILL "-$1"', "sh")
 
 
 class Child:
-    """Start a program whose standard input and output are pipes.
+    """A running program whose standard input and output are pipes.
 
-    A watcher beside it kills its group should this process be killed, as what computes without end does not notice
-    that its input has ended.
+    If this process is killed, a watcher kills the program's group: a program in an endless computation would not notice
+    the end of its input.
 
     Args:
         argv: the program and its arguments.
-        errors: the file that its standard error goes to.
+        errors: the file for its standard error.
 
     Raises:
         OSError: it can't be started.
     """
 
     def __init__(self, argv: Sequence[str], *, errors: IO[bytes]) -> None:
-        with system.Interrupts():  # none comes before its watcher
+        with system.Interrupts():  # until its watcher runs
             process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, process_group=0
             )
@@ -192,19 +191,19 @@ class Child:
         self._process = process
 
     def write(self, data: bytes | memoryview) -> None:
-        """Write all of it to the standard input.
+        """Write all of the data to its standard input.
 
         Raises:
-            BrokenPipeError: its input is closed, most likely as it has ended.
+            BrokenPipeError: its input is closed, most likely because it has ended.
         """
         left = memoryview(data)
         while left:
             left = left[os.write(self.stdin.fileno(), left) :]
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Return the exit status, a negative signal number where one killed it; None: it still runs after `timeout_s`.
+        """Return the exit status, or minus the signal that killed it; None: it still runs after `timeout_s`.
 
-        What it leaves behind of its own is killed.
+        Its remaining children are killed.
         """
         if self._process.returncode is None:
             try:
@@ -215,7 +214,7 @@ class Child:
         return self._process.returncode
 
     def end(self) -> None:
-        """End it: by closing its input, else by a signal, else by force. A fork of who started it leaves it alone."""
+        """End it: by closing its input, else by a signal, else by force. In a fork of its parent this does nothing."""
         with contextlib.suppress(OSError):
             self.stdin.close()
         if os.getpid() != self._starter:
@@ -238,7 +237,7 @@ class Answering:
     Attributes:
         child: the program.
         answers: its standard output.
-        errors: what it writes to its standard error.
+        errors: a file with its standard error.
         end: ends it.
 
     Raises:
@@ -263,28 +262,28 @@ def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
 
 
 def _watch(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
-    """Start a shell that kills a process group should this process be killed; None where there is no shell."""
+    """Start a shell that kills a process group if this process is killed; None if there is no shell."""
     try:
         return subprocess.Popen(
             [*_WATCHER, str(process.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            start_new_session=True,  # Ctrl-C in the terminal does not reach it
         )
     except OSError:
         return None
 
 
 def last_lines(errors: IO[bytes], count: int) -> list[str]:
-    """Return the last lines that a child wrote to its file of errors, whose position is left to the child."""
+    """Return the last lines of a child's error file, without moving the child's position in it."""
     chunk = 1 << 16
     size = os.fstat(errors.fileno()).st_size
     last = system.read_at(errors.fileno(), chunk, max(0, size - chunk))
     return last.decode(errors="replace").rstrip().splitlines()[-count:]
 
 
-# What is closed at the end of a `with` statement.
+# Objects that a `with` statement closes.
 
 
 class Closing(ABC):
@@ -292,7 +291,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what it holds."""
 
     def __enter__(self) -> Self:
         """Return it."""

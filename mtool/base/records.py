@@ -1,4 +1,4 @@
-"""Records that files are read to, and what pydantic finds wrong with a file, in mtool's words."""
+"""Base class of records that are read from files, and pydantic's errors in mtool's words."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ _WORDS = {
     "float_type": "expected a number",
     "bool_type": "expected true or false",
     "bool_parsing": "expected true or false",
-    "string_type": "expected a text",
+    "string_type": "expected a string",
     "dict_type": "expected a mapping",
     "list_type": "expected a list",
     "tuple_type": "expected a list",
@@ -28,12 +28,12 @@ _WORDS = {
 
 
 def said(error: ErrorDetails) -> str:
-    """Return what is wrong, without the keys that lead there."""
+    """Return the error's message, without its location."""
     words = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
     return _WORDS.get(error["type"]) or words
 
 
 def lines(invalid: ValidationError, most: int | None = None, said: Callable[[ErrorDetails], str] = said) -> list[str]:
-    """Return what is wrong, a line each: the keys that lead there, and the error; at most so many."""
+    """Return a line for each error, at most `most`: its location and the message."""
     errors = invalid.errors()[:most]
     return [": ".join(filter(None, (".".join(map(str, error["loc"])), said(error)))) for error in errors]

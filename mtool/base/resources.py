@@ -1,4 +1,4 @@
-"""Paths of mtool's data: at the top of a checkout or inside the installed package; and of what it keeps for a user."""
+"""Paths of mtool's data files, in a checkout or the installed package, and of the folders that it keeps for a user."""
 
 import os
 from collections.abc import Mapping
@@ -15,33 +15,33 @@ def path(name: str) -> Path:
 
 
 def read_yaml(source: Path | bytes | str) -> Any:
-    """Return what a YAML file, or the text of one, holds.
+    """Return the contents of a YAML file or text.
 
     Raises:
         OSError, ValueError, RecursionError, yaml.YAMLError: it can't be read.
     """
-    import yaml  # which `mtool --help` does not load
+    import yaml  # not needed by `mtool --help`
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10 times as fast
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, if PyYAML was built with it, is 10 times as fast
     text = source.read_bytes() if isinstance(source, Path) else source
     return yaml.load(text, Loader=loader)
 
 
 def warnings_are_errors() -> bool:
-    """Whether a warning fails a build (MTOOL_WERROR): in tests, not for users, whose compiler may be newer."""
+    """Whether a warning fails a build (MTOOL_WERROR): set in tests, but not for users, whose compiler may be newer."""
     return bool(os.environ.get("MTOOL_WERROR"))
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of what mtool keeps between its runs, which need not be there yet; None: there is no place.
+    """Return the folder for data that mtool keeps between runs, which need not exist yet; None: there is no home.
 
-    As the XDG Base Directory Specification has it: a path that is not absolute does not count.
+    As the XDG Base Directory Specification requires, a path that is not absolute is ignored.
     """
     return _of_user("XDG_STATE_HOME", ".local/state", environment)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of what saves mtool work, and may be removed at any time; None: there is no place."""
+    """Return the folder for cached data, which may be removed at any time; None: there is no home folder."""
     return _of_user("XDG_CACHE_HOME", ".cache", environment)
 
 

@@ -1,4 +1,4 @@
-"""What an operating system may lack: handles of folders, owners of files, groups of processes, as Windows does."""
+"""Features that an operating system may lack, as Windows does: folder handles, file owners, process groups."""
 
 import contextlib
 import os
@@ -13,13 +13,13 @@ from typing import Self
 
 _EVERY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 READ = os.O_RDONLY | _EVERY
-"""The flags of `os.open` that every reading has; where there are no such flags, the system does that by itself."""
+"""The flags of `os.open` for reading; a system without these flags behaves that way by default."""
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _EVERY
 """The flags of a new file."""
 
 APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | _EVERY
-"""The flags of a file that is there, or is made, and is written to at its end."""
+"""The flags of a file that is opened or created, and appended to."""
 
 NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 FOLDER: int = getattr(os, "O_DIRECTORY", 0)
@@ -27,18 +27,18 @@ NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 NO_TERMINAL: int = getattr(os, "O_NOCTTY", 0)
 
 HAS_FOLDER_HANDLES = hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW") and os.open in os.supports_dir_fd
-"""Whether a folder can be opened, so that what is in it is reached without its path; else paths have to do."""
+"""Whether a folder can be opened, so that files in it can be reached without its path; else paths are used."""
 
 IS_LINUX = sys.platform.startswith("linux")
 
 
 def user() -> int | None:
-    """Return the number of this user, or None where files have no owner by a number."""
+    """Return this user's number, or None where files have no numeric owner."""
     return os.geteuid() if hasattr(os, "geteuid") else None
 
 
 def read_at(handle: int, count: int, offset: int) -> bytes:
-    """Return up to `count` bytes of a file from `offset` on."""
+    """Return up to `count` bytes of a file, starting at `offset`."""
     if hasattr(os, "pread"):
         return os.pread(handle, count, offset)
     os.lseek(handle, offset, os.SEEK_SET)
@@ -46,7 +46,7 @@ def read_at(handle: int, count: int, offset: int) -> bytes:
 
 
 def kill_group(process: "subprocess.Popen[bytes]", *, gently: bool = False) -> None:
-    """End a process that has a group of its own with all of the group; where there are no groups, it alone."""
+    """End a process with its own group and all of that group; without process groups only the process."""
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
@@ -60,11 +60,11 @@ _POLL_S = 0.01
 
 
 def kill_tree(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that has a group of its own, its group, and all that descends from it; return when they are gone.
+    """Kill a process with its own group, the group, and all descendants; return when they are gone.
 
-    Ninja starts each command in a group of its own, and `make` and shells may too. Each process is stopped before its
-    children are looked for, so that it starts no more and keeps them as its children. Where there is no /proc, the
-    group has to do. What the kernel has not ended after 5 s is left to it.
+    Ninja starts each command in a separate group, and `make` and shells may too. Each process is stopped before its
+    children are listed, so that it starts no more and keeps them as its children. Without /proc only the group is
+    killed. Processes that still exist after 5 s are left to the kernel.
     """
     killed: set[int] = set()
     while new := _tree(process.pid) - killed:
@@ -82,7 +82,7 @@ def kill_tree(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _tree(root: int) -> set[int]:
-    """Return the processes that run in a group or descend from one of it; `root` is the first one's number."""
+    """Return the processes of a group and their descendants; `root` is the group's first process."""
     processes = _processes()
     found = {number for number, (_, group) in processes.items() if root in (number, group)}
     while children := {number for number, (parent, _) in processes.items() if parent in found} - found:
@@ -91,7 +91,7 @@ def _tree(root: int) -> set[int]:
 
 
 def _processes() -> dict[int, tuple[int, int]]:
-    """Return each process's parent and group; those that have ended are left out. Empty where there is no /proc."""
+    """Return each process's parent and group; those that have ended are left out. Empty without /proc."""
     found: dict[int, tuple[int, int]] = {}
     if not IS_LINUX:
         return found
@@ -99,17 +99,18 @@ def _processes() -> dict[int, tuple[int, int]]:
         for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
             with contextlib.suppress(OSError, ValueError):
                 with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                    state, parent, group = file.read().rpartition(b")")[2].split()[:3]  # a name may hold anything
+                    state, parent, group = file.read().rpartition(b")")[2].split()[:3]  # a name may contain anything
                 if state not in (b"Z", b"X"):
                     found[int(name)] = (int(parent), int(group))
     return found
 
 
 class Interrupts:
-    """Hold back Ctrl-C, SIGTERM and SIGHUP while a block runs, so that what it has started is ended whatever comes.
+    """Defer Ctrl-C, SIGTERM and SIGHUP while a block runs, so that child processes are always ended.
 
-    In `allowed()` the first is let through, and what follows it is dropped: it is cleaned up for. What has come
-    elsewhere takes effect at the end. Only the main thread gets either; in another, this does nothing.
+    In `allowed()` the first signal takes effect, and later ones are dropped, as the block is cleaning up. Signals
+    outside it take effect at the end of the block. Only the main thread gets signals; in other threads this does
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -135,7 +136,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let the first one raise what its handler raises, also one that came before."""
+        """Let the first signal, also one that came before, take effect."""
         self._allowed = True
         try:
             if self._came:
@@ -148,6 +149,6 @@ class Interrupts:
         if self._allowed:
             self._allowed = False
             self._before[number](number, frame)
-            self._allowed = True  # it has raised nothing
+            self._allowed = True  # its handler has not raised
         else:
             self._came.append(number)

@@ -1,4 +1,4 @@
-"""The types of arrays and of samples, which every room uses."""
+"""The types of arrays and samples, which all packages use."""
 
 from typing import Any
 

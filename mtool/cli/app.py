@@ -27,7 +27,7 @@ from mtool.cli.output import Output
 from mtool.cli.parameters import FirmwareOptions, OptionGroup, ProjectOptions, annotation_of
 from mtool.version import __version__
 
-# A command whose help tells its options in groups: its own first, then those of a subject, by their panels.
+# A command whose help lists its options in groups: its own first, then those of each panel.
 
 
 LIST = "--options"
@@ -37,10 +37,10 @@ _LAST = "Every command"
 
 
 class GroupedCommand(TyperCommand):
-    """Tell options by group. With --options, which lists those of a template, no other argument is asked for."""
+    """A command that lists options by group. With --options (list a template's options), nothing else is required."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments."""
+        """Parse the arguments."""
         if any(LIST in parameter.opts for parameter in self.params) and LIST in args:
             for parameter in self.params:
                 parameter.required = False
@@ -65,11 +65,11 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl(rows)
 
 
-# What the parser of the command line says of wrong options and values, in the form of every other error.
+# The command-line parser's errors about options and values, in the form of every other error.
 
 
 _MODELS = (".onnx", ".tflite")
-_WORDS = {  # pydantic's, and ours
+_WORDS = {  # pydantic's wording, and ours
     "Input should be greater than or equal to": "expected at least",
     "Input should be less than or equal to": "expected at most",
     "Input should be a valid integer": "expected a whole number",
@@ -79,7 +79,7 @@ _WORDS = {  # pydantic's, and ours
 
 
 def usage_error(wrong: TyperException) -> UsageError:
-    """Return the error: what is wrong, what was expected, and the name that was meant or where to read on."""
+    """Return the error: what is wrong, what was expected, and the likely name or the help page to read."""
     context = getattr(wrong, "ctx", None)
     command = context.command_path if context is not None else "mtool"
     page = f"see: {command} --help"
@@ -93,10 +93,10 @@ def usage_error(wrong: TyperException) -> UsageError:
     else:
         hint = _meant(message) or page
         if command == "mtool" and message.startswith("No such option"):
-            hint = f"options of a command come behind it; {page}"
+            hint = f"put a command's options after the command; {page}"
     what = message[:1].lower() + message[1:]
     if what.startswith("got unexpected extra argument"):
-        hint = f"a board stands behind --board, and names with blanks in quotes; {page}"
+        hint = f"give the board with --board, and put names with spaces in quotes; {page}"
     invalid = re.match(r"invalid value for ('\S+'|.*?): ", what)
     refused: list[Any] = getattr(wrong.__cause__, "errors", list)()
     if invalid is None or not refused:
@@ -115,7 +115,7 @@ def usage_error(wrong: TyperException) -> UsageError:
 
 
 def _meant(message: str) -> str:
-    """Return what to type instead of what begins with no command: a model's path, an option of commands, "help"."""
+    """Return what to type instead of a word that is not a command: a model's path, or "help"."""
     if (name := re.fullmatch(r"No such command '(.*)'", message)) is not None:
         if name[1].endswith(_MODELS):
             return f"a command comes first: mtool run {argument(name[1])}"
@@ -124,7 +124,7 @@ def _meant(message: str) -> str:
 
 
 COMMANDS: Mapping[str, str] = option_table.COMMANDS
-"""Each command with the first line of its docstring: `--help` shows them, and loads none.
+"""Each command with the first line of its docstring: `--help` shows these, without loading the commands.
 
 The command is the function of that name in the module of that name, or of `_MODULES`.
 """
@@ -142,17 +142,17 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 143 SIGTERM.
 """
 _VERSION = "--version"
-_BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may
+_BOARDS = "MTOOL_BOARDS"  # mtool.boards reads it, but loading that takes too long for --help
 BoardFiles = Annotated[
     list[str] | None,
     typer.Option(
-        "--boards", metavar="FILE|DIR", help="Know the boards of this file too (docs/add-a-board.md); may be repeated."
+        "--boards", metavar="FILE|DIR", help="Also use the boards in this file (docs/add-a-board.md); may be repeated."
     ),
 ]
 _common_option = functools.partial(typer.Option, rich_help_panel="Every command")
 AsJson = Annotated[bool, _common_option("--json", help="Print the result as JSON.")]
-Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
-Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Say nothing but results and errors.")]
+Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Print more; -vv shows tracebacks.")]
+Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Print only results and errors.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run `mtool` with the arguments and return its exit code."""
-    before = Output("mtool", as_json="--json" in arguments)  # until the command has read its own options
+    before = Output("mtool", as_json="--json" in arguments)  # used until the command has parsed its own options
     if sys.stdout is None:
         before.error(UsageError("standard output is closed", hint="send it to /dev/null instead: >/dev/null"))
         return UsageError.exit_code
@@ -182,7 +182,7 @@ def invoke(arguments: Sequence[str]) -> int:
     except MtoolError as error:
         before.error(error)
         return error.exit_code
-    except OSError as failed:  # while it says its help
+    except OSError as failed:  # while printing the help
         before.error(of_os_error(failed))
         return UsageError.exit_code
 
@@ -199,7 +199,7 @@ def module_of(name: str) -> str:
 
 
 class _Commands(TyperGroup):
-    """The commands by name and summary; the module of one is imported when it is run, or its options are asked for."""
+    """The commands by name and summary; a command's module is imported when it is run or its options are needed."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -207,16 +207,16 @@ class _Commands(TyperGroup):
             self.add_command(TyperCommand(name, help=summary))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options before the command; --version is not one of a command."""
+        """Parse the options before the command; --version is not an option of a command."""
         options = list(itertools.takewhile(lambda text: text.startswith("-"), args))
         if _VERSION in options and len(options) < len(args):
             follows = args[len(options)]
-            raise UsageError(f"{_VERSION} stands alone, and {follows!r} follows", hint="leave one of them out")
+            raise UsageError(f"{_VERSION} can't be combined with {follows!r}", hint="leave one of them out")
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
-        """Return the command that the arguments name, loaded, and the arguments that are left."""
+        """Return the command that the arguments name, loaded, and the remaining arguments."""
         name, named, rest = super().resolve_command(ctx, args)
         return name, None if named is None or name is None else command_of(name), rest
 
@@ -246,8 +246,8 @@ def _typer(**settings: Any) -> typer.Typer:
     )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         Output("mtool").line(f"mtool {__version__}")
         raise typer.Exit
 
@@ -261,7 +261,7 @@ def _global_options(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    context.obj = (as_json, verbose, quiet)  # which stand before the command or after it
+    context.obj = (as_json, verbose, quiet)  # these may be given before the command or after it
     if context.invoked_subcommand is None:
         sys.stderr.write(context.get_help() + "\n")
         raise typer.Exit(UsageError.exit_code)
@@ -352,7 +352,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def _boards_known(paths: Sequence[str]) -> Iterator[None]:
-    """Name files of boards in MTOOL_BOARDS, where processes that a command starts find them too, until it ends."""
+    """Add board files to MTOOL_BOARDS while the block runs, so that child processes find them too."""
     before = os.environ.get(_BOARDS)
     if paths:
         os.environ[_BOARDS] = os.pathsep.join([*filter(None, [before]), *(os.path.abspath(path) for path in paths)])  # noqa: PTH100
@@ -366,7 +366,7 @@ def _boards_known(paths: Sequence[str]) -> Iterator[None]:
 
 
 def _end(output: Output, action: Callable[[], None]) -> int:
-    """Run a command's action and return its exit code; errors are all reported in one form."""
+    """Run a command's action and return its exit code; all errors are reported in the same form."""
     with output.logging():
         try:
             action()
@@ -381,13 +381,13 @@ def _end(output: Output, action: Callable[[], None]) -> int:
 
 
 def _error_of(failed: Exception, *, verbosity: int) -> MtoolError:
-    """Return the error that tells what has failed; what nobody has thought of is internal."""
+    """Return the error to report; an unexpected exception becomes an internal error."""
     match failed:
         case MtoolError():
             return failed
         case OSError():
             return of_os_error(failed)
         case MemoryError():
-            return UsageError("there is not enough memory", hint="free some, or raise ulimit -v")
-    hint = "" if verbosity >= 2 else "run it again with -vv for the traceback, and report it"
+            return UsageError("out of memory", hint="free some, or raise ulimit -v")
+    hint = "" if verbosity >= 2 else "run it again with -vv for the traceback, and please report it"
     return MtoolError(f"internal error: {type(failed).__name__}: {failed}", hint=hint)

@@ -1,4 +1,4 @@
-"""`mtool boards --attached`: what is plugged in, and which boards it may be."""
+"""`mtool boards --attached`: what is plugged in, and which boards that may be."""
 
 from mtool import boards
 from mtool.cli.output import Output, table
@@ -9,7 +9,7 @@ _NOTHING = "no board is attached"
 
 
 def show(out: Output) -> None:
-    """List the devices with a serial port, and the probes without one that belong to a board."""
+    """List the devices with a serial port, and the probes of known boards that have none."""
     shown = [device for device in ports.attached() if device.port or candidates(device)]
     out.result({"attached": [described(device) for device in shown]})
     if not shown:
@@ -23,11 +23,11 @@ def show(out: Output) -> None:
 
 
 def follow(out: Output, *, times: int | None = None) -> None:
-    """Write a line for each device that is there, comes (+) or goes (-), until Ctrl-C.
+    """Write a line for each device that is attached, plugged in (+) or unplugged (-), until Ctrl-C.
 
     Args:
-        out: where to.
-        times: how often to look; None: forever.
+        out: the output to write to.
+        times: the number of polls; None: no limit.
     """
     for sign, device in ports.watch(times=times):
         out.text(f"{sign} {device}   {_named(device)}".rstrip())
@@ -39,7 +39,7 @@ def candidates(device: Attached) -> list[str]:
 
 
 def described(device: Attached) -> dict[str, object]:
-    """Return a device for programs."""
+    """Return a device as plain values, for --json."""
     return {
         "port": device.port or None,
         "more_ports": list(device.more_ports),

@@ -41,15 +41,18 @@ def bench(
     from mtool.stages.job import Job, board_of
 
     if clock and not cycles:
-        raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
+        raise UsageError("--clock needs --cycles: it sets the clock of the cycle estimate", hint="add --cycles")
     if layers and cycles:
-        raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
+        raise UsageError("--layers and --cycles can't be combined", hint="--cycles has a row for each operator too")
     if function and (layers or cycles):
-        raise UsageError("--function is one time, --layers and --cycles are tables", hint="give one of them")
+        raise UsageError("--function can't be combined with --layers or --cycles", hint="give one of them")
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     if on is not None:
         if function or layers or cycles:
-            raise UsageError("--on is for a model that was loaded, whose operators have no C here")
+            raise UsageError(
+                "--on can't be combined with --function, --layers or --cycles",
+                details=["a loaded module's operators have no C here"],
+            )
         board_of(on, board)
     if function:
         timing = costs.time_function(Job(model, board, options, deployment), function, readings)

@@ -1,4 +1,4 @@
-"""`mtool boards`: what can be built for."""
+"""`mtool boards`: the boards that mtool can build for."""
 
 import re
 import sys
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
     from mtool.boards import Board
 
 
-# `mtool boards --new`: an entry for a board of the user's own, by questions, by options, or from Zephyr.
+# `mtool boards --new`: an entry for the user's own board, from questions, from options, or from Zephyr.
 
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output: Path | None) -> None:
-    """Write the entry of a board and tell how to use it.
+    """Write a board's entry and print how to use it.
 
     Raises:
-        UsageError: the name is none, a fact is missing or wrong, or the file is there already.
-        BoardError: there is no board to begin with.
-        BuildError: the board to begin with is Zephyr's, and the tree, a module or a tool is missing.
+        UsageError: the name is invalid, a property is missing or wrong, or the file exists.
+        BoardError: the board to start from does not exist.
+        BuildError: the board to start from is Zephyr's, and the tree, a module or a tool is missing.
     """
     if not name:
-        raise UsageError("--from, --set and --output are for a new board", hint="give its name: --new NAME")
+        raise UsageError("--from, --set and --output need --new", hint="give the new board's name: --new NAME")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of a board", hint="use letters, digits, _, - and .")
+        raise UsageError(f"{name!r} can't be a board's name", hint="use letters, digits, _, - and .")
     project = configuration.nearest()
     path = output or (project.parent if project else Path()) / "boards" / f"{name}.yaml"
     if path.exists():
-        raise UsageError(f"{path} is there already", hint="edit it, or give another file: --output FILE")
+        raise UsageError(f"{path} exists already", hint="edit it, or give another file: --output FILE")
     from mtool import boards
     from mtool.boards import making
 
     if name in boards.shipped():
         raise UsageError(
-            f"{name} is a board that mtool has already",
-            hint=f"give yours another name: --new my_{name}; what mtool knows of it: mtool boards {name}",
+            f"mtool has a board {name} already",
+            hint=f"give yours another name: --new my_{name}; see mtool's: mtool boards {name}",
         )
     given, known = dict[str, str](), boards.load_all()
     for fact in facts:
         key, _, value = (part.strip() for part in fact.partition("="))
         if not value:
-            raise UsageError(f"--set {fact} is no KEY=VALUE", hint="an example: --set cpu=cortex-m4")
+            raise UsageError(f"--set {fact} is not KEY=VALUE", hint="for example: --set cpu=cortex-m4")
         making.check(key, value, known)
         given[key] = value
     start = _start(origin)
@@ -63,7 +63,7 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
         raise UsageError(
             f"a new board needs {' and '.join(missing)}",
             details=[f"--set {key}=...   {making.FACTS[key]}" for key in missing],
-            hint="or begin with another: --from BOARD, --from zephyr:NAME",
+            hint="or start from another board: --from BOARD, --from zephyr:NAME",
         )
     entry = making.entry_of(given, start, known)
     text = making.text_of(name, entry)
@@ -73,11 +73,11 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
     out.result({"file": str(path), "board": board.model_dump(mode="json")})
     out.text(f"{path}", *(f"  {line}" for line in text.splitlines()))
     use = f"mtool boards {name}" if found else f"mtool boards {name} --boards {path}"
-    out.text("", f"see it with: {use}" + ("" if found else f'; or say in mtool.toml: boards = "{path}"'))
+    out.text("", f"see it with: {use}" + ("" if found else f'; or add to mtool.toml: boards = "{path}"'))
 
 
 def _start(origin: str) -> dict[str, Any]:
-    """Return the entry to begin with. What was done with that board was not done with the new one."""
+    """Return the entry to start from, without that board's record of what was tried on it."""
     if not origin:
         return {}
     from mtool import boards
@@ -85,7 +85,7 @@ def _start(origin: str) -> dict[str, Any]:
     board = boards.get(origin)
     entry: dict[str, Any] = board.model_dump(mode="json", exclude={"name", "status"}, exclude_defaults=True)
     for name, memory in board.memories.items():
-        if memory.reads is not None:  # which no manifest and no record of a tuning holds
+        if memory.reads is not None:  # neither manifests nor tuning records hold it
             entry["memories"][name]["reads"] = memory.reads.model_dump(exclude_defaults=True)
     if board.draws is not None:
         entry["draws"] = board.draws.model_dump(mode="json")
@@ -93,7 +93,6 @@ def _start(origin: str) -> dict[str, Any]:
 
 
 def _prompted(keys: Sequence[str]) -> dict[str, str]:
-    """Ask for facts."""
     from mtool import boards
     from mtool.boards import making
 
@@ -129,7 +128,7 @@ def boards(
     facts: list[str] | None = None,
     output: Path | None = None,
 ) -> None:
-    """List the boards, or show one in full; or write an entry for one of your own."""
+    """List the boards, show one in full, or write an entry for your own."""
     if new or origin or facts or output:
         write_new(out, new, origin, facts or (), output)
         return
@@ -165,11 +164,11 @@ def boards(
     headings = ("board", "cpu", "features", "flash", "ram", "status by template", "")
     out.text(table(headings, rows, right=(3, 4)))
     for one in broken:
-        out.text("", f"{one.name} of {one.path} can't be used:", *(f"  {line}" for line in one.error.details))
+        out.text("", f"{one.name} in {one.path} can't be used:", *(f"  {line}" for line in one.error.details))
 
 
 def capacity(board: "Board", roles: frozenset[str]) -> str:
-    """Return the size of the memories that hold any of `roles`; empty where an operating system places things."""
+    """Return the size of the memories that hold any of `roles`; empty where an operating system places data."""
     total = sum(memory.size for memory in board.memories.values() if roles & set(memory.holds))
     return kilobytes(total) if total else ""
 

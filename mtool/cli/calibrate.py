@@ -9,7 +9,7 @@ from mtool.cli.output import Output
 def calibrate(out: Output, folder: Path, seconds: float = 10.0, port: str = "", probe: str = "") -> None:
     """Measure a board's timer against this computer's clock.
 
-    What is found is kept for that board by its serial number; times that are measured from then on are corrected by it.
+    The result is kept under the board's serial number, and corrects all times that are measured on it later.
     """
     from mtool.device import session
     from mtool.device.session import timing

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mtool.stages.latency_estimate import LongestOperator
 
 
-# Who computes which operator of a model, as a table.
+# What computes each operator of a model, as a table.
 
 
 def claims_table(claims: "Sequence[Claim]") -> "Fitted":
-    """Return a table of who computes each operator that backends were asked for, and why the others do not."""
+    """Return a table of what computes each operator that backends were offered, and why other backends do not."""
     rows = [
         [
             short_name(one.operator),
@@ -39,7 +39,7 @@ def claims_table(claims: "Sequence[Claim]") -> "Fitted":
     return table(("operator of the model", "", "computed by", "why not by others"), rows, folds=True)
 
 
-_ALL = "all"  # boards, as if none were named
+_ALL = "all"  # the same as no --board
 
 
 def check(
@@ -51,14 +51,14 @@ def check(
     clock: str = "",
     options: parameters.FitOptions,
 ) -> None:
-    """Tell what a model needs and which boards it fits; nothing is built.
+    """Show what a model needs and which boards it fits; nothing is built.
 
-    Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). The model's data,
-    its arena, buffers and stack are known; code is estimated, at the upper end, unless the project folder has a build
-    of this model with these options. What fits is sorted by the time of an inference, which is estimated from the
-    schedules for integer models on cores that there is a table for, and so is its energy where the power that the
-    board's chip draws is known (docs/cycles.md). Ends with exit code 4 if it does
-    not fit a board that was named.
+    Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). The sizes of the
+    model's data, arena, buffers and stack are exact; code size is an estimate on the high side, unless the project
+    folder has a build of this model with these options. Boards that it fits are sorted by the time of an
+    inference. That is estimated from the schedules, for integer models on cores that have a table of cycles; its energy
+    is estimated too where the power that the board's chip draws is known (docs/cycles.md). Ends with exit code 4 if it
+    does not fit a named board.
     """
     from mtool import boards as known
     from mtool.commands.cost import hertz
@@ -69,8 +69,8 @@ def check(
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
     if len(models) > 1 and not board:
         raise UsageError(
-            "several models need boards that are named, not all of them",
-            hint="name them: --board BOARD, once for each; --board all is for one model",
+            "--board is required for several models: they can't be checked against all boards",
+            hint="give --board BOARD, once for each board; --board all is for one model",
         )
     hz = hertz(clock) if clock else 0
     report = commands.check_models(models, boards, options, folder=output_dir, hz=hz)
@@ -88,7 +88,7 @@ def check(
     if len(described) > 1:  # what they share
         shared = sum(one.shared_constant_bytes for one in described)
         constants = f", constants {total_constant_bytes(described):,} B"
-        once = f"{constants}, of which {shared:,} B of several models are stored once"
+        once = f"{constants}, of which {shared:,} B used by several models are stored once"
         out.text(f"together   arena {total_arena_bytes(described):,} B{once if shared else ''}", "")
     rows = [
         [
@@ -111,8 +111,9 @@ def check(
             floats = [fit.software_float.line()] if fit.software_float else []
             longest = [_longest(one) for one in fit.longest if one.operator or one.unknown]
             longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
-            told = [*fit.lines(report.manifest), *floats, *longest, *([] if clock else _clock_of(known.get(fit.board)))]
-            out.text("", fit.board, *(f"  {line}" for line in told))
+            clocked = [] if clock else _clock_of(known.get(fit.board))
+            shown = [*fit.lines(report.manifest), *floats, *longest, *clocked]
+            out.text("", fit.board, *(f"  {line}" for line in shown))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -140,10 +141,10 @@ def _time(fit: "Fit") -> str:
 
 
 def _clock_of(board: "Board") -> list[str]:
-    """Return a line where the clock of a board's times is none that its framework sets by itself."""
+    """Return a note if the board's clock, which times are for, is not the one that its framework sets by default."""
     if "clock-frequency" not in str(board.port.get("overlay", "")):
         return []
-    return [f"times hold at {formatting.frequency(board.clock_hz)}, the clock that mtool's overlay for Zephyr sets"]
+    return [f"times are for {formatting.frequency(board.clock_hz)}, the clock that mtool's overlay for Zephyr sets"]
 
 
 def _of_backends(names: "Sequence[str]") -> str:
@@ -151,7 +152,6 @@ def _of_backends(names: "Sequence[str]") -> str:
 
 
 def _longest(one: "LongestOperator") -> str:
-    """Return the line of a model's longest operator."""
     if one.unknown:
         return f"longest operator of {one.model}: not known: no estimate by {_of_backends(one.unknown)}"
     time = "" if one.time is None else f", {one.time.milliseconds:.3g} ms ± {one.time.error:.0%}"
@@ -159,7 +159,7 @@ def _longest(one: "LongestOperator") -> str:
 
 
 def _wait(models: "Sequence[LongestOperator]") -> str:
-    """Return the line of what the most urgent model waits for."""
+    """Return a line about what the most urgent model waits for."""
     first, *others = models
     unknown = sorted({backend for one in others for backend in one.unknown})
     if unknown:
@@ -170,7 +170,7 @@ def _wait(models: "Sequence[LongestOperator]") -> str:
 
 
 def _print_model(out: Output, manifest: "Manifest", fits: "Sequence[Fit]") -> None:
-    """Print what a model is; of several boards only what holds for each of them, as their schedules are others."""
+    """Print a model's summary; for several boards without schedules, which differ from board to board."""
     sizes = f"constants {manifest.constant_bytes:,} B, {formatting.arena(manifest)}"
     if len(fits) > 1 and fits[0].arena_bytes:
         constants, arena = ([fit.constant_bytes for fit in fits], [fit.arena_bytes for fit in fits])
@@ -189,15 +189,15 @@ def _print_model(out: Output, manifest: "Manifest", fits: "Sequence[Fit]") -> No
 
 
 def _range(sizes: "Sequence[int]") -> str:
-    """Write the least and the most bytes of boards."""
+    """Write the smallest and the largest size over all boards."""
     least, most = min(sizes), max(sizes)
-    return f"{least:,} B" if least == most else f"{least:,} to {most:,} B, by the board"
+    return f"{least:,} B" if least == most else f"{least:,} to {most:,} B, depending on the board"
 
 
 def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
     """Return a row for each operator: its number, label, shape, schedule and MACs.
 
-    The parts of one that works by rows are one row, and so are equal ones that follow each other.
+    The parts of an operator that is computed by rows share a row, and so do equal operators in sequence.
     """
     groups: list[list[Operator]] = []
     of_whole: dict[str, list[Operator]] = {}
@@ -226,12 +226,12 @@ def _looks(operator: "Operator") -> tuple[str, str, str, int]:
 
 
 def _verdict(report: "FitReport", *, named: bool) -> str:
-    """Return in a line how it ends: which boards the model fits."""
+    """Return the last line: which boards the model fits."""
     model = ", ".join(short_name(one.model_file) for one in report.manifest.models)
     fitting = [fit.board for fit in report.fits if fit.fits]
     if named:
         return f"{model} {'fit' if len(report.manifest.models) > 1 else 'fits'} {', '.join(fitting)}"
-    return f"{len(fitting)} of {len(report.fits)} boards fit {model}; of one: mtool check MODEL --board BOARD"
+    return f"{len(fitting)} of {len(report.fits)} boards fit {model}; details of one: mtool check MODEL --board BOARD"
 
 
 def _of(need: "Need | None") -> str:

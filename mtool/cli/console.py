@@ -1,4 +1,4 @@
-"""Text on a stream, drawn by rich. Only `Output` imports this, when it draws something: rich doubles a start's time."""
+"""Text on a stream, drawn by rich. Only `Output` imports this, when it draws something: rich doubles start-up time."""
 
 import io
 import os
@@ -18,25 +18,25 @@ WIDE = 100_000  # columns of text that does not go to a terminal: nothing is fol
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave what follows to who prints; rich would end the process here."""
+        """Let the caller handle it; rich would end the process here."""
         raise ReaderGone
 
 
 def console(stream: TextIO | None) -> Console:
     """Return a console that prints text as it is, without markup or highlighting; NO_COLOR is heeded."""
-    if stream is None:  # closed; what is said to it is lost
+    if stream is None:  # closed: its output is dropped
         stream = io.StringIO()
-    columns = os.environ.get("COLUMNS", "")  # which a shell does not hand on unless told
+    columns = os.environ.get("COLUMNS", "")  # set only if the shell exports it
     wide = int(columns) if re.fullmatch(r"[1-9]\d{0,4}", columns) else WIDE
     return _Console(file=stream, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else wide)
 
 
-# A plain table that fits the terminal: text is cut, or folded, in narrower columns, numbers and names stay whole.
+# A plain table that fits the terminal: text is cut or folded in narrower columns; numbers and names stay whole.
 #
-# Only `Output` imports this, when it draws a table: rich doubles a start's time.
+# Only `Output` imports this, when it draws a table: rich doubles start-up time.
 
 
-_GAP = 2  # columns between two of the table's
+_GAP = 2  # characters between two columns
 _NARROWEST_TEXT = 10
 _NARROWEST = 4
 _BAR = "█"
@@ -46,10 +46,9 @@ _BAR = "█"
 class Fitted:
     """A table of headings and rows, drawn as wide as it is or as the console allows.
 
-    Each cell is one line. The columns of the indices `right` are numbers,
-    aligned to the right; those and the first stay whole as long as the
-    others can be narrower. A column of bars shrinks first. `folds`: what is too long goes on in another line; else
-    it is cut in a terminal, and its end marked.
+    Each cell is one line. The columns with the indices `right` hold numbers, aligned to the right; those and the first
+    stay whole as long as the others can be narrowed. A column of bars shrinks first. `folds`: long text continues on
+    another line; otherwise it is cut in a terminal, and its end marked.
     """
 
     headings: tuple[str, ...]
@@ -59,7 +58,7 @@ class Fitted:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it."""
-        folds = self.folds or not console.is_terminal  # what goes to a program is not cut
+        folds = self.folds or not console.is_terminal  # output to a program is not cut
         natural = [
             max([cell_len(heading), *(cell_len(row[index]) for row in self.rows)])
             for index, heading in enumerate(self.headings)
@@ -86,7 +85,7 @@ class Fitted:
 
 
 def _widths(natural: Sequence[int], right: frozenset[int], bars: set[int], room: int) -> list[int]:
-    """Return how wide each column is drawn; 0: it is left out."""
+    """Return the width of each column; 0: it is left out."""
     widths = list(natural)
 
     def over() -> int:

@@ -27,23 +27,23 @@ def debug(
     deployment: parameters.ProjectDeployment,
     dry_run: bool = False,
 ) -> None:
-    """Stop an inference under gdb, at the operator that faults or one that is named.
+    """Stop an inference under gdb, at the operator that faults or at one that you name.
 
-    The inference is run once to see whether it faults; then QEMU, or the gdb server of the board's probe, runs it again
-    with the same inputs, and gdb stops where the operator begins, and at the fault itself.
+    The inference is first run once to see whether it faults. Then QEMU, or the gdb server of the board's probe, runs it
+    again with the same inputs, and gdb stops where the operator begins, and at the fault itself.
     """
     from mtool.commands import debugging
     from mtool.commands.execution import built_with_inputs
     from mtool.stages.job import Job
 
     job = Job(model, board, options, deployment, fill=fill, seed=seed)
-    asked = debugging.DebugOptions(operator, gdb, server, ex or (), batch or out.as_json)
+    debug_options = debugging.DebugOptions(operator, gdb, server, ex or (), batch or out.as_json)
     lines: list[str] = []
     if dry_run and debugging.is_cabled(job):
-        chosen, lines = debugging.planned(job, asked)
+        chosen, lines = debugging.planned(job, debug_options)
     else:
         prepared, (sample, *_), _ = built_with_inputs(job, input)
-        chosen = debugging.plan(prepared, sample, asked, deployment)
+        chosen = debugging.plan(prepared, sample, debug_options, deployment)
     stop, fault = chosen.stop.operator, chosen.stop.fault
     out.note(*(fault.lines() if fault is not None else ()), f"stop at {chosen.stop.describe()}")
     commands = [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LEAST_ACCURACY = 0.95
 HOST = "host"
 EMULATED = ("mps2_an386", "sim_m4")
-"""An emulated Cortex-M4: the one of QEMU, with the code of GCC, comes first."""
+"""Emulated Cortex-M4 boards: QEMU's, with code from GCC, comes first."""
 
 _PICTURES = 8
 _ACROSS = 4
@@ -64,22 +64,23 @@ def demo(out: Output, board: list[str] | None = None, output_dir: Path = Path("b
 
 
 def available_boards(out: Output) -> list[str]:
-    """Return the host, whether its compiler is here or not, and the first emulated board whose tools are here."""
+    """Return the host, even without a compiler, and the first emulated board whose tools are installed."""
     from mtool import boards
     from mtool.stages import checkup
 
-    told = []
+    notes = []
     for name in EMULATED:
         lacking = sorted(item.name for item in checkup.missing(checkup.programs_of(boards.get(name))))
         if not lacking:
             return [HOST, name]
-        told.append(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")
-    out.note(*told)
+        verb = "is" if len(lacking) == 1 else "are"
+        notes.append(f"{name} is left out: {', '.join(lacking)} {verb} missing (mtool doctor)")
+    out.note(*notes)
     return [HOST]
 
 
 def pictures(images: "NDArray[Any]", labels: "NDArray[Any]", digits: "NDArray[Any]") -> list[str]:
-    """Draw some images, two characters a pixel, with what was read; the last is a wrong one, if there is any."""
+    """Draw some images, two characters per pixel, with the digits that were read; the last is a misread one, if any."""
     import numpy as np
 
     wrong = np.flatnonzero(digits != labels)
@@ -94,6 +95,6 @@ def pictures(images: "NDArray[Any]", labels: "NDArray[Any]", digits: "NDArray[An
         drawn = [images[index].reshape(8, 8) for index in row]
         lines += [_GAP.join("".join(map(shade, image[y])) for image in drawn) for y in range(8)]
         read = ((digits[index], labels[index]) for index in row)
-        captions = (str(digit) if digit == label else f"{digit}, but it is {label}" for digit, label in read)
+        captions = (str(digit) if digit == label else f"{digit}, but is {label}" for digit, label in read)
         lines += [_GAP.join(f"{caption:^16}" for caption in captions), ""]
     return lines

@@ -1,4 +1,4 @@
-"""`mtool doctor`: what a board needs, whether it is here, and what to type if it is not."""
+"""`mtool doctor`: what a board needs, whether it is installed, and the command that installs it if not."""
 
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,12 @@ _SHOWN = {"ok": "ok", "missing": "MISSING", "absent": "-"}
 
 
 def doctor(out: Output, board: list[str] | None = None, template: str = "") -> None:
-    """Tell what is missing here and how to install it.
+    """Show what is missing on this computer and how to install it.
 
-    Of a board that is named, all that it needs is looked for: compiler, C library, emulator or flash tool, the Zephyr
-    tree with its modules and workspace, the rights to its port and its probe. Ends with exit code 5 if anything needed
-    is missing; of no board and no template, if the host's compiler is. "-" stands for what is not there and not needed.
+    With --board, everything that the board needs is checked: compiler, C library, emulator or flash tool, the Zephyr
+    tree with its modules and workspace, and the permissions for its port and probe. Ends with exit code 5 if anything
+    that is needed is missing; without board and template, if the host's compiler is. "-" marks what is neither
+    installed nor needed.
     """
     from mtool import boards
     from mtool.stages import checkup
@@ -49,7 +50,7 @@ def _print(out: Output, heading: str, items: "list[Item]") -> None:
     out.text(table(("", "what", "found", "needed for"), [[_SHOWN[i.state], i.name, i.found, i.needed] for i in items]))
     absent = [item for item in items if item.install]
     if absent:
-        out.text("", "to install what is not there:")
+        out.text("", "to install what is missing:")
         width = max(len(item.name) for item in absent)
         out.text(*(f"  {item.name:<{width}}  {item.install}" for item in dict.fromkeys(absent)))
     out.text("")

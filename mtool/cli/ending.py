@@ -1,4 +1,4 @@
-"""The end of a command that did not fail: it was interrupted, or nobody reads its output any more."""
+"""The end of a command that did not fail: it was interrupted, or its output is no longer read."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -12,4 +12,4 @@ HUNG_UP = 129
 
 
 class ReaderGone(Exception):
-    """The reader of standard output has ended, for instance `head`: nobody wants more."""
+    """The reader of standard output, for instance `head`, has closed it."""

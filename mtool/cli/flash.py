@@ -1,4 +1,4 @@
-"""`mtool flash`: a model on the board on the desk."""
+"""`mtool flash`: a model on an attached board."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ def flash(
 ) -> None:
     """Compile, build and flash a model, and run it once.
 
-    Several models have one firmware, and each of them is run.
+    Several models share one firmware, and each of them is run.
     Without MODEL, in a project of yours (docs/own-project.md): its program is flashed, which runs by itself.
 
-    Does only what is stale. Ends with exit code 6 if no board is attached or several match, 7 if the flash fails, 8 if
-    the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
-    does not know reads PORT.
+    Repeats only the steps that are out of date. Ends with exit code 6 if no board is attached or several match, 7 if
+    flashing fails, 8 if the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no
+    board: a port that is not known is written as PORT.
     """
     from mtool.commands import flashing
     from mtool.stages.job import Job

@@ -27,7 +27,7 @@ def mlperf(
 ) -> None:
     """Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.
 
-    In a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
+    Run it in a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
     """
     from mtool import boards
     from mtool.commands import flashing, user_project
@@ -39,22 +39,22 @@ def mlperf(
     found = user_project.require()
     if found.type != "mlperftiny":
         raise UsageError(
-            f"the project is of the type {found.type}",
+            f"this project's type is {found.type}",
             details=["expected mlperftiny, whose firmware answers EEMBC's commands"],
-            hint="begin one with: mtool new FOLDER --type mlperftiny",
+            hint="start one with: mtool new FOLDER --type mlperftiny",
         )
     if not data.exists():
         raise UsageError(
-            f"there are no samples {data}",
+            f"there is no file or folder {data}",
             hint="--data takes a folder with y_labels.csv and its files, or an .npz with x0 and labels",
         )
     if not data.is_dir():
-        arrays.stored(data)  # before all the work
+        arrays.stored(data)  # fails before all the work
     files.check_writable(log, makes_folder=True)
     name = board or found.board
     job = found.job_for(name, port=port, probe=probe)
     if job.options.program is None:
-        raise UsageError(f"{name} can't run the project's program", details=["its template takes another language"])
+        raise UsageError(f"{name} can't run the project's program", details=["its template is for another language"])
     target = boards.get(name)
     lines: list[str] = []
 
@@ -114,7 +114,7 @@ def mlperf(
 
 
 def _seconds_of(board: "Board") -> str:
-    """Return what a second of an emulated board is; "": the board is not emulated."""
+    """Return what an emulated board counts as a second; "": the board is not emulated."""
     if board.emulator is None:
         return ""
     if board.emulator.is_the_firmware:
@@ -125,6 +125,5 @@ def _seconds_of(board: "Board") -> str:
 
 
 def _estimate(time: "LatencyEstimate") -> str:
-    """Return the line of an inference's time at the board's clock."""
     error = f" ± {time.error:.0%}" if time.error else ""
     return f"about {time.milliseconds:.3g} ms{error} an inference at {formatting.frequency(time.hz)}, estimated"

@@ -1,4 +1,4 @@
-"""`mtool module`: a model that firmware takes at run time, as one signed file."""
+"""`mtool module`: a model that firmware loads at run time, as one signed file."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mtool.commands.modules import ModuleUpdate
     from mtool.manifest.modules.format import Module
 
-_NATIVE = "native: code and constants that run wherever they lie"
+_NATIVE = "native: position-independent code and constants"
 
 
 def module(
@@ -31,10 +31,10 @@ def module(
     show: bool = False,
     options: parameters.ModuleOptions,
 ) -> None:
-    """Make a module of a model: a file that firmware built with --modules takes at run time.
+    """Make a module from a model: a file that firmware built with --modules loads at run time.
 
-    It has the model's code and constants, which run wherever they lie, what they call of the firmware, hashes, sizes
-    and the interface. Without --key it is not signed, and only firmware for development takes it.
+    It holds the model's position-independent code and constants, the firmware functions that they call, hashes, sizes
+    and the interface. Without --key it is not signed, and only firmware built for development accepts it.
     """
     from mtool.commands import modules
     from mtool.compiler.bytecode.call import kernels_of
@@ -99,7 +99,7 @@ def module(
         "stack of its own code": found.stack_bytes or "not known",
     }
     rows = [[what, size if isinstance(size, str) else f"{size:,}"] for what, size in sizes.items()]
-    kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of kernels that the firmware has"
+    kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of the firmware's kernels"
     out.text(f"{path}: {found.name}, {kind}")
     out.text(f"for {format.describe(found.machine)}; counter {found.counter}; {trust}")
     out.text("", table(("", "bytes"), rows, right=(1,)), "")
@@ -111,24 +111,24 @@ def module(
     else:
         out.text(f"imports of the firmware: {', '.join(imports) or 'none'}")
     if linked:
-        out.text(f"of the compiler's library, in the module: {', '.join(linked)}")
+        out.text(f"included from the compiler's library: {', '.join(linked)}")
     if renewal is not None:
-        out.text(f"since the module before: {renewal.describe()}")
+        out.text(f"update of the module before: {renewal.describe()}")
     if not show and key is None:
-        out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
+        out.text("", "not signed: only firmware built with --unsigned-modules accepts it; sign it with --key FILE")
 
 
 def _trust(found: "Module", data: bytes, key: Path | None) -> str:
-    """Tell whether a module is signed, and by the key that is given.
+    """Return whether a module is signed, and check that it is signed by `key`, if that is given.
 
     Raises:
-        UsageError: it is not that key's.
+        UsageError: it is not signed by that key.
     """
     from mtool.commands import modules
     from mtool.manifest.modules.keys import read_public
 
     if key is None:
-        return "signed; by whom is not checked without --key" if found.is_signed else "not signed"
+        return "signed; the signature is checked only with --key" if found.is_signed else "not signed"
     public = read_public(key)
     if not modules.is_signed_by(data, public):
         raise UsageError(
@@ -138,7 +138,7 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
     return "signed by this key"
 
 
-# `mtool load`: a module, into a device.
+# `mtool load`: load a module into a device.
 
 
 def load(
@@ -152,12 +152,12 @@ def load(
     ram: bool = False,
     since: Path | None = None,
 ) -> None:
-    """Give a device a module: its model is one of the device's from then on, with no new firmware.
+    """Load a module into a device: this adds its model without flashing the firmware again.
 
-    It goes into the free slot of the flash, and takes the place of the one of its name, or of the one that was loaded
-    first where no slot is left, when it is whole and was checked: which one is said before. Whatever breaks off leaves
-    what was there, and the same command goes on where it was. Ends with exit code 2 if
-    the module is none for this device, 4 if it does not fit, 8 if the device stops answering, 10 if it refuses it.
+    It is written to the free slot of the flash. Once it is complete and checked, it replaces the module of the same
+    name, or, if no slot is left, the one that was loaded first; mtool says before which one. An interrupted load leaves
+    what was there, and the same command resumes it. Ends with exit code 2 if the module is not for this device, 4 if it
+    does not fit, 8 if the device stops answering, 10 if the device refuses it.
     """
     from mtool.commands import loading
 
@@ -165,7 +165,7 @@ def load(
         done = loading.load_module(
             module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
         )
-    names = list(dict.fromkeys(one.name for one in done.models))  # one hides another of its name
+    names = list(dict.fromkeys(one.name for one in done.models))  # of several with the same name only one is visible
     out.result(
         {
             "module": str(module),
@@ -185,18 +185,18 @@ def load(
         }
     )
     delta = f", sent as a delta of {done.delta_bytes:,} B" if done.delta_bytes else ""
-    before = f", {done.there_bytes:,} of them there before" if done.there_bytes else ""
+    before = f", {done.there_bytes:,} B of it already there" if done.there_bytes else ""
     instead = f", in place of {done.replaced}" if done.replaced else ""
     out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}{instead}")
-    out.text(f"the device has: {', '.join(names)}")
+    out.text(f"models on the device: {', '.join(names)}")
     if not done.is_kept:
         what = "its RAM" if done.place.name == "RAM" else "its flash"
-        out.text(f"the emulator has ended, and {what} with it: the next one starts without it")
+        out.text(f"the emulator has ended, and {what} with it: the module is gone")
 
 
 @contextmanager
 def _bar(out: Output) -> Iterator["Progress"]:
-    """Yield what shows how far the load is, on a terminal."""
+    """Yield a function that shows the progress, on a terminal."""
     if out.verbosity < 0 or not out.stderr.is_terminal:
         yield lambda there, whole: None
         return
@@ -209,14 +209,14 @@ def _bar(out: Output) -> Iterator["Progress"]:
         yield lambda there, whole: bar.update(task, completed=there, total=whole)
 
 
-# `mtool key`: a pair of keys that sign modules.
+# `mtool key`: a key pair for signing modules.
 
 
 def key(out: Output, file: Path) -> None:
-    """Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.
+    """Make a key pair (Ed25519) for modules: one key signs them, firmware is built with the other.
 
-    The private key is a file that only you can read: keep a copy where nobody else does. Firmware takes modules of its
-    keys alone, so what is lost can't be replaced. Files that are there are never overwritten.
+    The private key is a file that only you can read: keep a copy in a safe place. Firmware accepts only modules signed
+    with its keys, so a lost key can't be replaced. Existing files are never overwritten.
     """
     from mtool.manifest.modules import keys
 
@@ -225,6 +225,6 @@ def key(out: Output, file: Path) -> None:
     out.result(
         {"private": str(file), "public": str(other), "public_key": public.raw.hex(), "key_id": public.key_id.hex()}
     )
-    out.text(f"{file}      private: it signs modules; keep it secret, and a copy of it")
+    out.text(f"{file}      private: it signs modules; keep it secret, and keep a copy")
     out.text(f"{other}  public: firmware is built with it")
     out.text(f"key id {public.key_id.hex()}, public key {public.raw.hex()}")

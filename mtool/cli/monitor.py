@@ -1,4 +1,4 @@
-"""`mtool monitor`: what a board sends, while nobody drives it."""
+"""`mtool monitor`: what a board sends while no host drives it."""
 
 import contextlib
 import json
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mtool.device.transport import Transport
     from mtool.manifest import Manifest
 
-_QUIET_S = 0.1  # without a byte: what has arrived is shown, whole or not
-_LOOK_S = 0.3  # between two looks for a port that has gone
+_QUIET_S = 0.1  # without a byte: what has arrived is shown, even an incomplete line
+_LOOK_S = 0.3  # between two attempts to reopen a port that is gone
 
 
 def monitor(
@@ -30,10 +30,11 @@ def monitor(
     baud: int = 0,
     seconds: float = 0.0,
 ) -> None:
-    """Show what a board sends: its text, its logs and the frames of the RPC, told apart.
+    """Show what a board sends, with text, logs and RPC frames kept apart.
 
-    Text stands as the board printed it; what mtool knows more of begins with what it is: log, rpc, fault, bytes. A port
-    that goes, as one over USB does at a reset, is waited for. With --json each is an object on a line of its own.
+    Text is shown as the board printed it; other lines start with what they are: log, rpc, fault, bytes. If the port
+    disappears, as one over USB does at a reset, mtool waits for it. With --json each message is an object on its own
+    line.
     """
     from mtool import boards
     from mtool.boards import Usb
@@ -55,7 +56,7 @@ def monitor(
     transport = connect()
     started = time.monotonic()
     until = started + seconds if seconds else None
-    out.note(f"listening to {transport.name}{f' at {rate} baud' if transport.baud else ''}; Ctrl-C ends it")
+    out.note(f"listening to {transport.name}{f' at {rate} baud' if transport.baud else ''}; Ctrl-C stops")
     for heard in _follow(out, transport, connect, Listener(described, firmware), until):
         show_message(out, heard, time.monotonic() - started)
 
@@ -78,8 +79,8 @@ def _device(board: "Board | None", want: "Wanted") -> "Attached":
         return ports.any_port(want)
     if not want.port and not want.probe and (board.emulator is not None or board.usb is None):
         raise UsageError(
-            f"{board.name} has no port: mtool starts it for a session",
-            hint="mtool run shows what it logs; what you have started yourself is reached with --port",
+            f"{board.name} has no port: it runs only while mtool starts it",
+            hint="mtool run shows its log; to listen to an emulator that you started yourself, give --port",
         )
     return ports.require(board, want)
 
@@ -87,7 +88,7 @@ def _device(board: "Board | None", want: "Wanted") -> "Attached":
 def _follow(
     out: Output, transport: "Transport", connect: "Callable[[], Transport]", listener: "Listener", until: float | None
 ) -> "Iterator[Heard]":
-    """Yield what is heard until a time; a port that goes is waited for."""
+    """Show messages until a time; if the port disappears, wait for it."""
     while True:
         try:
             with transport:
@@ -110,12 +111,12 @@ def _follow(
 
 
 def is_over(until: float | None) -> bool:
-    """Return whether a time has come; None never comes."""
+    """Return whether a time has passed; None never passes."""
     return until is not None and time.monotonic() >= until
 
 
 def show_message(out: Output, heard: "Heard", seconds: float) -> None:
-    """Print a message, as a line of JSON if so wanted."""
+    """Print a message, with --json as a line of JSON."""
     if out.as_json:
         row = {"schema_version": SCHEMA_VERSION, "command": out.command, "seconds": round(seconds, 3)}
         out.line(json.dumps({**row, "kind": heard.kind, "text": heard.text}))

@@ -60,7 +60,7 @@ class Output:
         return console(self._stderr)
 
     def line(self, text: str) -> None:
-        """Write a line of plain text as a result, without what it takes to draw one."""
+        """Write a line of plain text as a result, without loading rich."""
         with _written():
             sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
@@ -83,7 +83,7 @@ class Output:
                 sys.stdout.flush()
 
     def part(self) -> "Part":
-        """Return what takes the result of a part of the command, for `result` of the whole."""
+        """Return an output that keeps the result of a part of the command, for the `result` of the whole."""
         return Part(self.command, as_json=self.as_json, verbosity=self.verbosity)
 
     def note(self, *lines: str) -> None:
@@ -94,29 +94,29 @@ class Output:
 
     def error(self, error: MtoolError) -> None:
         """Write an error: what, details, hint and exit code."""
-        told = len(error.what.splitlines()) or 1
+        title_lines = len(error.what.splitlines()) or 1
         for index, line in enumerate(error.lines()):
             start = "error: " if index == 0 else ""
-            self._say(f"{start}{line}", style="bold red" if index < told else None)
+            self._say(f"{start}{line}", style="bold red" if index < title_lines else None)
         self._say(f"exit {error.exit_code}")
         described = {"what": error.what, "details": list(error.details), "hint": error.hint}
         with contextlib.suppress(UsageError):  # of standard output
             self.result({"error": {**described, "exit_code": error.exit_code}})
 
     def trace(self) -> None:
-        """Write the traceback of the exception in hand, with -vv."""
+        """Write the traceback of the current exception, with -vv."""
         if self.verbosity >= 2:
             for line in traceback.format_exc().rstrip().splitlines():
                 self._say(visible(line))
 
     def _say(self, line: str, style: str | None = None) -> None:
-        """Write a line to stderr, if it can be written to: a command does its work all the same."""
+        """Write a line to stderr; if that fails, the command goes on."""
         with contextlib.suppress(OSError, ReaderGone):
             self.stderr.print(line, style=style, soft_wrap=True)
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Send mtool's log to stderr, as much of it as the verbosity asks for."""
+        """Send mtool's log to stderr, filtered by verbosity."""
         logger = logging.getLogger("mtool")
         handler = _LogHandler(self)
         level, propagate = logger.level, logger.propagate
@@ -132,7 +132,7 @@ class Output:
 
 
 class Part(Output):
-    """The consoles of a part of a command, whose result for programs is kept."""
+    """The output of a part of a command; its result for programs is kept."""
 
     values: Mapping[str, Any] = MappingProxyType({})
 
@@ -153,7 +153,7 @@ class _LogHandler(logging.Handler):
         first, *more = record.getMessage().splitlines() or [""]
         lines = [f"warning: {first}" if is_warning else first, *(f"  {line}" for line in more)]
         style = "yellow" if is_warning else None if is_progress else "dim"
-        most = LONGEST_LINE if record.levelno > logging.DEBUG else sys.maxsize  # a command that is run is shown whole
+        most = LONGEST_LINE if record.levelno > logging.DEBUG else sys.maxsize  # commands are shown in full
         for line in lines:
             self.output._say(one_line(line.expandtabs(4), most), style=style)
 
@@ -161,9 +161,9 @@ class _LogHandler(logging.Handler):
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), folds: bool = False
 ) -> "Fitted":
-    """Return a plain table; the columns of the indices `right` are aligned to the right, a cell's text is one line.
+    """Return a plain table; the columns with the indices `right` are aligned to the right, a cell's text is one line.
 
-    In a terminal it is as wide as that: text is cut, or folded with `folds`. What goes elsewhere is as wide as it is.
+    In a terminal it fits the width: text is cut, or folded with `folds`. Elsewhere it has its natural width.
     """
     from mtool.cli.console import Fitted
 
@@ -174,10 +174,10 @@ def table(
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """Tell what keeps results from being written.
+    """Turn errors of writing results into ours.
 
     Raises:
-        ReaderGone: what reads them has ended.
+        ReaderGone: the reader has closed standard output.
         UsageError: anything else, for instance a full disk.
     """
     try:
@@ -191,6 +191,6 @@ def _written() -> Iterator[None]:
 
 
 def _abandon() -> None:
-    """Send nowhere what is still buffered for standard output, which would fail again at the interpreter's exit."""
+    """Discard what is buffered for standard output; writing it would fail again at the interpreter's exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

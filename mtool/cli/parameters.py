@@ -19,20 +19,20 @@ from mtool.base.option_table import Option, of_group
 if TYPE_CHECKING:
     from mtool.commands import Deployment, Options
 
-HOST = "host"  # the board that is always there
+HOST = "host"  # the board that always exists
 _NAME = re.compile(r"^(\w[\w.-]*):", re.MULTILINE)
 
 
 def complete_boards(incomplete: str) -> list[str]:
-    """Return the boards whose names begin so: the keys of boards.yaml that are not indented.
+    """Return the boards whose names begin with a text: the unindented keys of boards.yaml.
 
-    The schema of boards is not read: that takes longer than a key press may.
+    The boards are not parsed: that would take too long for a key press.
     """
     return _keys(resources.path("boards.yaml"), incomplete)
 
 
 def complete_runners(incomplete: str) -> list[str]:
-    """Return the flash runners whose names begin so."""
+    """Return the flash runners whose names begin with a text."""
     return _keys(flash_runners.FILE, incomplete)
 
 
@@ -44,14 +44,13 @@ def _keys(path: Path, incomplete: str) -> list[str]:
 
 
 def _folder(text: str) -> Path:
-    """Read a folder's name. An empty one is not the working folder: it is a shell's variable that is not set."""
+    """Read a folder's name. An empty one is refused: it is most likely an unset shell variable."""
     if not text:
         raise UsageError("--output-dir is empty", hint="give a folder, or leave the option out")
     return Path(text)
 
 
 def _model(text: str) -> Path:
-    """Read a model's path; an empty one is not a path."""
     if not text:
         raise UsageError("the model's path is empty", hint="give the path of an .onnx or .tflite file")
     return Path(text)
@@ -62,7 +61,7 @@ _COMPLETIONS = {"boards": complete_boards, "runners": complete_runners}
 
 
 def annotation_of(one: Option, kind: Any) -> Any:
-    """Return the annotation of a parameter: its type, and an option or argument of the table as typer takes it."""
+    """Return the annotation of a parameter: its type, and the table's option or argument in typer's form."""
     settings: dict[str, Any] = {
         "help": one.help,
         "rich_help_panel": one.section or None,
@@ -80,9 +79,9 @@ class OptionGroup:
     """Several options of the command line that become one argument of a command.
 
     Attributes:
-        name: which options of the table they are.
-        reader: the function of mtool.stages that makes the argument of their values.
-        of_models: there is one argument for each model that the command is given.
+        name: the group's name in the table.
+        reader: the function of mtool.stages that turns their values into the argument.
+        of_models: the command gets one such argument for each model.
     """
 
     name: str
@@ -90,7 +89,7 @@ class OptionGroup:
     of_models: bool = False
 
     def read(self, values: Mapping[str, Any]) -> Any:
-        """Return the argument that the values of the options make."""
+        """Return the argument for these option values."""
         module, _, function = self.reader.partition(".")
         return getattr(importlib.import_module(f"mtool.stages.{module}"), function)(**values)
 
@@ -103,25 +102,25 @@ class OptionGroup:
 ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment.parse")]
 """The project folder, and the device that runs it."""
 FlashDeployment = Annotated["Deployment", OptionGroup("flash", "deployment.parse")]
-"""And the commands that flash it and cycle its power."""
+"""The same, with the commands that flash the device and power-cycle it."""
 TrialsDeployment = Annotated["Deployment", OptionGroup("trials", "deployment.parse")]
-"""The same, with a folder for many projects."""
+"""The same as for flashing, with a folder for many projects."""
 ShapeOptions = Annotated["Options", OptionGroup("quantize")]
-"""What a model's shapes follow from."""
+"""What determines a model's shapes."""
 SourceOptions = Annotated["Sequence[Options]", OptionGroup("compile", of_models=True)]
-"""What each model is, and how it becomes C, in a folder."""
+"""How each model is read and becomes C in a folder."""
 PartitionOptions = Annotated["Options", OptionGroup("partition")]
-"""Which model and which backends, in a folder."""
+"""How a model is read, its backends, and the folder."""
 FitOptions = Annotated["Sequence[Options]", OptionGroup("check", of_models=True)]
-"""How each model becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
+"""How each model becomes C and a firmware, on any board; nothing is written, and no compiler's version is looked up."""
 TuningOptions = Annotated["Options", OptionGroup("tune")]
-"""What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
+"""How the model is read and becomes a firmware; its schedules are those that are not tuned."""
 GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "options.parse_given")]
-"""Options of a project that are stored, not used: those that differ from their defaults, by their names."""
+"""Options that a new project stores: those that differ from their defaults, by name."""
 ModuleOptions = Annotated["Options", OptionGroup("module")]
 """How a model becomes the C of a module."""
 _OF_A_PROJECT = OptionGroup("project", of_models=True)
 ProjectOptions = Annotated["Options", _OF_A_PROJECT]
-"""How a model becomes C, and a project, by a template, in a folder."""
+"""How a model becomes C and a project, with a template, in a folder."""
 FirmwareOptions = Annotated["Sequence[Options]", _OF_A_PROJECT]
-"""The same, of each model of the firmware."""
+"""The same, for each model of the firmware."""

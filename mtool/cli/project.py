@@ -1,4 +1,4 @@
-"""`mtool new`, `update`, `generate`, `build`, `compile` and `partition`: what is written for a model, and built."""
+"""`mtool new`, `update`, `generate`, `build`, `compile` and `partition`: write and build what a model needs."""
 
 import dataclasses
 import shlex
@@ -25,7 +25,7 @@ def new(
     *,
     given: parameters.GivenOptions,
 ) -> None:
-    """Begin a project of your own: a program around a model, its tests and its CI."""
+    """Start a project of your own: a program around a model, its tests and its CI."""
     from mtool.commands import new_project
 
     begun = new_project.new_project(
@@ -45,7 +45,7 @@ def new(
     shown = [
         ("src", "yours: the program" if found.type == "standalone" else "yours: the firmware of EEMBC's runner"),
         ("drive.py", "yours: drives the model from this computer"),
-        ("generated", "mtool's: renewed by `mtool update`"),
+        ("generated", "mtool's: updated by `mtool update`"),
         ("tests", f"limits on instructions, memory and accuracy, on {found.test_board} by `mtool test`"),
         (".github/workflows", "the same, for every commit"),
         (".gitlab-ci.yml", "the same, on GitLab"),
@@ -60,33 +60,33 @@ def new(
         out.text(f"next: a smaller model, or another board: mtool check {shlex.quote(str(model))}")
 
 
-# `mtool update`: the part of a project that is mtool's, renewed.
+# `mtool update`: update the part of a project that mtool generates.
 
 
 def update(out: Output, force: bool = False, keep: bool = False) -> None:
-    """Renew the generated folder of the project that you are in.
+    """Update the generated folder of the project that you are in.
 
-    After another model, other options or another mtool. Your own files are never touched; a generated file that you
-    edited stops it, unless you say --keep or --force.
+    Run it after a change of the model, the options or mtool. Your own files are never touched; if you edited a
+    generated file, the command stops, unless you give --keep or --force.
     """
     from mtool.commands import new_project
 
     if force and keep:
-        raise UsageError("--force and --keep do not go together")
+        raise UsageError("--force and --keep can't be combined")
     folder, changed = new_project.update_project(edits="force" if force else "keep" if keep else "stop")
     out.result({"folder": str(folder), "changed": changed})
-    out.text(f"{folder}: {'renewed' if changed else 'up to date'}")
+    out.text(f"{folder}: {'updated' if changed else 'up to date'}")
 
 
 # The options of a board's template, as a table: `mtool build --board B --options`.
 
 
 def show_template_options(out: Output, board: str, template: str) -> None:
-    """List the options of a template: each with what it takes, its default, and what it is.
+    """List the options of a template, each with its values, its default and its meaning.
 
     Raises:
-        BoardError: there is no such board.
-        UsageError: there is no such template, or the board has none.
+        BoardError: the board is unknown.
+        UsageError: the template is unknown, or the board has none.
     """
     from mtool import boards, project
 
@@ -121,7 +121,7 @@ def generate(
 ) -> None:
     """Compile a model and write its project; nothing is built.
 
-    Tells the commands that build it, which need no mtool; `mtool run FOLDER` builds and runs it.
+    Prints the commands that build it without mtool; `mtool run FOLDER` builds and runs it.
     """
     if list_options:
         show_template_options(out, board, options[0].template)
@@ -148,7 +148,7 @@ def build(
 ) -> None:
     """Compile a model and build its firmware.
 
-    Several models have one firmware.
+    Several models share one firmware.
     """
     if list_options:
         show_template_options(out, board, options[0].template)
@@ -204,21 +204,21 @@ def compile(
 ) -> None:
     """Write a model as C, without a project.
 
-    Of several models it is the C of a firmware that has them all.
+    With several models: the C of a firmware that has them all.
     """
     from mtool.project import About
     from mtool.project.package import NO_BINARIES
 
-    told = About.of(about or ())
-    options = [dataclasses.replace(one, portable=True) for one in options]  # to be compiled for another core, perhaps
+    metadata = About.of(about or ())
+    options = [dataclasses.replace(one, portable=True) for one in options]  # it may be compiled for another core
     if emit in NO_BINARIES:
         options = [dataclasses.replace(one, weights="text") for one in options]
     compiled, *more = (
         [commands.compile(path, board=board, options=own) for path, own in zip(models, options, strict=True)]
-        if emit == "mlf"  # whose modules know nothing of each other
+        if emit == "mlf"  # whose modules do not know each other
         else commands.compile_models(models, board=board, options=options, folder=output_dir)
     )
-    files = compiled.package(emit, about=told, more=more if emit == "mlf" else ())
+    files = compiled.package(emit, about=metadata, more=more if emit == "mlf" else ())
     folder = commands.write_package(compiled, files, output_dir, form=emit)
     manifest = compiled.manifest
     out.result(
@@ -242,10 +242,10 @@ def partition(
     *,
     options: parameters.PartitionOptions,
 ) -> None:
-    """Write the parts of a model that backends claim as files for their compilers; none is run.
+    """Write the parts of a model that backends claim as files for their compilers; no compiler is run.
 
-    Ends with exit code 2 if no backend is given, or one writes no files, 3 if the model can't be compiled, and 5 if a
-    backend fails.
+    Ends with exit code 2 if no backend is given or a backend writes no files, 3 if the model can't be compiled, and 5
+    if a backend fails.
     """
     from mtool.cli.check import claims_table
 
@@ -275,7 +275,7 @@ def partition(
         for backend, region in parts.regions
     ]
     if not rows:
-        out.text("no operator is claimed: nothing was written")
+        out.text("no backend claims an operator: nothing was written")
         return
     out.text(table(("region", "backend", "operators", "MACs", "bytes at its border"), rows, right=(2, 3, 4)), "")
     out.text(f"{parts.folder}/", *(f"  {name}" for name in parts.files))

@@ -1,4 +1,4 @@
-"""`mtool quantize`: a float model becomes one of 8-bit integers."""
+"""`mtool quantize`: quantize a float model to 8-bit integers."""
 
 import dataclasses
 from pathlib import Path
@@ -35,9 +35,9 @@ def quantize(
     *,
     options: parameters.ShapeOptions,
 ) -> None:
-    """Make a float model one of 8-bit integers, and tell what that loses and saves.
+    """Quantize a float model to 8-bit integers, and report what that loses and saves.
 
-    The ranges of its activations come from --data; the result is an ONNX model in QDQ form, of a .tflite model too.
+    The ranges of its activations come from --data; the result is an ONNX model in QDQ form, also for a .tflite model.
     """
     quantized = commands.quantize(
         model,
@@ -74,8 +74,8 @@ def _print(out: Output, done: "QuantizationResult") -> None:
         out.text(f"  top-1 the same for {classes.same} of {classes.samples}")
     worst = done.layers[:_WORST]
     if worst:
-        out.text("", f"worst of {formatting.count(len(done.layers), 'layer')}; --exclude leaves one float")
-        # Not a table: a node's name may be of any length, and --exclude wants the whole.
+        out.text("", f"worst of {formatting.count(len(done.layers), 'layer')}; --exclude keeps one in float")
+        # Not a table: a node's name may be of any length, and --exclude needs all of it.
         out.text(f"  {'output SQNR':>11}  {'weights SQNR':>12}  {'operator':<12}  node")
         for layer in worst:
             sqnr, weights = decibels(layer.sqnr_db), decibels(layer.weights_sqnr_db)
@@ -85,7 +85,7 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     rows = side_by_side(done.before, done.after, is_board=is_board)
     out.text(table((f"on {done.board}" if is_board else "", "float", "quantized"), rows, right=(1, 2)))
     if not is_board:
-        out.text("the arena is this computer's; --board BOARD has a board's flash and RAM")
+        out.text("the arena is for this computer; --board BOARD shows a board's flash and RAM")
     for label, one in (("float", done.before), ("quantized", done.after)):
         if one.note:
             out.text(f"  {label}: {one.note}")
@@ -93,10 +93,10 @@ def _print(out: Output, done: "QuantizationResult") -> None:
 
 
 def decibels(value: float | None) -> str:
-    """Write a ratio in decibels; nothing where there is none."""
+    """Write a ratio in decibels; empty for None."""
     return "" if value is None else f"{value:.1f} dB"
 
 
 def cosine(value: float | None) -> str:
-    """Write a cosine; nothing where there is none."""
+    """Write a cosine; empty for None."""
     return "" if value is None else f"{value:.5f}"

@@ -9,7 +9,7 @@ from mtool.cli import parameters
 from mtool.cli.output import Output
 
 _MARK = b'<meta name="generator" content="mtool">'
-_HEAD = 1024  # bytes of a page in which the mark stands
+_HEAD = 1024  # bytes at the beginning of a page that contain the mark
 
 
 def report(
@@ -36,12 +36,12 @@ def report(
 
 
 def _default(model: str) -> Path:
-    """Return where the page goes unless told; `model`: that of several whose page it is, else empty.
+    """Return the default path of the page; `model`: of several models the one that the page is for, else empty.
 
     Raises:
-        UsageError: a file stands there that is no page of mtool's.
+        UsageError: there is a file that mtool did not write.
     """
     page = Path(f"report-{model}.html" if model else "report.html")
     if page.exists() and (not page.is_file() or _MARK not in page.read_bytes()[:_HEAD]):
-        raise UsageError(f"{page} is there, and mtool did not write it", hint=f"overwrite it: -o {page}")
+        raise UsageError(f"{page} exists and was not written by mtool", hint=f"to overwrite it: -o {page}")
     return page

@@ -12,6 +12,7 @@ from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
+from mtool.stages.formatting import count
 
 if TYPE_CHECKING:
     from mtool.commands import RunResult
@@ -36,11 +37,11 @@ def run(
 ) -> None:
     """Run a model on a board and show its outputs.
 
-    A project's folder is run as it stands, and built before if it is not.
+    A project's folder is run as it is, and built first if necessary.
     Without MODEL, in a project of yours (docs/own-project.md): its program runs, unless there is --input or --output.
     """
     if input is not None and fill != "random":
-        raise UsageError("--input and --fill are two inputs", hint="leave one of them out")
+        raise UsageError("--input and --fill can't be combined", hint="leave one of them out")
     if options.program is not None and not options.program.port and input is None and output is None and dump is None:
         from mtool.commands.flashing import run_program
         from mtool.stages.job import Job
@@ -86,7 +87,7 @@ def _print(out: Output, ran: "RunResult") -> None:
         for name, value in sampling.cut(list(tensors.values()), sample).items():
             out.text(f"  {short_name(name):<9} {described(value)}{_there(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
-        out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")
+        out.text(f"  and {count(len(ran.outputs) - _SHOWN, 'more sample')}; --output Y.npz writes all")
     board = ran.prepared.board
     for label, needed, there in (
         ("flash", ran.cost.flash(), capacity(board, FLASH)),
@@ -94,7 +95,7 @@ def _print(out: Output, ran: "RunResult") -> None:
     ):
         out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
     if board.memories and ran.cost.firmware == commands.HOST_DRIVEN:
-        out.text(f"  {'':<9} with the RPC server; mtool bench measures a firmware without it")
+        out.text(f"  {'':<9} with the RPC server; mtool bench measures firmware without it")
 
 
 def described(value: "Array") -> str:
@@ -107,7 +108,7 @@ def described(value: "Array") -> str:
 
 
 def _there(tensor: "Tensor", sample: "Sample") -> str:
-    """Return how much of an output is there, where that depends on data."""
+    """Return how many elements an output has, where that depends on data."""
     if tensor.count is None or tensor.count_axis is None:
         return ""
     return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"
@@ -128,7 +129,7 @@ def _save(path: Path, outputs: "dict[str, Array]") -> None:
 
 
 def _finite(value: "Array") -> Any:
-    """Return an array as nested lists; what is not finite as text, which JSON has no number for."""
+    """Return an array as nested lists; values that are not finite as text, as JSON has no numbers for them."""
     import numpy as np
 
     if value.dtype.kind == "f" and not np.isfinite(value).all():

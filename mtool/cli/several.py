@@ -1,4 +1,4 @@
-"""Commands that are given several models: one firmware has them all."""
+"""Commands with several models, which share one firmware."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
     from mtool.commands import Deployment, Options
     from mtool.commands.user_project import UserProject
 
-_OF = "@"  # NAME@ before the value of an option, which then is that model's alone
+_OF = "@"  # NAME@ before an option's value restricts it to that model
 _BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "schedule")} | {"maxima": "max"}
-_MARKS = frozenset("=:/")  # where one stands first, the @ is in a value or a path
+_MARKS = frozenset("=:/")  # if one of these comes first, the @ is part of a value or a path
 _ONE_MODEL = ("debug",)
 OF_ONE_MODEL = ("input", "golden", "function")
-"""Options whose value is for one model: with several each may stand once for each of them, as NAME@VALUE."""
+"""Options whose value is for one model: with several models, NAME@VALUE gives the value for each."""
 _ONE_VALUE = {"arena_section": "arena-section", "stream": "stream"}
-"""Options of which a model has one value: with several models each may stand once for each of them, as NAME@VALUE."""
-_WRITTEN = ("output", "dump")  # for each model beside the others
+"""Options that take one value for each model: with several models, NAME@VALUE gives the value for each."""
+_WRITTEN = ("output", "dump")  # files written for each model
 
 
 def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options, ...]":
     """Return how each model is compiled, from what was given on the command line.
 
     Args:
-        values: the values of the options. In a list, what begins with a model's name and @ is for that model alone.
-        paths: the models; none: a command that was given none has one all the same.
+        values: the values of the options. In a list, a value that begins with a model's name and @ is for that
+            model only.
+        paths: the models; empty: no model was given, and the options are for one all the same.
 
     Raises:
-        UsageError: a model is not there, or there are names for some of them only; or as `parse`.
+        UsageError: a model does not exist, or only some models have a --name; or as `parse`.
     """
     from mtool.stages.options import parse
 
@@ -43,12 +44,12 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     for path in paths:
         if not path.is_file():
             raise UsageError(
-                f"there is no file {path}", hint="a board stands behind --board, and names with blanks in quotes"
+                f"there is no file {path}", hint="give a board with --board, and put names with spaces in quotes"
             )
     if names and len(names) != len(paths):
         raise UsageError(
-            f"--name stands {len(names)} time{'s' * (len(names) > 1)} for {len(paths)} models",
-            hint="once for each, in their order: " + " ".join(f"--name {model_name(path.stem)}" for path in paths),
+            f"--name is given {_times(len(names))} for {len(paths)} models",
+            hint="give it once for each, in order: " + " ".join(f"--name {model_name(path.stem)}" for path in paths),
         )
     names = names or [model_name(path.stem) for path in paths]
     for key, option in _BY_NAMES.items():
@@ -57,26 +58,30 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     return tuple(parse(**{**_with_one_value(one, name), "name": [name]}) for one, name in zip(own, names, strict=True))
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _check_models(option: str, values: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse values for a model that is not there: what begins with another name and @, before any other mark.
+    """Refuse values for an unknown model: those that begin with another name and @, before any other mark.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such a value.
     """
     for value in values:
         of, mark, rest = value.partition(_OF)
         if mark and of not in names and not set(of) & _MARKS:
             raise UsageError(
-                f"--{option} {value}: there is no model {of}",
+                f"--{option} {value}: unknown model {of}",
                 details=[f"models: {', '.join(names)}"],
-                hint=f"say which: --{option} {names[0]}{_OF}{rest}; or, for a name with @ in it,"
+                hint=f"name a model: --{option} {names[0]}{_OF}{rest}; or, if the value contains an @,"
                 f" --{option} {names[0]}{_OF}{value}",
             )
 
 
 def _own(value: Any, name: str, names: Sequence[str]) -> Any:
-    """Return an option's value for the model of a name."""
-    if isinstance(value, str):  # that a project's mtool.toml says once
+    """Return an option's value for the model with this name."""
+    if isinstance(value, str):  # from a project's mtool.toml, where it is given once
         of, mark, rest = value.partition(_OF)
         return value if not mark or of not in names else rest if of == name else ""
     if not isinstance(value, list):
@@ -92,10 +97,10 @@ def _own(value: Any, name: str, names: Sequence[str]) -> Any:
 
 
 def _with_one_value(values: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Return the values of a model's options with one of those that have one; a project's mtool.toml has one already.
+    """Return the values of a model's options, one value instead of a list for options that take one.
 
     Raises:
-        UsageError: there are several.
+        UsageError: such an option is given several times.
     """
     found = dict(values)
     for key in _ONE_VALUE.keys() & values.keys():
@@ -105,7 +110,7 @@ def _with_one_value(values: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def once_for_each(parameters: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    """Return the annotations and defaults of options as a command of several models takes them."""
+    """Return the annotations and defaults of options for a command that takes several models."""
     return {
         name: (repeated(annotation), None) if name in _ONE_VALUE else (annotation, default)
         for name, (annotation, default) in parameters.items()
@@ -113,25 +118,25 @@ def once_for_each(parameters: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[
 
 
 def repeated(annotation: Any) -> Any:
-    """Return the annotation of an option that may stand several times, from that of one that stands once."""
+    """Return the annotation of an option that may be repeated, from that of one that may not."""
     value, *of_option = get_args(annotation)
     (single,) = [one for one in get_args(value) or (value,) if one is not type(None)]
     return Annotated[(list[single] | None, *of_option)]  # type: ignore[valid-type]
 
 
 def of_the_only(option: str, values: Sequence[Any], model: str = "one model") -> Any:
-    """Return the value of an option that may stand several times, for one model.
+    """Return the value for one model of an option that may be repeated.
 
     Raises:
-        UsageError: it stands several times.
+        UsageError: it is given several times.
     """
     if len(values) > 1:
-        raise UsageError(f"--{option} stands {len(values)} times for {model}", hint="leave all but one of them out")
+        raise UsageError(f"--{option} is given {_times(len(values))} for {model}", hint="give it once")
     return values[0]
 
 
 def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the values of options that are for one model, for the model of a name."""
+    """Return the values, for the model with this name, of options that are for one model."""
     found: dict[str, Any] = {}
     for option in OF_ONE_MODEL:
         values = given.get(option) or []
@@ -140,11 +145,11 @@ def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dic
             if not mark or name not in names:
                 raise UsageError(
                     f"--{option} {value} is for one model, and there are {len(names)}",
-                    hint=f"say which: --{option} {names[0]}{_OF}{value}",
+                    hint=f"name the model: --{option} {names[0]}{_OF}{value}",
                 )
         own = [type(value)(rest) for value, (name, _, rest) in zip(values, parts, strict=True) if name == model]
         if len(own) > 1:
-            raise UsageError(f"--{option} {model}{_OF} stands {len(own)} times", hint="leave all but one of them out")
+            raise UsageError(f"--{option} {model}{_OF} is given {_times(len(own))}", hint="give it once")
         if own:
             found[option] = own[0]
     for option in _WRITTEN:
@@ -155,17 +160,17 @@ def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dic
 
 
 def for_each(command: Callable[..., None], output: Output, given: Mapping[str, Any]) -> None:
-    """Compile the models for one firmware, and do a command for each of them on that.
+    """Compile the models for one firmware, and run a command for each of them on that firmware.
 
     Raises:
-        UsageError: an option is given that is for one model.
+        UsageError: an option that is for one model is given.
         MtoolError: as the command.
     """
     names = [one.name for one in given["options"]]
     if command.__name__ in _ONE_MODEL:
         raise UsageError(
             f"mtool {command.__name__} takes one model, and there are {len(names)}",
-            hint=f"build them, and name one of that firmware: mtool {command.__name__} PROJECT --name {names[0]}",
+            hint=f"build the firmware, and name one of its models: mtool {command.__name__} PROJECT --name {names[0]}",
         )
     of_each = [_of_model(given, name, names) for name in names]
     deployment = given["deployment"].with_models(given["model"], board=given["board"], options=given["options"])
@@ -182,7 +187,7 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
 
 
 def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
-    """Tell the worst latency of the first model, where the others run operator by operator."""
+    """Print the worst latency of the first model, where the others run operator by operator."""
     from mtool.commands.cost import kinds_to_measure, worst_latency
 
     model = deployment.models[0]
@@ -193,27 +198,27 @@ def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
     return {"urgent": found.as_json()}
 
 
-# Commands inside a project of a user's own: what is left out on the command line, its `mtool.toml` says.
+# Commands in a user's own project: its `mtool.toml` supplies what the command line leaves out.
 
 
 def filled(
     values: Mapping[str, Any], context: "typer.Context", key: str, *, needs_board: bool
 ) -> "tuple[dict[str, Any], UserProject | None]":
-    """Return a command's values with those of the project that it is run in, and the project.
+    """Return a command's values completed by the project that it is run in, and the project.
 
-    Where a model is given on the command line, the project has no part in it, and is None.
+    If a model is given on the command line, the project is ignored and None is returned for it.
 
     Args:
         values: the parameters of the command by name.
-        context: of the command: tells which of them were given on the command line.
-        key: the name of the one that has the models.
-        needs_board: it has no board unless one is given.
+        context: the command's; it has which of them were given on the command line.
+        key: the name of the parameter for the models.
+        needs_board: the command has no default board.
 
     Raises:
-        UsageError: no model is given, and the working folder lies in no project; or a board is missing.
+        UsageError: no model is given and the working folder is not in a project, or a board is missing.
     """
     result, command = dict(values), context.info_name
-    if result.get("list_options"):  # of a template, whatever the model is
+    if result.get("list_options"):  # a template's options do not depend on the model
         return result, None
     if result[key]:
         if needs_board and not result["board"]:
@@ -231,7 +236,7 @@ def filled(
     given = {name for name in values if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"}
     board = result["board"] if "board" in given else found.board
     own = {name: value for name, value in found.values_for(board).items() if name in result}
-    if "output_dir" in result:  # as a person in the working folder calls it
+    if "output_dir" in result:  # relative to the working folder
         folder, here = found.folder_for(board), Path.cwd()
         own["output_dir"] = folder.relative_to(here) if folder.is_relative_to(here) else folder
     result |= {name: value for name, value in own.items() if name not in given}

@@ -24,10 +24,10 @@ def test(
     record: bool = False,
     log: Path | None = None,
 ) -> None:
-    """Run the tests of the project that you are in, by pytest.
+    """Run the tests of the project that you are in, with pytest.
 
-    Ends with the exit code of what made tests fail: 9 if it is outputs or limits, or a test of your own; 5 for a
-    toolchain, 6 for a board, as elsewhere.
+    Ends with the exit code for the reason of the failures: 9 for outputs, limits or your own tests; otherwise as
+    elsewhere, for instance 5 for a toolchain and 6 for a board.
     """
     try:
         import pytest
@@ -38,7 +38,7 @@ def test(
 
     found = user_project.require()
     boards.get(board or found.test_board)
-    # With mtool installed as a wheel, pytest would rewrite the assertions of all that it has, and this has it loaded.
+    # If mtool is installed as a wheel, pytest tries to rewrite assertions in mtool's modules, which are loaded already.
     words = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     words += ["-p", _PLUGIN, f"--rootdir={found.folder}", "-p", "no:cacheprovider"]
     for name, value in (
@@ -62,7 +62,7 @@ def test(
 
 
 class Watch:
-    """Notes how tests end."""
+    """Records the results of tests."""
 
     def __init__(self) -> None:
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -70,13 +70,13 @@ class Watch:
         self.errors: list[MtoolError] = []
 
     def pytest_runtest_logreport(self, report: object) -> None:
-        """Count a test's end."""
+        """Count a test's result."""
         when, outcome = getattr(report, "when", ""), getattr(report, "outcome", "")
         if when == "call" or outcome in ("failed", "skipped"):
             self.counts[outcome] += 1
 
     def pytest_unconfigure(self, config: object) -> None:
-        """Take over what the plugin has seen."""
+        """Take over the errors and figures that the plugin has recorded."""
         from mtool.plugins.testing import plugin
 
         stash = config.stash  # type: ignore[attr-defined]
@@ -90,14 +90,14 @@ def error_of(code: int, watch: Watch) -> Exception:
     if code == _INTERRUPTED:
         return typer.Exit(INTERRUPTED)
     if code == _NOTHING:
-        return UsageError("no test was found", hint="tests stand in tests/test_*.py")
+        return UsageError("no tests were found", hint="put tests into tests/test_*.py")
     if code == _USAGE:
-        return UsageError("pytest does not understand its arguments", details=["its message stands above"])
+        return UsageError("pytest does not understand its arguments", details=["see its message above"])
     if code != _FAILED:
-        return MtoolError(f"pytest ended with exit code {code}", details=["its message stands above"])
+        return MtoolError(f"pytest ended with exit code {code}", details=["see its message above"])
     failed = watch.counts["failed"]
     what = f"{failed} test{'s' if failed != 1 else ''} failed"
     kinds = {type(error) for error in watch.errors}
     if len(kinds) == 1 and len(watch.errors) == failed:
-        return kinds.pop()(what, details=["what failed stands above"])
-    return MismatchError(what, details=["what failed stands above"])
+        return kinds.pop()(what, details=["see the failures above"])
+    return MismatchError(what, details=["see the failures above"])

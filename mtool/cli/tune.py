@@ -1,4 +1,4 @@
-"""`mtool tune`: measure schedules on a board, show what is known."""
+"""`mtool tune`: measure schedules on a board, and show a tuning log."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from mtool.base.errors import UsageError
 from mtool.base.option_values import Objective
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.stages.formatting import count
 
 if TYPE_CHECKING:
     from mtool.cli.console import Fitted
@@ -41,15 +42,13 @@ def tune(
     """Measure schedules on a board and remember the fastest."""
     if show:
         if model is not None:
-            raise UsageError("--show measures nothing", hint="leave the model out, or --show")
+            raise UsageError("--show can't be combined with a model: it measures nothing", hint="leave one of them out")
         _show(out, show, pareto=pareto)
         return
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
     if not scheduler and (tls_ca or tls_cert or tls_key):
-        raise UsageError(
-            "--tls-ca, --tls-cert and --tls-key are for a board farm", hint="give --scheduler HOST:PORT too"
-        )
+        raise UsageError("--tls-ca, --tls-cert and --tls-key need --scheduler", hint="add --scheduler HOST:PORT")
     from mtool.tuning.farm.security import FarmAddress, Tls
     from mtool.tuning.tuning import tune as measure
 
@@ -72,7 +71,7 @@ def tune(
             )
         except BaseException:
             if display.has_measured:
-                out.note(f"what was measured is in {output}: the same command goes on from there")
+                out.note(f"results so far are in {output}: the same command continues from there")
             raise
     out.result(tuned.as_json())
     _print(out, tuned)
@@ -81,12 +80,12 @@ def tune(
 def _print(out: Output, tuned: "Tuned") -> None:
     progress, unit = tuned.progress, tuned.setup.unit
     if tuned.whole is None:
-        out.text("no operator of the model has a choice")
+        out.text("no operator of the model has more than one schedule")
         return
     out.text(_table(progress, [tuned.chosen(key) for key in progress.rows]))
     for key, row in progress.rows.items():
         if why := tuned.why_not(key):
-            out.text(f"          {row.label.partition(' ')[0]} has not the fastest: {why}")
+            out.text(f"          {row.label.partition(' ')[0]} does not use the fastest: {why}")
     best, default = tuned.whole.best, tuned.whole.default
     arena = f"arena {best.arena_bytes:,} B" + (
         f" (was {default.arena_bytes:,} B)" if best.arena_bytes != default.arena_bytes else ""
@@ -94,11 +93,11 @@ def _print(out: Output, tuned: "Tuned") -> None:
     times = f"{written(default.median, unit)} -> {written(best.median, unit)}"
     counts = f"{progress.measured} measured, {progress.known} known before, {progress.failed} failed"
     out.text(f"whole     {times}   saved {tuned.whole.gain:.1%}, {arena}")
-    out.text(f"saved     {tuned.log}   {counts}, {progress.firmwares} firmwares")
+    out.text(f"saved     {tuned.log}   {counts}, {count(progress.firmwares, 'firmware')}")
 
 
 def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "Fitted":
-    """Return the table of the tasks, at the end with what the plan has of each."""
+    """Return the table of tasks; at the end also with the plan's choice for each."""
     unit = "" if progress.unit == "ns" else f", {progress.unit}"
     heads: tuple[str, ...] = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")
     rows = [_cells(row, progress.unit) for row in progress.rows.values()]
@@ -123,7 +122,7 @@ def _cells(row: "Row", unit: "Unit") -> list[str]:
 
 
 def written(value: float, unit: "Unit") -> str:
-    """Return a median as people read it: milliseconds or microseconds, or a number of instructions or cycles."""
+    """Write a median: in milliseconds or microseconds, or as a number of instructions or cycles."""
     return _number(value, unit) + ("" if unit == "ns" else f" {unit}")
 
 
@@ -134,7 +133,7 @@ def _number(value: float, unit: "Unit") -> str:
 
 
 class _Display:
-    """What is seen while a search runs: a table that changes on a terminal, else a line for each phase."""
+    """The display during a search: a live table on a terminal, else a line for each phase."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -155,7 +154,7 @@ class _Display:
         self._live = None
 
     def update(self, progress: "Progress") -> None:
-        """Show how far the search is."""
+        """Show the progress of the search."""
         self.has_measured |= progress.measured > 0
         if self._live is not None:
             from rich.console import Group
@@ -170,11 +169,11 @@ def _line(progress: "Progress") -> str:
     import time
 
     passed = time.monotonic() - progress.started
-    parts = [f"{progress.tried} of {progress.total} candidates", f"{progress.firmwares} firmwares"]
+    parts = [f"{progress.tried} of {count(progress.total, 'candidate')}", count(progress.firmwares, "firmware")]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.drift:
-        parts.append(f"the board has become {abs(progress.drift):.1%} {'slower' if progress.drift > 0 else 'faster'}")
+        parts.append(f"the board is now {abs(progress.drift):.1%} {'slower' if progress.drift > 0 else 'faster'}")
     left = f", {max(progress.seconds - passed, 0):.0f} s left" if progress.seconds else ""
     return f"{passed:5.1f} s{left}   {', '.join(parts)}   {progress.phase}"
 
@@ -186,7 +185,7 @@ def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
     found = summary(tuning_log.read(paths))
     out.result({"targets": [known.as_json() for known in found]})
     if not found:
-        out.text("nothing was measured yet")
+        out.text("no measurements yet")
     for number, known in enumerate(found):
         if number:
             out.text("")
@@ -194,11 +193,11 @@ def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
         for plans in known.fronts if pareto else ():
             _show_front(out, plans)
     if pareto and found and not any(known.fronts for known in found):
-        out.text("no plan was measured with its flash: mtool tune MODEL --pareto does it")
+        out.text("no plan's flash was measured: mtool tune MODEL --pareto does that")
 
 
 def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
-    """Show the plans of a model that no other beats, by the numbers by which --tuned takes them."""
+    """Show the plans of a model that no other beats, with the numbers that --tuned accepts."""
     from mtool.compiler.tuned import summary as front
 
     named = {name: front.point(plans, name) for name in front.NAMES}

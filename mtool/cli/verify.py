@@ -41,7 +41,7 @@ def verify(
     """Compare a model's outputs with a reference.
 
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
-    by more than is allowed.
+    by more than the tolerance.
     """
     from mtool.stages.job import board_of
     from mtool.verification.layers import default_tolerance
@@ -52,7 +52,7 @@ def verify(
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
     if on is not None:
         if layers:
-            raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
+            raise UsageError("--layers can't be combined with --on: a loaded module's operators have no C here")
         board = board_of(on, board)
     compare: Callable[..., Report | LayerReport] = (
         commands.verify_layers if layers else functools.partial(commands.verify, on=on)
@@ -86,7 +86,7 @@ def verify(
 
 
 def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
-    """Yield a row for each result; an operator with several results stands in the first row, and their names in all."""
+    """Yield a row for each result; an operator with several has its label in the first row, and a name in each."""
     for operator, group in itertools.groupby(layers, lambda layer: layer.operator):
         results = list(group)
         head = [str(operator.index), operator.label, operator.shape, operator.by]

@@ -1,4 +1,4 @@
-"""`mtool worker`: boards of this computer, for who tunes on another."""
+"""`mtool worker`: share this computer's boards for tuning."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
 
 
 class InOrder(GroupedCommand):
-    """Reads --port and --probe as those of the --board before them."""
+    """A command that assigns each --port and --probe to the --board before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give each board one port and one probe, empty where none is said, so that they are told apart by place."""
+        """Give each board one port and one probe, empty if not given, so that the three lists have equal lengths."""
         return super().parse_args(ctx, aligned(args))
 
 
@@ -26,7 +26,7 @@ def aligned(args: Sequence[str]) -> list[str]:
     """Return arguments in which each --board is followed by one --port and one --probe.
 
     Raises:
-        UsageError: one of these stands before any board, or twice behind the same.
+        UsageError: one of these comes before any board, or twice after the same board.
     """
     found: list[str] = []
     own: dict[str, str] | None = None
@@ -48,8 +48,8 @@ def aligned(args: Sequence[str]) -> list[str]:
         elif name in _OWN:
             if own is None or own[_OWN[name]]:
                 raise UsageError(
-                    f"{name} {value} belongs to no board",
-                    hint="give it behind its board: --board B --port P --board B2 --probe S",
+                    f"{name} {value} does not belong to a board",
+                    hint="give it after its board: --board B --port P --board B2 --probe S",
                 )
             own[_OWN[name]] = value
         else:

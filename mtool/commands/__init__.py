@@ -1,6 +1,6 @@
-"""The workflows of a user: quantize, compile, build, run, verify, bench. The command line's twin.
+"""The user's workflows: quantize, compile, build, run, verify, bench. The command line is built on them.
 
-Each name is loaded when it is first used, so that a command imports what it needs and no more.
+Each name is imported when it is first used, so that a command imports only what it needs.
 """
 
 from typing import TYPE_CHECKING

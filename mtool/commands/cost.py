@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from mtool.verification.comparison import Report
 
 
-# The first run of a new build is compared with the reference, if that is installed: it costs next to nothing.
+# The first run of a new build is compared with the reference, if that is installed: this is cheap.
 #
-# One sample is compared. What was compared is remembered beside the build, by its hash, so that later runs of the same
-# build are not slowed; a build whose outputs differ is compared, and told, each time.
+# One sample is compared. The hash of a build that matched is stored beside it, so that later runs of the same build are
+# not slowed down; a build whose outputs differ is compared, and reported, each time.
 
 
 log = logging.getLogger(__name__)
@@ -52,23 +52,23 @@ class FirstRun:
     report: "Report"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the comparison as plain values, as `mtool verify` gives it."""
+        """Return the comparison as plain values, as in `mtool verify --json`."""
         return self.report.as_json()
 
     def describe(self) -> str:
-        """Return in a line what differs."""
+        """Return a line about the differences."""
         wrong = [output for output in self.report.outputs if not output.within]
         parts = [f"{one.name}: {one.differing:,} of {one.elements:,} elements, {one.most}" for one in wrong]
-        return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify tells more"
+        return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify shows more"
 
 
 def is_first(model: CompiledModel, prepared: BuiltProject) -> bool:
-    """Tell whether a build has yet to be compared, and can be: with a reference, and in a few seconds."""
+    """Return whether a build has not been compared yet and can be: with a reference, within a few seconds."""
     stamp, identity = _stamp(prepared)
     with contextlib.suppress(OSError):
         if HOST_DRIVEN not in prepared.built.rebuilt and stamp.read_text() == identity:
             return False
-    from mtool.verification import reference  # with it come the frontends, which later runs do without
+    from mtool.verification import reference  # imports the frontends, which later runs do not need
 
     return reference.is_installed(model.path) and model.manifest.macs <= MOST_MACS
 
@@ -76,17 +76,17 @@ def is_first(model: CompiledModel, prepared: BuiltProject) -> bool:
 def compare_first_run(
     model: CompiledModel, prepared: BuiltProject, deployment: Deployment, sample: Sample, run: Callable[[], Sample]
 ) -> FirstRun | None:
-    """Compare the outputs of one sample with the reference's if the build is new, and tell a difference in a line.
+    """Compare the outputs of one sample with the reference's if the build is new; warn if they differ.
 
     Args:
         model: the compiled model.
         prepared: its build.
-        deployment: which device runs it.
+        deployment: the device that runs it.
         sample: the inputs.
-        run: returns the device's outputs, those of the first inference of a session.
+        run: returns the device's outputs of the first inference in a session.
 
     Returns:
-        How they compare; None: the build is not new, or the reference can't run the model.
+        The comparison; None: the build is not new, or the reference can't run the model.
     """
     if not is_first(model, prepared):
         return None
@@ -102,7 +102,7 @@ def compare_first_run(
         log.log(level, "the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
         return None
     if found.report.ok:
-        with contextlib.suppress(UsageError):  # it is compared again then
+        with contextlib.suppress(UsageError):  # then it is compared again next time
             stamp, identity = _stamp(prepared)
             files.write(stamp, identity.encode())
     else:
@@ -111,14 +111,14 @@ def compare_first_run(
 
 
 def _stamp(prepared: BuiltProject) -> tuple[Path, str]:
-    """Return the file that says what was compared, and what it says of this build: the hash over its files."""
+    """Return the file that records the compared build, and its content for this build: the hash over its files."""
     own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
     project = prepared.manifest.project
     return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}", project.build_hash if project is not None else ""
 
 
 MODULE = "module"
-"""In place of a firmware's kind: the figures are a module's."""
+"""Instead of a firmware kind: the figures are a module's."""
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
 _NAMES = {
     STANDALONE: "a firmware without the RPC server",
@@ -135,21 +135,21 @@ class Cost:
     time_ns: median wall-clock time of one inference, where the timer measures that; else None.
     clock_cycles: of the core's clock in that time, where the timer counts each of them; else None.
     macs: nominal multiply-accumulates of the model.
-    live_macs: those that are left where channels that are constant were taken out; 0: all of them.
-    flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host the model's
-        own functions alone.
+    live_macs: those that remain after constant channels were removed; 0: all of them.
+    flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host only the
+        model's own functions.
     flash_const_bytes: the model's constants: weights, biases, scales, tables.
-    arena_bytes: activations, with the inputs and outputs unless the caller keeps them.
+    arena_bytes: activations, including inputs and outputs unless they are in the caller's memory.
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
-    firmware_arena_bytes: the arenas of all models of the firmware, what they share once; 0: it has this model alone.
+    firmware_arena_bytes: the arenas of all models of the firmware, shared parts counted once; 0: only this model.
     ram_static_bytes: .data and .bss without the arena and the stack, and copies of constants in pools.
-    weights_in_ram_bytes: those of them that are weights, which lie in flash too.
-    own_code_bytes, own_const_bytes: in a firmware of several models the functions and the constants of this one that
-        no model before it has.
-    stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
-    firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
-        besides; "module": a module's own.
-    cycles: an estimate of cycles; None unless it was asked for.
+    weights_in_ram_bytes: the part of that for weights, which are also in flash.
+    own_code_bytes, own_const_bytes: in a firmware of several models, this model's functions and constants that no
+        model before it has.
+    stack_bytes: the deepest stack of an inference, measured by stack painting; None: not measured.
+    firmware: what the flash and RAM are of: "standalone" firmware only runs inferences, "host_driven" also has the
+        RPC server; "module": the module itself.
+    cycles: an estimate of cycles; None unless it was requested.
     first_run: how the outputs compare with the reference's; None: the build is not new, or nothing was compared.
     """
 
@@ -176,18 +176,18 @@ class Cost:
 
     @property
     def instructions_per_mac(self) -> float | None:
-        """Return instructions per multiply-accumulate, or None if either is not known."""
+        """Return instructions per multiply-accumulate, or None if either number is unknown."""
         return self.instructions / self.macs if self.instructions is not None and self.macs else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures by name, without the comparison; `cycles` only if they were estimated."""
+        """Return the figures by name, without the comparison; `cycles` only if estimated."""
         figures = asdict(replace(self, cycles=None, first_run=None))
         del figures["cycles"], figures["first_run"]
         estimated = {} if self.cycles is None else {"cycles": self.cycles.as_json()}
         return {**figures, "instructions_per_mac": self.instructions_per_mac, **estimated}
 
     def speed(self) -> str:
-        """Return the speed in words."""
+        """Return the speed as text."""
         if self.instructions is not None:
             live = f", {self.instructions / self.live_macs:.2f} per live one" if self.live_macs else ""
             each = f" ({self.instructions_per_mac:.2f} per MAC{live})" if self.macs else ""
@@ -198,13 +198,13 @@ class Cost:
         return time if self.clock_cycles is None else f"{self.clock_cycles:,} cycles ({time})"
 
     def flash(self) -> str:
-        """Return the flash in words."""
+        """Return the flash as text."""
         total = self.flash_code_bytes + self.flash_const_bytes
         parts = f"code {kilobytes(self.flash_code_bytes)}, constants {kilobytes(self.flash_const_bytes)}"
         return f"{kilobytes(total)}  ({parts})"
 
     def ram(self) -> str:
-        """Return the RAM of the firmware in words, with the stack of this model."""
+        """Return the RAM of the firmware, with this model's stack, as text."""
         arena_bytes = self.firmware_arena_bytes or self.arena_bytes
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
@@ -215,14 +215,14 @@ class Cost:
         return f"{kilobytes(total)}  (arena {kilobytes(arena_bytes)}{own}, {data}, stack {stack})"
 
     def flash_parts(self) -> tuple[str, str]:
-        """Return the code and the constants in words: of several models first this one's own, then of all."""
+        """Return code and constants as text: with several models first this model's own, then those of all."""
         code, constants = f"{self.flash_code_bytes:,} B", f"{self.flash_const_bytes:,} B"
         if not self.firmware_arena_bytes:
             return code, constants
         return f"{self.own_code_bytes:,} B of {code} in all", f"{self.own_const_bytes:,} B of {constants} in all"
 
     def data(self) -> str:
-        """Return the static RAM in words."""
+        """Return the static RAM as text."""
         weights = f", {self.weights_in_ram_bytes:,} B of it weights" if self.weights_in_ram_bytes else ""
         return f"{self.ram_static_bytes:,} B{weights}"
 
@@ -249,22 +249,22 @@ def bench(
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
-        number: inferences between two readings of the timer.
-        repeat: readings, of which the median counts.
-        min_repeat_ms: how long a reading should take at least: `number` grows until it does.
+        number: the number of inferences between two readings of the timer.
+        repeat: the number of readings; their median counts.
+        min_repeat_ms: the shortest duration of a reading: `number` is raised until it is reached.
         cooldown_ms: a pause between readings.
-        repeats_to_cooldown: readings between two pauses.
-        zero_time_limit: how often `number` may grow while the timer reads zero.
+        repeats_to_cooldown: the number of readings between two pauses.
+        zero_time_limit: how many times `number` may be raised while the timer reads zero.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
-        clocks: the boards whose flash is looked at for that.
-        fill: what the inputs are filled with: "zeros", "ones", "random", or a file .
-        on: the project whose firmware has the model as a module: that is measured, and the flash and the RAM are the
-            module's own.
+        clocks: the clocks and flash memories to estimate for.
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
+        on: the project whose firmware has the model as a module: the module is measured, and flash and RAM are its
+            own.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     job = Job.of(path, board, options, deployment, fill=fill, on=on)
@@ -273,7 +273,7 @@ def bench(
 
 @locks.keep_locks()
 def bench_job(job: Job, readings: Readings, clocks: Sequence[counting.Clock] | None = None) -> Cost:
-    """Do what `bench` does; cycles are estimated if `clocks` are given, if only none."""
+    """Do what `bench` does; cycles are estimated unless `clocks` is None."""
     if clocks is not None:
         counting.cores_for(job.target)
     model = job.compile()
@@ -298,7 +298,7 @@ def bench_job(job: Job, readings: Readings, clocks: Sequence[counting.Clock] | N
 
 
 def _compare_first(job: Job, model: CompiledModel, prepared: BuiltProject, inputs: Sample) -> FirstRun | None:
-    """Compare the outputs of a build that is new in a session of its own: the first inference counts."""
+    """Compare the outputs of a new build in a separate session: the first inference counts."""
 
     def run() -> Sample:
         return run_samples(prepared, [inputs], job.deployment)[0]
@@ -307,28 +307,28 @@ def _compare_first(job: Job, model: CompiledModel, prepared: BuiltProject, input
 
 
 def kinds_to_measure(model: CompiledModel) -> tuple[str, ...]:
-    """Return the kinds of firmware that a measurement builds: the one that runs, and the one without the RPC server.
+    """Return the firmware kinds that a measurement builds: the one that runs, and the one without the RPC server.
 
-    Where each kind builds a whole framework, which takes minutes, the one that runs has to do.
+    If each kind builds a whole framework, which takes minutes, only the one that runs is built.
     """
     template = model.options.template or next(iter(model.board.templates))
-    from mtool import project  # which loads what renders templates
+    from mtool import project  # imports the template renderer
 
     return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
 
 
 def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Readings) -> Cost:
-    """Measure what an inference costs on a device that is open."""
+    """Measure the cost of an inference on an open device."""
     return cost_at(prepared, measure_speed(device, inputs, readings))
 
 
 @locks.keep_locks()
 def time_function(job: Job, function: str, readings: Readings) -> Timing:
-    """Compile, build and run a model, and time one operator of it by its name.
+    """Compile, build and run a model, and time one operator, given by its name.
 
     Raises:
         UsageError: the model has no such operator.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     prepared = job.build(job.compile())
     inputs = job.filled(prepared.manifest)
@@ -337,7 +337,7 @@ def time_function(job: Job, function: str, readings: Readings) -> Timing:
 
 
 def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
-    """Return what an inference of this speed costs; of the standalone firmware if it was built, else of the other."""
+    """Return the cost of an inference with this speed, for the standalone firmware if it was built, else the other."""
     manifest = prepared.manifest
     firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
     size = measure(prepared.built.firmware[firmware], manifest)
@@ -369,7 +369,7 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
 
 
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:
-    """Return rows that put costs side by side: a label and a figure of each."""
+    """Return rows that compare costs: a label and a figure for each cost."""
     rows = {
         "one inference": [cost.speed() for cost in costs],
         "MACs": [amount(one.macs) + (f", {amount(one.live_macs)} live" if one.live_macs else "") for one in costs],
@@ -386,20 +386,20 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     return [[label, *figures] for label, figures in rows.items()]
 
 
-# The worst latency of the most urgent of several models: what it waits for, and what it takes itself.
+# The worst latency of the most urgent of several models: its wait for others, and its own time.
 
-_REPEAT = 3  # runs of each, of which the median counts
+_REPEAT = 3  # runs of each; the median counts
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The time from the release of the most urgent model until its outputs are there, at most.
+    """The longest time from the release of the most urgent model until its outputs are ready.
 
     Attributes:
         model: its name.
         unit: "instructions", or "ns".
-        own: what an inference takes.
-        wait: the longest stretch of another model in which it can't begin.
+        own: the time of its inference.
+        wait: the longest stretch of another model during which it can't start.
         waits_for: that model's name.
     """
 
@@ -413,8 +413,8 @@ class Latency:
     def worst(self) -> float:
         """The sum of both.
 
-        What the scheduler itself takes comes on top, some 100 instructions for each operator, and the copies of inputs
-        and outputs that don't lie in the arena.
+        It excludes the scheduler, about 100 instructions for each operator, and the copies of inputs and outputs that
+        are not in the arena.
         """
         return self.own + self.wait
 
@@ -429,10 +429,10 @@ class Latency:
 
 
 def worst_latency(prepared: BuiltProject, deployment: Deployment) -> Latency:
-    """Measure the operators of a built firmware's models on its device, and tell the first model's worst latency.
+    """Measure the operators of a built firmware's models on its device; return the first model's worst latency.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     from mtool.compiler.plan.shared_arena import longest_stretch
 
@@ -450,7 +450,7 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment) -> Latency:
         return Latency(urgent.model, first.unit, own, stretches[waits_for], waits_for)
 
 
-# Profile every operator of a model.
+# The time of every operator of a model.
 
 
 @locks.keep_locks()
@@ -468,17 +468,17 @@ def bench_layers(
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
-        repeat: inferences, at least 1, over which each operator's median is taken.
+        repeat: the number of inferences, at least 1, for each operator's median.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
 
     Returns:
         The median of each operator and of the whole inference, in nanoseconds of the device's timer, or in instructions
-        where it counts those (`Profile.unit`).
+        if it counts those (`Profile.unit`).
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment, fill=fill)
     model = job.compile()
@@ -490,24 +490,24 @@ def bench_layers(
     return profile
 
 
-# Tables of estimated cycles: per core, at the clock of real boards, by kind of instruction and by function.
+# Tables of estimated cycles: per core, at the clocks of real boards, by kind of instruction and by function.
 
 
 _HZ = 1e6
-_LEAST, _MOST = 1e3, 1e10  # hertz: what a core may have
+_LEAST, _MOST = 1e3, 1e10  # hertz: plausible clocks of a core
 
 
 def clocks(names: Sequence[str], target: Board) -> list[Clock]:
-    """Return the clocks that estimates are made for.
+    """Return the clocks to estimate for.
 
     Args:
-        names: boards, boards at another frequency than theirs ("nucleo_l4r5zi@80MHz"), and frequencies of `target`'s
-            own core ("120MHz"), in memory that answers at once.
+        names: boards, boards at another frequency than their own ("nucleo_l4r5zi@80MHz"), and frequencies of `target`'s
+            core ("120MHz"), with memory without wait states.
         target: the board that the code is compiled for.
 
     Raises:
         BoardError: there is no such board.
-        UsageError: its core has no table, or can't run code for `target`'s core; its clock is not known, or none.
+        UsageError: a core has no table or can't run code for `target`'s core, or its clock is unknown or invalid.
     """
     able = [core.cpu for core in cores() if target.cpu in core.runs]
     found = []
@@ -518,9 +518,9 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
             continue
         if board.cpu not in able:
             raise UsageError(
-                f"--clock {name}: no estimate is made for its core",
-                details=[f"its core is {board.cpu}; estimates of code for {target.cpu}: {', '.join(able)}"],
-                hint="choose a board of such a core: mtool boards",
+                f"--clock {name}: there is no estimate for its core",
+                details=[f"its core is {board.cpu}; code for {target.cpu} can be estimated on: {', '.join(able)}"],
+                hint="choose a board with such a core: mtool boards",
             )
         memory = board.memory_for("weights")
         found.append(Clock(name, board.cpu, _known(name, board, hz), memory.reads if memory else None, board.draws))
@@ -528,10 +528,10 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
 
 
 def standing_for(target: Board, names: Sequence[str]) -> Board:
-    """Return the board that code is compiled for and counted on, as it stands for the one that estimates are made for.
+    """Return `target` with the memories of the board to estimate for.
 
-    Where one board is named, the model is compiled as for its flash and the room in its RAM, which decide about the
-    memory of constants. Else it is `target` as it is.
+    If one board is named, the model is compiled for its flash and RAM, which determine the memory of constants.
+    Otherwise this is `target` unchanged.
     """
     (clock,) = clocks(names, target) if len(names) == 1 else (None,)
     weights, data = target.region_for("weights"), target.region_for("data")
@@ -551,18 +551,18 @@ def hertz(clock: str) -> int:
 
     Raises:
         BoardError: there is no such board.
-        UsageError: it is no frequency, or the board's clock is not known.
+        UsageError: it is not a frequency, or the board's clock is unknown.
     """
     board, hz = _board_and_clock(clock)
     return hz if board is None else _known(clock, board, hz)
 
 
 def _board_and_clock(clock: str) -> tuple[Board | None, int]:
-    """Return the board and the frequency that are named; None: no board; 0: no frequency.
+    """Return the board and the frequency of an argument; None: no board; 0: no frequency.
 
     Raises:
         BoardError: there is no such board.
-        UsageError: what should be a frequency is none.
+        UsageError: the frequency is invalid.
     """
     name, at, wanted = clock.rpartition("@")
     if at:
@@ -574,7 +574,8 @@ def _board_and_clock(clock: str) -> tuple[Board | None, int]:
 
 def _known(clock: str, board: Board, hz: int) -> int:
     if not (hz or board.clock_hz):
-        raise UsageError(f"--clock {clock}: its clock is not known", hint=f"give it: --clock {board.name}@100MHz")
+        hint = f"give a frequency: --clock {board.name}@100MHz"
+        raise UsageError(f"--clock {clock}: the board's clock is unknown", hint=hint)
     return hz or board.clock_hz
 
 
@@ -582,22 +583,22 @@ def _frequency(clock: str, text: str) -> int:
     """Return the hertz of "120MHz", "64e6" or "1.2 GHz".
 
     Raises:
-        UsageError: it is none, or none that a core has.
+        UsageError: it is not a frequency, or is implausible for a core.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([kmg]?)(hz)?", text.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
-        raise UsageError(f"--clock {clock}: {text!r} is no frequency", hint="such as 120MHz, 64000000 or 1.2GHz")
+        raise UsageError(f"--clock {clock}: {text!r} is not a frequency", hint="examples: 120MHz, 64000000, 1.2GHz")
     hz = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()]
     if not match[2] and not match[3] and 0 < hz < _LEAST:
-        raise UsageError(f"--clock {clock}: {hz:g} Hz: give a unit, {hz:g}MHz")
+        raise UsageError(f"--clock {clock}: {hz:g} Hz is too low; did you mean {hz:g}MHz?")
     if not _LEAST <= hz <= _MOST:
-        raise UsageError(f"--clock {clock}: no core has {hz:g} Hz", hint="such as 120MHz, 64000000 or 1.2GHz")
+        raise UsageError(f"--clock {clock}: no core runs at {hz:g} Hz", hint="examples: 120MHz, 64000000, 1.2GHz")
     return round(hz)
 
 
 def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[str]]:
     """Return rows of a label and a figure: cycles of each core, and milliseconds at each clock."""
-    from mtool.stages.latency_estimate import estimate_energy  # which loads the compile half
+    from mtool.stages.latency_estimate import estimate_energy  # imports the compiler
 
     names = {core.cpu: core.name for core in cores()}
     rows = []
@@ -609,15 +610,15 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
         milliseconds = estimate.milliseconds(clock)
         energy = estimate_energy(milliseconds, 0, clock.draws, clock.hz)
         volts = f" at {clock.draws.volts:g} V" if clock.draws else ""
-        told = f", {joules(energy.microjoules)} ± {energy.error:.0%}{volts}" if energy else ""
-        rows.append([clock.name, f"{milliseconds:,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}{told}"])
+        uses = f", {joules(energy.microjoules)} ± {energy.error:.0%}{volts}" if energy else ""
+        rows.append([clock.name, f"{milliseconds:,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}{uses}"])
     return rows
 
 
 def _waits(estimate: Estimate, clock: Clock) -> str:
-    """Return what is known of the flash in words."""
+    """Return the flash's wait states as text."""
     if clock.reads is None:
-        return "in memory that answers at once"
+        return "in memory without wait states"
     waits = estimate.waits[clock.name]
     sure = "" if clock.reads.is_sure else "likely "
     part = share(waits, waits + estimate.cycles[clock.cpu])
@@ -625,12 +626,12 @@ def _waits(estimate: Estimate, clock: Clock) -> str:
 
 
 def mix_rows(estimate: Estimate) -> list[list[str]]:
-    """Return rows of a kind of instructions, how many were executed, and their share."""
+    """Return a row for each kind of instruction: the number executed and the share."""
     return [[kind, f"{count:,}", share(count, estimate.instructions)] for kind, count in estimate.mix.items() if count]
 
 
 def part_rows(parts: Sequence[Part], estimate: Estimate) -> list[list[str]]:
-    """Return rows of an operator or a function: its instructions, and each core's cycles and their share."""
+    """Return a row for each operator or function: its instructions, and each core's cycles and their share."""
     rows = []
     for part in parts:
         row = [part.name, f"{part.instructions:,}"]
@@ -641,6 +642,6 @@ def part_rows(parts: Sequence[Part], estimate: Estimate) -> list[list[str]]:
 
 
 def part_headings(what: str, estimate: Estimate) -> list[str]:
-    """Return the headings of `part_rows`; `what` is what the parts are."""
+    """Return the headings for `part_rows`; `what` names the parts."""
     names = {core.cpu: core.name for core in cores()}
     return [what, "instructions", *(text for cpu in estimate.cycles for text in (names[cpu], "share"))]

@@ -1,7 +1,7 @@
-"""An inference under gdb, stopped where an operator begins: the one that faulted, or one that is named.
+"""An inference under gdb, stopped where an operator begins: the one that faulted, or a named one.
 
-The inference is run once without gdb. What the host sent to the device then is what gdb's firmware reads: the same
-inputs, and no host that loses patience while somebody looks at a breakpoint. On a board the host drives it again.
+The inference is run once without gdb, and what the host sends to the device is recorded. The firmware under gdb reads
+that recording: the same inputs, and no host that times out at a breakpoint. On a board the host drives it again.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.job import Job
 from mtool.stages.samples import Sample
 
-_FAULT_HANDLER = "platform_fault"  # of a firmware without an operating system
-_PATIENCE_S = 86_400.0  # of who drives a board while somebody debugs it
+_FAULT_HANDLER = "platform_fault"  # in firmware without an operating system
+_PATIENCE_S = 86_400.0  # the host's timeout while a board is being debugged
 _START_S = 10.0
 _LOCALHOST = "127.0.0.1"
 _QEMU = "qemu-system-"
-_GDBS: Mapping[str, Sequence[str]] = {  # by the beginning of a toolchain's name
+_GDBS: Mapping[str, Sequence[str]] = {  # by the prefix of a toolchain's name
     "arm-": ("arm-none-eabi-gdb", "gdb-multiarch"),
     "riscv": ("riscv64-unknown-elf-gdb", "riscv-none-elf-gdb", "gdb-multiarch"),
     "avr-": ("avr-gdb", "gdb-multiarch"),
@@ -45,27 +45,27 @@ _GDBS: Mapping[str, Sequence[str]] = {  # by the beginning of a toolchain's name
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where gdb stops: at which operator, and why there. `before`: how often its function is called before."""
+    """Where gdb stops: the operator and the reason. `before`: the number of earlier calls of its function."""
 
     operator: Operator
     before: int
     fault: DeviceError | None = None
 
     def describe(self) -> str:
-        """Return the operator as people call it, and its function."""
+        """Return the operator's label and its function."""
         return f"operator {self.operator.index}, {self.operator.label}, in {self.operator.function}"
 
 
 @dataclass(frozen=True, slots=True)
 class DebugPlan:
-    """What is run: the program that serves gdb (none: gdb starts the firmware itself, or a server is there) and gdb."""
+    """The programs to run: the gdb server (none: gdb starts the firmware itself, or a server is running) and gdb."""
 
     stop: Stop
     gdb: tuple[str, ...]
     server: tuple[str, ...] = ()
     sent: bytes = b""
     drives: bool = False
-    """The host has to drive a board, as nothing else gives the firmware its inputs."""
+    """Whether the host has to drive a board, which has no other source of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class DebugOptions:
     Attributes:
         operator: its number, name or node; empty: the one that faults, or the first.
         gdb: the program; empty: the one for the board's toolchain.
-        server: the address of a gdb server that runs already, or the runner whose tool serves gdb; empty: the board's.
-        commands: further commands for gdb, once it has stopped.
-        batch: gdb ends after them.
+        server: the address of a running gdb server, or the runner whose tool is one; empty: the board's runner.
+        commands: more commands for gdb to run once it has stopped.
+        batch: gdb exits after them.
     """
 
     operator: str = ""
@@ -88,9 +88,9 @@ class DebugOptions:
 
 
 def gdb_of(toolchain: str, name: str = "", *, needed: bool = True) -> str:
-    """Return the gdb for a toolchain: the one that is named, else the first that is installed.
+    """Return the gdb for a toolchain: the named one, else the first that is installed.
 
-    `needed`: it will be run; else it need not be installed.
+    `needed`: it will be run; otherwise it need not be installed.
 
     Raises:
         BuildError: it is not installed.
@@ -101,15 +101,16 @@ def gdb_of(toolchain: str, name: str = "", *, needed: bool = True) -> str:
         return names[0]
     if found is None:
         hint = "" if name else f"install one: sudo apt-get install {names[-1]}"
-        raise BuildError(f"{' and '.join(names)}: not installed", details=["looked for on PATH"], hint=hint)
+        verb = "is" if len(names) == 1 else "are"
+        raise BuildError(f"{' and '.join(names)} {verb} not installed", details=["not found on PATH"], hint=hint)
     return found
 
 
 def find(described: Manifest, name: str) -> Operator:
-    """Return the operator of a number, a name (conv_3, its function's too) or a node of the model.
+    """Return the operator with a number, a name (conv_3, or its function's) or a node of the model.
 
     Raises:
-        UsageError: there is none, or several; the message has the names that come near.
+        UsageError: there is none, or several; the message has similar names.
     """
     operators = described.operators
     found = [one for one in operators if name in (str(one.index), one.name, one.function, *one.origins)]
@@ -118,18 +119,19 @@ def find(described: Manifest, name: str) -> Operator:
         return (exact or found)[0]
     if found:
         raise UsageError(
-            f"{name!r} is {len(found)} operators", details=[f"{one.index}: {one.name}, {one.label}" for one in found]
+            f"{name!r} matches {len(found)} operators",
+            details=[f"{one.index}: {one.name}, {one.label}" for one in found],
         )
     names = [each for one in operators for each in (one.name, *one.origins)]
     raise UsageError(
         f"the model has no operator {name!r}",
-        details=[f"it has 0 to {len(operators) - 1}"],
+        details=[f"its operators are 0 to {len(operators) - 1}"],
         hint=spelling.did_you_mean(name, names, otherwise="mtool bench --layers lists them"),
     )
 
 
 def record(folder: Path, sample: Sample, deployment: Deployment = DEFAULT) -> tuple[bytes, DeviceError | None]:
-    """Run one inference operator by operator; return what the host sent, and the fault that it ended with, if it did.
+    """Run one inference operator by operator; return what the host sent, and the fault that ended it, if any.
 
     Raises:
         MtoolError: the firmware does not answer.
@@ -142,17 +144,17 @@ def record(folder: Path, sample: Sample, deployment: Deployment = DEFAULT) -> tu
         firmware = _firmware_of(folder, described)
         with Device(described, Recorder(transport, lines), timeout_s=_START_S, firmware=firmware) as device:
             device.run(sample)
-    except DeviceError as told:
-        fault = told
+    except DeviceError as reported:
+        fault = reported
     sent = [line.split(" ", 2) for line in lines.getvalue().splitlines()]
     return b"".join(bytes.fromhex(data) for _, direction, data in sent if direction == ">"), fault
 
 
 def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment: Deployment = DEFAULT) -> DebugPlan:
-    """Run an inference on a built project, and return what stops the next one at an operator.
+    """Run an inference on a built project, and return a plan that stops the next one at an operator.
 
     Raises:
-        UsageError: there is no such operator, or nothing serves gdb for the board.
+        UsageError: the operator is unknown, or the board has no gdb server.
         BuildError: gdb is not installed.
         MtoolError: the firmware does not answer.
     """
@@ -162,8 +164,8 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
     program = gdb_of(board.toolchain, asked.gdb)
     if project.options.get("channel") == "rtt" and not deployment.port:
         raise UsageError(
-            "RTT and gdb would both take the emulator's gdb stub",
-            hint="build it without --option channel=rtt to debug it",
+            "RTT and gdb can't share the emulator's gdb stub",
+            hint="to debug, build without --option channel=rtt",
         )
     on_board = bool(deployment.port or deployment.probe or asked.server) or (
         project.transport == "serial" and board.emulator is None
@@ -175,9 +177,8 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
         if board.emulator is not None:
             if not board.emulator.program.startswith(_QEMU):
                 raise UsageError(
-                    f"the emulator of {board.name} is none of QEMU's, whose gdb stub this needs",
-                    hint="start a gdb server for it, and give its address: --server HOST:PORT; or debug it on "
-                    "--board host",
+                    f"{board.name}'s emulator is not QEMU, whose gdb stub is needed",
+                    hint="start a gdb server for it and give its address: --server HOST:PORT; or debug on --board host",
                 )
             channel: Channel = "uart" if project.transport == "serial" else "semihosting"
             serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
@@ -194,9 +195,9 @@ def _firmware_of(folder: Path, described: Manifest) -> Path:
 def _server_of(
     folder: Path, on: Project, asked: DebugOptions, deployment: Deployment, *, needed: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the address of a board's gdb server, and the command that starts it; none, if a server runs already.
+    """Return the address of a board's gdb server, and the command that starts it; empty if a server is running.
 
-    `needed`: it will be started; else neither its tool nor the board has to be there.
+    `needed`: it will be started; otherwise neither its tool nor the board needs to be present.
     """
     if ":" in asked.server:
         return asked.server, ()
@@ -223,7 +224,7 @@ def debug(
     """Start the server, and gdb in this terminal; return gdb's exit code.
 
     Args:
-        chosen: what `plan` returned.
+        chosen: the plan from `plan`.
         prepared: the project.
         sample: the inputs, for a board.
         folder: an empty folder for files while gdb runs.
@@ -246,7 +247,7 @@ def debug(
 
 
 def stop_at(described: Manifest, wanted: Operator | None, fault: DeviceError | None) -> Stop:
-    """Return where gdb stops: at the operator that is wanted, else at the one that faulted, else at the first."""
+    """Return where gdb stops: at the requested operator, else at the one that faulted, else at the first."""
     operators = described.operators
     at = wanted
     if at is None and fault is not None:
@@ -257,7 +258,7 @@ def stop_at(described: Manifest, wanted: Operator | None, fault: DeviceError | N
 
 
 def gdb_argv(program: str, firmware: Path, stop: Stop, remote: str, asked: DebugOptions) -> tuple[str, ...]:
-    """Return the arguments of a gdb that stops there; a fault handler is looked for in a firmware that is built."""
+    """Return the arguments for gdb to stop there; the fault handler is looked up in the built firmware."""
     said = ["set pagination off", "set confirm off", *([f"target remote {remote}"] if remote else [])]
     said.append(f"break {stop.operator.function}")
     if stop.before:
@@ -273,7 +274,7 @@ def gdb_argv(program: str, firmware: Path, stop: Stop, remote: str, asked: Debug
 
 def _beside(work: Callable[[], None]) -> None:
     def act() -> None:
-        with contextlib.suppress(MtoolError):  # gdb, or its user, has ended it
+        with contextlib.suppress(MtoolError):  # ended by gdb or its user
             work()
 
     threading.Thread(target=act, daemon=True).start()
@@ -290,11 +291,11 @@ def _drive(folder: Path, sample: Sample, deployment: Deployment) -> None:
         device.run(sample, timeout_s=_PATIENCE_S)
 
 
-# The commands that `mtool debug` would run for a board on a cable, which need not be there.
+# The commands that `mtool debug` would run for a board on a cable, which need not be attached.
 
 
 def is_cabled(job: Job) -> bool:
-    """Tell whether what is debugged runs on a board that has to be attached: it is not this computer, nor emulated."""
+    """Return whether a job runs on a board that has to be attached, not on this computer or in an emulator."""
     if job.path.is_dir():
         described = manifest.load(job.path).project
         return described is not None and described.transport == "serial" and described.board.emulator is None
@@ -306,12 +307,12 @@ def is_cabled(job: Job) -> bool:
 
 
 def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
-    """Return what would be run on a board, and the commands before it; nothing is written, run or asked of a board.
+    """Return what would be run on a board, and the commands before it; nothing is written or run, and no board is used.
 
-    Whether an inference faults is not known, so that gdb stops at the operator that is named, or at the first.
+    As it is not known whether an inference faults, gdb stops at the named operator, or at the first.
 
     Raises:
-        UsageError: there is no such operator, or nothing serves gdb for the board.
+        UsageError: the operator is unknown, or the board has no gdb server.
         MtoolError: the model can't be compiled.
     """
     path, deployment = job.path, job.deployment

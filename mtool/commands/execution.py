@@ -35,10 +35,10 @@ from mtool.stages.job import Job, check_board, loaded_model, project_in
 from mtool.stages.options import Options, known_of
 from mtool.stages.samples import Array, Sample
 
-# The project folder as a cache: it is used again if model, options and mtool are the same and nobody changed it.
+# The project folder as a cache: it is reused if the model, the options, mtool and the folder have not changed.
 #
-# What it was made of is remembered beside its build, as a hash, and so is what it consisted of. Where both still hold,
-# nothing is compiled or rendered again: the project itself says what it is.
+# Hashes of its inputs and of its contents are stored beside its build. If both still match, nothing is compiled or
+# rendered again: the project describes itself.
 
 
 _STAMP = "compiled.key"
@@ -46,9 +46,9 @@ log = logging.getLogger(__name__)
 
 
 def _load_cached(job: Job) -> tuple[CompiledModel, Path] | None:
-    """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there."""
+    """Return the compiled model in a project folder, and the folder; None: it is missing or out of date."""
     path, options = job.path, job.options
-    if options.backends:  # whose own files and compilers may have changed
+    if options.backends:  # a backend's own files and compilers may have changed
         return None
     try:
         target = job.target
@@ -64,47 +64,47 @@ def _load_cached(job: Job) -> tuple[CompiledModel, Path] | None:
         own = sorted((project / described.project.model).glob(f"{described.model}*"))
         made = FileTree({file.name: file.read_bytes() for file in own if file.is_file()})
         filetree.tell_left(project)
-        known_of(target, options)  # for its note, which a compilation gives
+        known_of(target, options)  # for its note, which compiling would log
         return CompiledModel(path, target, options, made, described.model_copy(update={"project": None})), project
-    except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it again tells what is wrong
-        log.debug("%s is not fresh: %s", path.name, stale)
+    except (MtoolError, OSError, UnicodeError) as stale:  # compiling again reports what is wrong
+        log.debug("%s is out of date: %s", path.name, stale)
         return None
 
 
 def _store_cached(model: CompiledModel, folder: Path) -> None:
-    """Note what a project was made of and consists of."""
-    with contextlib.suppress(MtoolError, OSError):  # it is compiled again then
+    """Store the hashes of a project's inputs and contents."""
+    with contextlib.suppress(MtoolError, OSError):  # then it is compiled again next time
         key = _key(model.path, model.board, model.options, folder)
         files.write(folder / BUILD_FOLDER / _STAMP, key.encode())
 
 
 def _key(path: Path, board: Board, options: Options, folder: Path) -> str:
-    """Return the hashes of what a project was made of, and of what it consists of."""
+    """Return the hashes of a project's inputs and of its contents."""
     made = made_of(path, board, options, known_of(board, options, tells=False))
     return f"{made} {filetree.digest_of(folder, skip=(BUILD_FOLDER,))}"
 
 
-# Every tensor of an inference as a .npy file, by the name that it has in the model: `--dump DIR`.
+# Every tensor of an inference as an .npy file, named as in the model: `--dump DIR`.
 
 
 INDEX = "index.json"
-"""The file that tells each tensor's name, type, shape and operator."""
-_Computed = tuple[str, dict[str, object], Array, tuple[Move, ...]]  # the tensor's name, what is told of it, and moves
+"""The file with each tensor's name, type, shape and operator."""
+_Computed = tuple[str, dict[str, object], Array, tuple[Move, ...]]  # a tensor's name, facts about it, values, moves
 
 
 def write_dump(device: Device, samples: Sequence[Sample], folder: Path) -> None:
-    """Run samples operator by operator and write every tensor; those of several samples to folders 0, 1, ...
+    """Run samples operator by operator and write every tensor; for several samples to folders 0, 1, ...
 
-    A tensor is written in the model's own layout, as far as its operator kept what that takes: "moves" of the index
-    are those that are left. What an earlier dump wrote to the folder is replaced.
+    A tensor is written in the model's layout as far as possible: "moves" in the index are the layout changes that could
+    not be undone. An earlier dump in the folder is replaced.
 
     Args:
         device: an open session.
         samples: the inputs, in order.
-        folder: where to.
+        folder: the folder to write to.
 
     Raises:
-        UsageError: the folder holds something else, or can't be written.
+        UsageError: the folder has other contents, or can't be written to.
         DeviceError: an operator failed.
     """
     files: dict[str, bytes] = {}
@@ -117,13 +117,13 @@ def write_dump(device: Device, samples: Sequence[Sample], folder: Path) -> None:
 
 
 def check_dump(folder: Path) -> None:
-    """Say now that a dump can't be written to a folder: a new one, an empty one and an earlier dump are right.
+    """Check that a dump can be written to a folder, which has to be new, empty or an earlier dump.
 
     Raises:
-        UsageError: it holds something else, or can't be written.
+        UsageError: it has other contents, or can't be written to.
     """
     if folder.is_dir() and not (folder / INDEX).is_file() and any(folder.iterdir()):
-        raise UsageError(f"--dump {folder}: that folder holds something else than a dump", hint="give a new folder")
+        raise UsageError(f"--dump {folder}: the folder contains something other than a dump", hint="give a new folder")
     filetree.check_folder(folder)
 
 
@@ -131,8 +131,8 @@ def _files(device: Device, sample: Sample) -> dict[str, bytes]:
     rows: list[dict[str, object]] = []
     files: dict[str, bytes] = {}
 
-    def add(tensor: str, array: Array, **told: object) -> None:
-        shown = file_name(tensor).replace(":", "_")  # of which Windows has its own meaning
+    def add(tensor: str, array: Array, **facts: object) -> None:
+        shown = file_name(tensor).replace(":", "_")  # a colon has a special meaning on Windows
         taken = {path.lower() for path in files}
         path = next(
             path
@@ -142,40 +142,40 @@ def _files(device: Device, sample: Sample) -> dict[str, bytes]:
         data = io.BytesIO()
         np.save(data, array, allow_pickle=False)
         files[path] = data.getvalue()
-        rows.append({"file": path, "tensor": tensor, "dtype": str(array.dtype), "shape": list(array.shape), **told})
+        rows.append({"file": path, "tensor": tensor, "dtype": str(array.dtype), "shape": list(array.shape), **facts})
 
     for name, array in sample.items():
         add(name, np.asarray(array), kind="input")
-    for name, told, array, moves in _computed(device, sample):
+    for name, facts, array, moves in _computed(device, sample):
         plain, left = undone(array, moves)
-        add(name, plain, **told, moves=[[what, list(numbers)] for what, numbers in left])
+        add(name, plain, **facts, moves=[[what, list(numbers)] for what, numbers in left])
     files[INDEX] = (json.dumps({"tensors": rows}, indent=1) + "\n").encode()
     return files
 
 
 def _computed(device: Device, sample: Sample) -> list[_Computed]:
-    """Return what operators wrote, the rows of one that works in parts joined: name, operator, array, moves."""
+    """Return the tensors that operators wrote, with the parts of split ones joined: name, facts, array, moves."""
     parts: dict[str, list[_Computed]] = {}
     for operator, operand, array in intermediates(device, sample):
         source = operand.source
         if operator.whole and source is None:
-            continue  # padding that is written between rows
+            continue  # padding between rows
         name = source.tensor if source else operand.value
-        told: dict[str, object] = {
+        facts: dict[str, object] = {
             "kind": "computed" if source else "of mtool's own",
             "operator": operator.index,
             "name": operator.whole or operator.name,
             "label": operator.label,
         }
-        one = (name, told, array.copy(), source.moves if source else ())
+        one = (name, facts, array.copy(), source.moves if source else ())
         parts.setdefault(operator.whole or f"{operator.index} {operand.value}", []).append(one)
     found: list[_Computed] = []
     for pieces in parts.values():
-        name, told, array, moves = pieces[0]
+        name, facts, array, moves = pieces[0]
         if len(pieces) > 1:
             array = np.concatenate([piece[2] for piece in pieces], axis=1)
             moves = moves[:-1] if moves and moves[-1][0] == "rows" else moves
-        found.append((name, told, array, moves))
+        found.append((name, facts, array, moves))
     return found
 
 
@@ -183,7 +183,7 @@ def _computed(device: Device, sample: Sample) -> list[_Computed]:
 class RunResult:
     """The result of a run: the outputs of each sample, and the cost of an inference.
 
-    `first_run` tells how the first sample compares with the reference, where the build is new.
+    `first_run` compares the first sample with the reference, if the build is new.
     """
 
     prepared: BuiltProject
@@ -193,9 +193,9 @@ class RunResult:
     first_run: FirstRun | None = None
 
     def stacked(self) -> dict[str, Array]:
-        """Return each output over all samples: of the model's own shape for one sample, else with an axis before it.
+        """Return each output for all samples: with the model's shape for one sample, else with a leading sample axis.
 
-        Outputs of several run-time sizes are padded with zeros to the largest.
+        Outputs with different run-time sizes are padded with zeros to the largest.
         """
         samples: Sequence[Sample] = self.outputs
         names = samples[0]
@@ -219,33 +219,33 @@ def run(
     fill: str = "random",
     dump: Path | None = None,
 ) -> RunResult:
-    """Compile, build and run a model; does again only what is stale.
+    """Compile, build and run a model; only steps that are out of date are repeated.
 
     Args:
-        path: the ONNX or TFLite model, or a project folder, whose firmware is built if it is not.
-        board: a board or its name; empty: the project's, or of a model this computer.
-        inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
-            drawn with `seed`.
+        path: the ONNX or TFLite model, or a project folder, whose firmware is built if necessary.
+        board: a board or its name; empty: the project's, or this computer for a model.
+        inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one random
+            sample with `seed`.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
-        seed: of the drawn sample.
-        kinds: the firmware kinds to build: "host_driven" runs; "standalone" too, if the cost is to be told without
-            the RPC server.
+        seed: the seed of the random sample.
+        kinds: the firmware kinds to build: "host_driven" runs; "standalone" too, to report the cost without the RPC
+            server.
         fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file.
-        dump: a folder for every tensor of every sample; None: none is written.
+        dump: the folder for all tensors of all samples; None: they are not written.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     if isinstance(inputs, Path):
-        arrays.stored(inputs)  # before all the work
+        arrays.stored(inputs)  # fails before all the work
     job = Job.of(path, board, options, deployment, fill=fill, seed=seed)
     if dump is not None:
         check_dump(dump)
     prepared, drawn, model = built_with_inputs(job, inputs, kinds)
     start = time.monotonic()
     with deployment.open(prepared) as device:
-        if prepared.manifest.executor == "graph-host":  # which tells no time
+        if prepared.manifest.executor == "graph-host":  # which measures no time
             outputs = infer_all(device, prepared, drawn, deployment)
             speed = measure_speed(device, drawn[-1], Readings(repeat=1))
         else:
@@ -266,12 +266,12 @@ def run(
 def built_with_inputs(
     job: Job, inputs: Path | Sequence[Sample] | None, kinds: Sequence[str] = (HOST_DRIVEN,)
 ) -> tuple[BuiltProject, Sequence[Sample], CompiledModel | None]:
-    """Return a built project, the samples to run it on, and the model; None: the project is all that there is.
+    """Return a built project, the samples to run it on, and the model; None: only a project was given.
 
-    `inputs` and `kinds` are as of `run`. Samples are read before anything is built.
+    `inputs` and `kinds` are those of `run`. Samples are read before anything is built.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     path, board, options, deployment = job.path, job.board, job.options, job.deployment
     known = loaded = None
@@ -306,41 +306,41 @@ def built_with_inputs(
 
 
 def project_of(job: Job) -> Project:
-    """Return what the project folder of a job says that it is, to be run as it stands.
+    """Return the description of a job's project folder, which is run as it is.
 
     Raises:
-        UsageError: it is no project, it is one for another board than the one that is named, or options ask for another
+        UsageError: it is not a project, it is for another board than the named one, or options would require another
             compilation.
     """
     folder = job.path
     if not (folder / manifest.FILE_NAME).exists():
         raise UsageError(
-            f"{folder} is a folder, and no project of mtool's",
-            details=[f"{folder / manifest.FILE_NAME} is not there"],
+            f"{folder} is not an mtool project",
+            details=[f"{folder / manifest.FILE_NAME} does not exist"],
             hint=manifest.own_hint(folder) or "give a model, .onnx or .tflite, or a folder that mtool build made",
         )
     described = project_in(folder)
     check_board(folder, described, job.board if isinstance(job.board, str) else job.board.name)
     if replace(job.options, name="") != Options() or job.deployment.folder is not None:
         raise UsageError(
-            f"{folder} is a project, which is run as it stands",
-            details=["options that compile a model anew can't be given with it"],
-            hint="give the model to change how it is compiled",
+            f"{folder} is a project, which is run as it is",
+            details=["options for compiling the model can't be combined with a project"],
+            hint="give the model instead to change how it is compiled",
         )
     return described
 
 
 def chosen_model(folder: Path, name: str) -> manifest.Manifest:
-    """Return the manifest of a project's model: the only one, or that of a name.
+    """Return the manifest of a project's model: the only one, or the one with a name.
 
     Raises:
-        UsageError: the project has several models, and none is named, or it has none of that name.
+        UsageError: the project has several models and none is named, or it has no model of that name.
     """
     found = manifest.load(folder, name)
     if not name and found.firmware:
         names = [one.model for one in found.firmware]
         raise UsageError(
             f"{folder} is a firmware of {len(names)} models: {', '.join(names)}",
-            hint=f"name the one that is meant: --name {names[0]}",
+            hint=f"choose one with: --name {names[0]}",
         )
     return found

@@ -1,4 +1,4 @@
-"""From a model to a board that runs it: compile, build, flash, shake hands, one inference."""
+"""From a model to a board that runs it: compile, build, flash, handshake, one inference."""
 
 import contextlib
 import dataclasses
@@ -37,13 +37,13 @@ from mtool.verification import reference
 from mtool.verification.verification import judge
 
 log = logging.getLogger(__name__)
-_START_S = 10.0  # a board may take so long from its reset to its first answer
+_START_S = 10.0  # the longest time from a board's reset to its first answer
 _HASH_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SmokeRun:
-    """One inference on the board: the model, the time by its timer in `unit`, and whose outputs they were equal to."""
+    """One inference on the board: the model, its time in `unit`, and the reference that its outputs were equal to."""
 
     model: str
     time: float
@@ -58,10 +58,10 @@ class FlashResult:
     Attributes:
         prepared: the project that was built.
         device: the board's port and probe; None for an emulator, and for a board whose port was not found.
-        runner: which tool flashed it; "": the firmware is a program of this computer.
-        seconds: how long that took.
-        verified: the tool read the flash back.
-        smokes: the inference that was run, of each model.
+        runner: the tool that flashed it; "": the firmware is a program of this computer.
+        seconds: the time that flashing took.
+        verified: the tool has read the flash back.
+        smokes: for each model the inference that was run.
     """
 
     prepared: BuiltProject
@@ -86,22 +86,22 @@ def flash_model(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
 ) -> FlashResult:
-    """Bring a model onto a board: does all that is stale, then flashes, shakes hands and runs one inference.
+    """Put a model on a board: compile and build what is out of date, flash, handshake, and run one inference.
 
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
         runner: the flash tool; default: the board's first that is installed.
         options: how to compile and which template to use.
-        deployment: the project folder, and the device that is flashed; its power is cycled where it can't be flashed
-            or does not answer, if there is a command for that.
+        deployment: the project folder, and the device that is flashed; it is power-cycled if it can't be flashed or
+            does not answer, if there is a command for that.
 
     Raises:
-        BoardError: no board is attached, or several match, the power can't be cycled, or the flash tool finds none.
+        BoardError: no board is attached, or several match, it can't be power-cycled, or the flash tool finds no board.
         FlashError: the flash tool is missing, or it failed.
-        CommunicationError: the firmware does not answer, or it is another one.
+        CommunicationError: the firmware does not answer, or other firmware answers.
         MismatchError: its outputs are not those of onnxruntime.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment)
     target, chosen = job.target, _runner_for(job, runner)
@@ -110,7 +110,7 @@ def flash_model(
         is_emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
         if not is_emulated:
             device = find_device(target, deployment)
-            chosen.probe_version()  # before all the work
+            chosen.probe_version()  # fails before all the work
     model = job.compile(checks_device=False)
     prepared = build_model(model, deployment.folder, kinds=(HOST_DRIVEN,))
     if chosen is None:
@@ -120,7 +120,7 @@ def flash_model(
     port, probe = (device.port, device.probe) if device else ("", "")
     with contextlib.ExitStack() as stack:
         stack.enter_context(locks.locked(*((probe, port) if device else ())))
-        if is_emulated:  # it is flashed as it stands still; the session is with that very emulator
+        if is_emulated:  # flashed before it runs; the session uses the same emulator
             assert target.emulator is not None
             firmware, channel = prepared.built.firmware[HOST_DRIVEN].absolute(), _channel(prepared.manifest)
             transport, port = open_halted(target.emulator, firmware, channel=channel)
@@ -142,7 +142,7 @@ def flash_model(
 
 
 def _runner_for(job: Job, name: str) -> Runner | None:
-    """Return what flashes a job's board; None: its firmware is a program of this computer, which nothing flashes."""
+    """Return the runner that flashes a job's board; None: its firmware is a program of this computer."""
     target = job.target
     job.deployment.refuse_port(target)
     if target.emulator is not None and target.emulator.is_the_firmware and not name:
@@ -153,13 +153,13 @@ def _runner_for(job: Job, name: str) -> Runner | None:
 def runner_of(
     board: Board, name: str = "", *, template: str, deployment: Deployment, has_build_folder: bool = True
 ) -> Runner:
-    """Return what flashes a board: the runner that is named, else a command if one is given, else the board's runner.
+    """Return the runner that flashes a board: the named one, else a flash command if given, else the board's runner.
 
-    Without the folder of a build it is one that takes a firmware file.
+    Without a build folder it is a runner that takes a firmware file.
 
     Raises:
-        UsageError: there is no such runner, it does not work with the board, or mtool.toml is malformed.
-        FlashError: the board has none.
+        UsageError: the runner is unknown or does not work with the board, or mtool.toml is malformed.
+        FlashError: the board has no runner.
     """
     text = deployment.flash or configuration.load().flash
     if text and name in ("", "command"):
@@ -170,12 +170,12 @@ def runner_of(
 def open_flashed(
     prepared: BuiltProject, runner: Runner, deployment: Deployment, *, record: IO[str] | None = None
 ) -> Device:
-    """Flash a built project and return a session with the firmware; `record` is as of `session.open`.
+    """Flash a built project and return a session with the firmware; `record` is that of `session.open`.
 
     Raises:
-        BoardError: several boards match, or what was asked for is not attached.
+        BoardError: several boards match, or the requested one is not attached.
         FlashError: no board is attached, or the tool failed.
-        CommunicationError: the firmware does not answer, or it is another one.
+        CommunicationError: the firmware does not answer, or other firmware answers.
     """
     device = find_device(prepared.board, deployment)
     _flash(prepared, runner, device)
@@ -183,9 +183,9 @@ def open_flashed(
 
 
 def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[str]:
-    """Return the commands that flashing a firmware would run, as a shell would take them; nothing is written or run.
+    """Return the commands that flashing would run, in shell syntax; nothing is written or run.
 
-    Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
+    Lines that start with # are steps of mtool itself. A port that is not known yet is written as PORT.
     """
     target, deployment, chosen = job.target, job.deployment, _runner_for(job, runner)
     device = None
@@ -211,13 +211,13 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
 
 
 def template_of(board: Board, options: Options) -> str:
-    """Return the name of the template that a project on a board has."""
+    """Return the name of the template for a project on a board."""
     named = options.template or next(iter(board.templates), "")
     return template.load(named).name if named else ""
 
 
 def find_device(board: Board, deployment: Deployment) -> Attached | None:
-    """Return the device that is meant; None where only the tool can tell whether it is there."""
+    """Return the selected device; None if only the flash tool can detect it."""
     want = ports.wanted(deployment.port, deployment.probe)
     found = ports.attached()
     device = ports.resolve(board, want, found)
@@ -229,7 +229,7 @@ def find_device(board: Board, deployment: Deployment) -> Attached | None:
 
 
 def _port_of(board: Board, device: Attached | None) -> str:
-    """Return the port to talk to; after a flash the board may come back at another one."""
+    """Return the port of the session; after flashing the board may come back at another port."""
     if device is not None and device.port:
         deadline = time.monotonic() + _START_S
         while device.port.startswith("/") and not Path(device.port).exists():
@@ -246,7 +246,7 @@ def _port_of(board: Board, device: Attached | None) -> str:
 def flash_job(
     folder: Path, described: Project, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
 ) -> flash.Job:
-    """Return what a runner has to do: write a firmware kind of a built project into a device."""
+    """Return a runner's job: write a firmware kind of a built project to a device."""
     port, probe = (device.port, device.probe) if device else ("", "")
     return flash.job_of(folder.absolute(), described, runner, kind=kind, port=port, probe=probe)
 
@@ -267,7 +267,7 @@ def _channel(described: Manifest) -> Channel:
 def _smoke(
     device: Device, model: CompiledModel, deployment: Deployment, *, baud: int | None = None
 ) -> tuple[SmokeRun, ...]:
-    """Tell the hashes of the firmware that answered, and run one inference of each model."""
+    """Log the hashes of the firmware that answered, and run one inference of each model."""
     at = f" at {baud} baud" if baud else ""
     log.info("  %-9s          %s%s", "hello", _hashes(device[model.manifest.model].manifest), at)
     return tuple(_smoke_of(device[one.manifest.model], one) for one in deployment.models or (model,))
@@ -295,7 +295,7 @@ def _hashes(described: Manifest) -> str:
     return f"build {build} model {model}"
 
 
-# A user's own program: the standalone firmware of a project of theirs, run or flashed. No host drives it.
+# A user's own program: the standalone firmware of the user's project, run or flashed. No host drives it.
 
 
 _LOOK_S = 0.2
@@ -303,7 +303,7 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class FlashedProgram:
-    """A program that a board has: what flashed it, and at which port its console may be."""
+    """A program on a board: the runner that flashed it, and the port where its console may be."""
 
     prepared: BuiltProject
     runner: str
@@ -315,7 +315,7 @@ def open_program(job: Job) -> Iterator[tuple[BuiltProject, Transport]]:
     """Build a user's program that speaks through mtool.h, start it (or flash it), and open the channel to it.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     target = job.target
     transport_of = project.choose(target, job.options.template, {})[0].transport
@@ -339,20 +339,20 @@ def run_program(job: Job, tell: Callable[[bytes], None]) -> None:
 
     Args:
         job: the model, the program in its options, and the project folder.
-        tell: is given what the program says, as it comes.
+        tell: called with the program's output as it arrives.
 
     Raises:
         BoardError: the board is not emulated: the program runs by itself once it is flashed.
         DeviceError: the program ended with a fault.
-        CommunicationError: it ended with an exit status that is not 0.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        CommunicationError: it ended with an exit code other than 0.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     target, prepared = job.target, _prepare_program(job)
     project = prepared.manifest.in_project
     if project.transport == "serial" and target.emulator is None:
         raise BoardError(
             f"{target.name} is not emulated, so its program can't be run here",
-            hint="flash it, and it runs by itself: mtool flash",
+            hint="flash the board, where it runs by itself: mtool flash",
         )
     with opening.open_transport(prepared.folder, kind=STANDALONE) as transport:
         while True:
@@ -373,7 +373,7 @@ def flash_program(job: Job, runner: str = "") -> FlashedProgram:
     Raises:
         BoardError: no board is attached, or several match.
         FlashError: the flash tool is missing, or it failed.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     target, deployment = job.target, job.deployment
     chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)

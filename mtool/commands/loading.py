@@ -1,4 +1,4 @@
-"""Load a module into a device, which runs firmware that takes modules."""
+"""Load a module into a device whose firmware accepts modules."""
 
 import logging
 import time
@@ -26,24 +26,24 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 _TIMEOUT_S = 10.0
-_MORE = "build the firmware with more: --option module_slot_bytes=N, module_ram_bytes=N"
+_MORE = "build the firmware with more memory for modules: --option module_slot_bytes=N, module_ram_bytes=N"
 _DEFAULT_BAUD = Usb().uart
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What came of a load.
+    """The result of loading a module.
 
     Attributes:
-        module: its parts.
+        module: the module.
         place: where it is now.
-        file_bytes: of its file.
-        there_bytes: of them, those that the device had already.
-        seconds: that it took.
-        models: all of the device's, in the order of their numbers.
-        delta_bytes: what was sent, where that was the difference from the module that was there; 0: the file was.
-        replaced: the model of another name whose place in flash it took; empty: none's.
-        is_kept: it is still there when the device is opened again; else it was in an emulator that ended with the load.
+        file_bytes: the size of its file.
+        there_bytes: the part of these that the device had already.
+        seconds: the time that loading took.
+        models: all models of the device, in the order of their numbers.
+        delta_bytes: the size of the delta that was sent; 0: the whole file was sent.
+        replaced: the model with another name whose place in flash it took; empty: none.
+        is_kept: it is still there when the device is opened again; False: the emulator that had it has ended.
     """
 
     module: Module
@@ -68,22 +68,22 @@ def load_module(
     since: Path | None = None,
     progress: Progress = lambda there, whole: None,
 ) -> Loaded:
-    """Load a module; where an earlier load of the same one broke off, it goes on.
+    """Load a module; an interrupted load of the same module is resumed.
 
     Args:
         path: the module's file.
-        project: the folder of the firmware that runs on the device; None: whatever firmware answers at the port.
-        port: as of `session.open`; with no project a serial port or tcp://HOST:PORT, which has to be given.
-        probe: as of `session.open`.
-        board: without a project, whose baud rate the port has; empty: 115200.
-        ram: put it into RAM, where the next reset forgets it.
-        since: the file of the module that is in flash: the difference is sent; None: that too, if it was loaded from
-            here.
-        progress: is told how many bytes are on their way or there, of all that are sent.
+        project: the folder of the firmware that runs on the device; None: the firmware that answers at the port.
+        port: that of `session.open`; without a project a serial port or tcp://HOST:PORT, which is required.
+        probe: that of `session.open`.
+        board: without a project, the board whose baud rate is used; empty: 115200.
+        ram: load it into RAM, where it is lost at the next reset.
+        since: the file of the module that is in flash: only the difference is sent; None: that module, if it was loaded
+            from this computer.
+        progress: called with the number of bytes sent so far, and the number of bytes to send.
 
     Raises:
-        UsageError: the file is no module, there is no device to load it into, or the firmware takes none of its kind.
-        FitError: the device has not the memory.
+        UsageError: the file is not a module, there is no device to load it into, or the firmware can't run its kind.
+        FitError: the device does not have enough memory.
         DeviceError: the device refuses it; what it had before stays.
         CommunicationError: the device stopped answering.
     """
@@ -105,12 +105,12 @@ def load_module(
             return replace(done, is_kept=device.is_at_port or (not ram and has_flash_file))
     if not port:
         raise UsageError(
-            "there is no device to load the module into",
-            hint=f"name the firmware's project, or a port: mtool load {path} build/PROJECT",
+            "neither a project nor a port is given for the device",
+            hint=f"give the firmware's project, or a port: mtool load {path} build/PROJECT",
         )
     if port == ports.EMULATOR:
         raise UsageError(
-            "an emulator runs the firmware of a project, and none is named",
+            f"--port {port} needs the project whose firmware the emulator runs",
             hint=f"mtool load {path} build/PROJECT --port {port}",
         )
     usb = boards.get(board).usb if board else None
@@ -130,7 +130,8 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
         if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
             raise
         raise UsageError(
-            "the firmware takes no modules", hint="build it with --modules --module-key FILE.pub, and flash it again"
+            "this firmware does not accept modules",
+            hint="rebuild it with --modules --module-key FILE.pub, and flash it",
         ) from None
     check(module, len(data), place, room)
     try:
@@ -145,19 +146,22 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
 
 
 def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
-    """Tell what the device would refuse, and why.
+    """Check that the device will accept a module.
 
     Raises:
-        UsageError: it is of a kind or a machine that the firmware does not run, or older than what it has.
-        FitError: the device has not the memory.
+        UsageError: the firmware does not run its kind or machine, or has had a newer one.
+        FitError: the device does not have enough memory.
     """
     if module.kind not in room.kinds:
-        raise UsageError(f"the firmware runs no modules of {module.kind.name.lower()} code")
+        raise UsageError(
+            f"this firmware has no support for {module.kind.name.lower()} modules",
+            hint="rebuild it with --option module_kinds=both",
+        )
     if module.counter < room.counter:
         raise UsageError(
-            f"{module.name} is older than the one that the device has had",
+            f"{module.name}'s counter ({module.counter}) is below the device's ({room.counter})",
             details=[f"expected  counter {room.counter} or more", f"found     {module.counter}"],
-            hint=f"make it with --counter {room.counter} if it is meant to replace that",
+            hint=f"to replace the device's module, make this one with --counter {room.counter}",
         )
     if not format.runs(room.machine, module.machine):
         raise UsageError(
@@ -166,10 +170,10 @@ def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
                 f"expected  {format.describe(room.machine)}, or less",
                 f"found     {format.describe(module.machine)}",
             ],
-            hint="make it with --board of the device's",
+            hint="make it with the device's board: --board BOARD",
         )
     if place == Place.FLASH and not room.flash_bytes:
-        raise UsageError("the device keeps no modules in flash", hint="load it into RAM: --ram")
+        raise UsageError("the device has no flash for modules", hint="load it into RAM: --ram")
     ram_bytes = module.ram_bytes() + (file_bytes if place == Place.RAM else 0)
     for what, needed, there in (
         ("a slot", file_bytes if place == Place.FLASH else 0, room.flash_bytes),
@@ -177,31 +181,33 @@ def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
     ):
         if needed > there:
             raise FitError(
-                f"{module.name} does not fit into {what} of the device",
+                f"{module.name} does not fit into {what} on the device",
                 details=[f"needs {needed:,} B of {there:,} B"],
                 hint=_MORE,
             )
 
 
 def explained(refused: DeviceError, module: Module) -> MtoolError:
-    """Return the error that says why the device refused a module."""
+    """Return an error that explains why the device refused a module."""
     if Status.MT_NO_MEMORY.name in str(refused):
         return FitError(
-            f"{module.name} does not fit beside the modules that the device has",
-            details=[f"needs {module.ram_bytes():,} B of RAM, and a place in the journal for its name's counter"],
+            f"{module.name} does not fit beside the device's other modules",
+            details=[f"it needs {module.ram_bytes():,} B of RAM, and an entry for its name in the journal of counters"],
             hint=_MORE,
         )
     if Status.MT_BAD_SIGNATURE.name in str(refused):
-        whose = f"key id {module.key_id.hex()}" if module.is_signed else "nobody"
+        found = "it is not signed"
+        if module.is_signed:
+            found = f"its key id is {module.key_id.hex()}: not the firmware's key, or the header was changed afterwards"
         return DeviceError(
-            f"the device does not trust who signed {module.name}",
-            details=[f"it is signed by {whose}: the firmware has no such key, or the head was changed after that"],
-            hint="sign it with the key whose public half the firmware was built with: mtool module --key FILE",
+            f"the device does not trust the signature of {module.name}",
+            details=[found],
+            hint="sign it with the private key that matches the firmware's public key: mtool module --key FILE",
         )
     if Status.MT_MISSING_IMPORT.name in str(refused) and module.kind == Kind.BYTECODE:
         return DeviceError(
             f"{module.name} calls a kernel that the firmware does not have",
-            hint="leave none out when the firmware is built: MT_BYTECODE_INT8, MT_BYTECODE_FLOAT32, MT_BYTECODE_MAP",
+            hint="build the firmware with all of MT_BYTECODE_INT8, MT_BYTECODE_FLOAT32 and MT_BYTECODE_MAP",
         )
     if Status.MT_MISSING_IMPORT.name in str(refused):
         names = [exports.BY_HASH[one].name if one in exports.BY_HASH else f"{one:#010x}" for one in module.imports]

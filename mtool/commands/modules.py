@@ -1,4 +1,4 @@
-"""Make a module of a model, sign it, and read one again."""
+"""Make a module from a model, sign it, and read module files."""
 
 import logging
 import time
@@ -39,7 +39,7 @@ from mtool.version import __version__
 if TYPE_CHECKING:
     from mtool.manifest.modules.keys import PrivateKey, PublicKey
 
-# A module that renews an earlier one: the same interface, the same code where that can be, other weights.
+# A module that updates an earlier one: the same interface, if possible the same code, other weights.
 
 
 log = logging.getLogger(__name__)
@@ -47,12 +47,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModuleUpdate:
-    """What a module changes of an earlier one.
+    """The difference between a module and an earlier one.
 
     Attributes:
-        delta_bytes: what is sent to a device that has the earlier one, beside the head; 0: the files are too large.
-        parts: of the delta: for names and the interface, for the code, for the constants.
-        has_same_code: no byte of the code differs.
+        delta_bytes: the bytes sent to a device that has the earlier one, without header; 0: the files are too large.
+        parts: the delta's bytes for names and the interface, for the code, and for the constants.
+        has_same_code: whether the code is identical.
     """
 
     delta_bytes: int
@@ -60,9 +60,9 @@ class ModuleUpdate:
     has_same_code: bool
 
     def describe(self) -> str:
-        """Return it in words."""
+        """Return it as text."""
         about, code, constants = self.parts
-        same = ", which is the same" if self.has_same_code else ""
+        same = ", which is unchanged" if self.has_same_code else ""
         if not self.delta_bytes:
             return "too large for a delta"
         return (
@@ -72,24 +72,25 @@ class ModuleUpdate:
 
 
 def options_since(old: Module, options: Options, counter: int | None) -> tuple[Options, int]:
-    """Return the options and the counter of a module that renews another: its own, unless others are given.
+    """Return the options and counter of a module that updates another: the earlier one's, unless others are given.
 
     Raises:
-        UsageError: the counter is below that of the earlier one, which its device would refuse.
+        UsageError: the counter is below the earlier one's, so that a device would refuse the module.
     """
     if counter is not None and counter < old.counter:
         raise UsageError(
-            f"--counter {counter} is below that of the module which this one renews",
+            f"--counter {counter} is below the counter of the --since module ({old.counter})",
             details=[f"expected {old.counter} or more"],
-            hint="leave --counter out, and it is the same",
+            hint=f"leave --counter out to keep {old.counter}",
         )
     return replace(options, name=options.name or old.name), old.counter if counter is None else counter
 
 
 def with_schedules_of(old: Module, model: CompiledModel, compile: Callable[[Options], CompiledModel]) -> CompiledModel:
-    """Return a model compiled with the schedules of an earlier module, where others were chosen for these weights.
+    """Return a model compiled with the schedules of an earlier module, where others were chosen for the new weights.
 
-    Schedules that the user names stay. Those that can't compute the new weights are told, and the model stays as it is.
+    Schedules that the user names stay. If an earlier schedule can't compute the new weights, a warning says so, and the
+    model is returned unchanged.
     """
     before = {one.name: one.schedule for one in old.description.operators if one.schedule}
     others = {
@@ -103,27 +104,27 @@ def with_schedules_of(old: Module, model: CompiledModel, compile: Callable[[Opti
         choices = schedule_choices([f"{name}={schedule}" for name, schedule in others.items()])
         again = compile(replace(model.options, schedules={**choices, **model.options.schedules}))
     except UsageError as refused:
-        log.warning("the code changes, as the new weights can't be computed as before: %s", refused.what)
+        log.warning("the code changes: the earlier schedules can't compute the new weights: %s", refused.what)
         return model
     log.info("  %-9s          %s as before: %s", "schedules", count(len(others), "operator"), ", ".join(others))
     return again
 
 
 def check_kind(old: Module, kind: Kind) -> None:
-    """Refuse a module of another kind than the one that it renews: no code of it would stay.
+    """Refuse a module of another kind than the one that it updates: no code would stay the same.
 
     Raises:
         UsageError: one is native and the other bytecode.
     """
     if old.kind != kind:
         raise UsageError(
-            f"the module which this one is to renew is {old.kind.name.lower()}, and this one {kind.name.lower()}",
+            f"the --since module is {old.kind.name.lower()}, but this one is {kind.name.lower()}",
             hint="give --bytecode" if old.kind == Kind.BYTECODE else "leave --bytecode out",
         )
 
 
 def check_interface(old: Description, new: Description) -> None:
-    """Check that what calls an earlier module can call the new one.
+    """Check that callers of an earlier module can call the new one.
 
     Raises:
         UsageError: an input or output is missing, or has another name, type or shape.
@@ -133,19 +134,17 @@ def check_interface(old: Description, new: Description) -> None:
         if expected != found:
             named = [", ".join(f"{one.name}: {tensor(one)}" for one in some) or "none" for some in (before, after)]
             raise UsageError(
-                f"the {what} are others than those of the module which this one is to renew",
+                f"the {what} differ from those of the --since module",
                 details=[f"expected  {named[0]}", f"found     {named[1]}"],
-                hint="without --since it is a model of its own, and can be loaded all the same",
+                hint="without --since it is an independent module, which can also be loaded",
             )
         for one, other in zip(before, after, strict=True):
             if (one.scale, one.zero_point) != (other.scale, other.zero_point):
-                log.warning(
-                    "%s is quantized in another way than before, which who fills or reads it has to know", one.name
-                )
+                log.warning("%s: the quantization has changed; callers must use the new scale and zero point", one.name)
 
 
 def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> ModuleUpdate:
-    """Return what a module changes of an earlier one; both with the bytes of their files."""
+    """Return the difference between a module and an earlier one, each given with the bytes of its file."""
     (before, old_data), (after, data) = old, new
     has_same_code = before.image[: before.code_bytes] == after.image[: after.code_bytes]
     if max(len(old_data), len(data)) > MOST_BYTES:
@@ -157,18 +156,18 @@ def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> Modu
 
 
 _MOST_COUNTER = (1 << 32) - 1
-_ALIGNMENT = 16  # of an image, and of an arena at least
+_ALIGNMENT = 16  # of an image; the least alignment of an arena
 _NAME_BYTES = 31
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """A module, and what it was made of.
+    """A module as a file.
 
     Attributes:
-        module: its parts.
-        data: its file's bytes.
-        linked: functions of the compiler's library in it.
+        module: the module.
+        data: the bytes of its file.
+        linked: functions of the compiler's library that it contains.
     """
 
     module: Module
@@ -191,13 +190,13 @@ def make_module(
         path: the model.
         board: a board or its name.
         options: how to compile it.
-        key: the private key that signs it; None: nothing does.
-        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one that it has.
-        since: the module that this one renews, with other weights: its code stays where that can be.
+        key: the private key to sign it with; None: it is not signed.
+        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one it has.
+        since: the module that this one updates with other weights; its code stays the same if possible.
 
     Raises:
-        UsageError: the counter, the key or an option is none for modules, or there are none for the board; or the
-            interface is another than that of `since`.
+        UsageError: the counter, the key or an option is invalid for modules, the board does not support modules, or the
+            interface differs from that of `since`.
         ModelError: the model can't be compiled.
         BuildError: the compiler is missing or fails, or the code can't be a module.
     """
@@ -221,7 +220,7 @@ def make_module(
     headers = filetree.from_folder(resources.path("crt") / "include")
     own = FileTree({**call.files, **{name: headers[name] for name in project.runtime_headers([call], headers)}})
     level = "-O2"
-    if chosen.template or target.templates:  # as the board's project has it
+    if chosen.template or target.templates:  # as in the board's project
         level = str(project.choose(target, chosen.template, chosen.template_options)[1].get("opt", level))
     levels = levels_of(model.files, described.model)
     image = module_image.link(model.sources().merged(own), target, levels, level)
@@ -257,7 +256,7 @@ def _module_file(
 
 
 def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
-    """Return the bytes of a module, signed by a key if there is one."""
+    """Return the bytes of a module, signed with a key if there is one."""
     data = pack(module)
     return data if signer is None else signed(data, signer.public.key_id, signer.sign)
 
@@ -272,30 +271,30 @@ def write_module(made: ModuleFile, output: Path) -> None:
 
 
 def read_module(path: Path) -> tuple[Module, bytes]:
-    """Read a module's file; its parts and its bytes.
+    """Read a module's file; return the module and its bytes.
 
     Raises:
-        UsageError: there is no such file, or it is no module.
+        UsageError: the file does not exist, or is not a module.
     """
-    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+    if path.exists() and not path.is_file():  # opening a pipe would block
         raise UsageError(f"{path} is not a file", details=["expected a module (.mtm), as mtool module writes it"])
     try:
         with path.open("rb") as file:
             data = file.read(HEAD_BYTES)
-            data += file.read(max(0, size_in(data) - len(data)) + 1)  # one more, if there is one: it is told
+            data += file.read(max(0, size_in(data) - len(data)) + 1)  # a surplus byte is reported by unpack
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     return unpack(data, str(path)), data
 
 
 def is_signed_by(data: bytes, key: "PublicKey") -> bool:
-    """Whether a module's bytes are signed by a key; `unpack` has compared the hash of its contents."""
+    """Whether a module's bytes are signed with a key; `unpack` has checked the hash of its contents."""
     module = unpack(data)
     return module.key_id == key.key_id and key.has_signed(data[:SIGNED_BYTES], module.signature)
 
 
 def description_of(manifest: Manifest) -> Description:
-    """Return what a host needs of a manifest to drive the model."""
+    """Return the part of a manifest that a host needs to drive the model."""
     return Description(
         mtool_version=__version__,
         model_file=manifest.model_file,
@@ -310,16 +309,16 @@ def description_of(manifest: Manifest) -> Description:
 
 
 def _check(name: str, kind: Kind, description: Description, since: Module | None) -> None:
-    """Refuse a model's name that has no place in a module, and a module that can't renew an earlier one.
+    """Refuse a model's name that is too long for a module, and a module that can't update an earlier one.
 
     Raises:
-        UsageError: the name is too long; or the kind or the interface is another than that of `since`.
+        UsageError: the name is too long, or the kind or interface differs from that of `since`.
     """
     if len(name) > _NAME_BYTES:
         raise UsageError(
-            f"the model's name is too long for a module: {name}",
+            f"model name too long for a module: {name}",
             details=[f"expected at most {_NAME_BYTES} characters, found {len(name)}"],
-            hint="give it another: --name NAME",
+            hint="give it a shorter name: --name NAME",
         )
     if since is not None:
         check_kind(since, kind)
@@ -327,10 +326,10 @@ def _check(name: str, kind: Kind, description: Description, since: Module | None
 
 
 def signer_of(key: Path | None, counter: int = 0) -> "PrivateKey | None":
-    """Return the private key of a file, or None of none.
+    """Return the private key in a file; None without a file.
 
     Raises:
-        UsageError: it is no such key; or the module's counter is negative or too large.
+        UsageError: the file has no private key, or the module's counter is negative or too large.
     """
     if not 0 <= counter <= _MOST_COUNTER:
         raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
@@ -342,20 +341,20 @@ def signer_of(key: Path | None, counter: int = 0) -> "PrivateKey | None":
 
 
 def _for_a_module(options: Options) -> Options:
-    """Return the options with the caller's arena, which is the only interface that a module has.
+    """Return the options with the caller's arena, the only interface of a module.
 
     Raises:
-        UsageError: another was asked for, or a backend.
+        UsageError: another interface, pools or a backend are requested.
     """
     if options.conventions not in (Conventions(), Conventions(context=True)) or options.io != "arena":
         raise UsageError(
-            "a module is called through its own entry, and its inputs and outputs lie in its arena",
+            "a module has a fixed entry point, and its inputs and outputs are in its arena",
             hint="leave --interface-api, --operators-api, --executor and --io out",
         )
     if options.pools:
-        raise UsageError("the arena of a module is memory in one piece, which its firmware has for it", hint="no pools")
+        raise UsageError("a module's arena is one block of the firmware's memory", hint="leave --pool out")
     if options.backends:
-        raise UsageError("no part of a module's model is computed by a backend", hint="leave --backend out")
+        raise UsageError("a module can't use backends", hint="leave --backend out")
     return replace(options, conventions=Conventions(context=True), weights="text", arenas="caller")
 
 
@@ -372,12 +371,12 @@ def make_bytecode(
     Args:
         path: the model.
         options: how to read it.
-        key: the private key that signs it; None: nothing does.
-        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one that it has.
-        since: the module that this one renews.
+        key: the private key to sign it with; None: it is not signed.
+        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one it has.
+        since: the module that this one updates.
 
     Raises:
-        UsageError: the counter, the key or an option is none for bytecode, or the interface is another than that of
+        UsageError: the counter, the key or an option is invalid for bytecode, or the interface differs from that of
             `since`.
         ModelError: the model can't be compiled, or the library has no kernel for an operator.
     """
@@ -387,7 +386,8 @@ def make_bytecode(
     for name in ("schedule", "tuned", "partial", "optimize", "backend", "pool"):
         field = OPTIONS[name].python_name
         if getattr(chosen, field) != getattr(Options(), field):
-            raise UsageError(f"--{name} is of code, and a bytecode module has none", hint=f"leave --{name} out")
+            what = f"--{name} is for machine code, which a bytecode module does not have"
+            raise UsageError(what, hint=f"leave --{name} out")
     start, source = time.monotonic(), Path(path)
     model = compile_bytecode(source, chosen)
     image, interface = model.image, model.interface

@@ -1,4 +1,4 @@
-"""Begin a project of a user's own, and renew the part of it that is mtool's."""
+"""Start a user's own project, and update the part of it that mtool generates."""
 
 import contextlib
 import logging
@@ -38,7 +38,7 @@ _BENCHMARKS = {12: "kws01", 10: "ic01", 2: "vww01"}  # MLPerf Tiny's, by the num
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A project that was begun: what its `mtool.toml` says, the files that are the user's, and whether it will fit."""
+    """A new project: the contents of its `mtool.toml`, the user's files, and whether the model will fit."""
 
     project: UserProject
     own: tuple[str, ...]
@@ -55,34 +55,34 @@ def new_project(
     options: Mapping[str, Any] | None = None,
     edits: Edits = "stop",
 ) -> Begun:
-    """Write a project of a user's own: a program around a model, its tests and its CI.
+    """Write a user's own project: a program around a model, its tests and its CI.
 
     Args:
-        folder: where; a folder that is not there, or empty but for `.git`.
-        model: the ONNX or TFLite model, which is copied into the project, and so are files of boards of your own.
+        folder: the project's folder, which must be new, or empty except for `.git`.
+        model: the ONNX or TFLite model, which is copied into the project, as are the files of your own boards.
         board: the name of the board that the program is for.
-        kind: what the project is.
+        kind: the type of the project.
         test_board: the name of the board that its tests run on; empty: an emulated one with the same processor.
-        options: options of `mtool build`, by their names in Python, as the command line has them.
-        edits: what to do about files that are there: "keep" writes the others beside them.
+        options: options of `mtool build`, by their names in Python, with values as on the command line.
+        edits: what to do with existing files: "keep" keeps them and writes the others.
 
     Raises:
-        UsageError: the folder is not empty, or can't be written; an option is wrong; there is no such model; the
-            template can't build a program of a user's own.
+        UsageError: the folder is not empty, or can't be written to; an option is wrong; the model does not exist; the
+            template can't build a user's own program.
         MtoolError: the model can't be compiled.
     """
     target = boards.get(board)
     tested = boards.get(test_board) if test_board else test_board_for(target)
     given = dict(options or {})
     if kind == "mlperftiny":
-        given.setdefault("io", "external")  # an inference leaves its input as it is, so that it can be repeated
+        given.setdefault("io", "external")  # an inference does not overwrite its input, so that it can be repeated
     edits = _check_folder(folder, edits)
     chosen = project.choose(target, given.get("template", ""), {})[0]
     if kind != "host-driven" and chosen.program == "none":
         raise UsageError(
-            f"the template {chosen.name} builds no program of yours",
-            details=["its template.yaml says no program: c or sketch"],
-            hint="--type host-driven, or another template",
+            f"the template {chosen.name} does not build your own program",
+            details=["its template.yaml has neither program: c nor program: sketch"],
+            hint="use --type host-driven, or another template",
         )
     compiled = compile(model, board=target, options=parse(**given))
     inputs, outputs = len(compiled.manifest.inputs), len(compiled.manifest.outputs)
@@ -90,7 +90,7 @@ def new_project(
         raise UsageError(
             "MLPerf Tiny's models have one input and one output",
             details=[f"this one has {inputs} and {outputs}"],
-            hint="--type standalone",
+            hint="use --type standalone",
         )
     values = _values(folder, kind, compiled, tested, chosen, given)
     own = own_files(kind, compiled.manifest, target, chosen, values)
@@ -99,13 +99,13 @@ def new_project(
 
 
 def update_project(*, edits: Edits = "stop") -> tuple[Path, bool]:
-    """Renew the generated folder of the project that the working folder lies in.
+    """Update the generated folder of the project that the working folder is in.
 
     Returns:
         The generated folder, and whether anything changed.
 
     Raises:
-        UsageError: it lies in no project; or files in the generated folder were edited, and `edits` is "stop".
+        UsageError: it is not in a project, or files in the generated folder were edited and `edits` is "stop".
         MtoolError: the model can't be compiled.
     """
     own = require()
@@ -117,7 +117,7 @@ def update_project(*, edits: Edits = "stop") -> tuple[Path, bool]:
 
 
 def test_board_for(board: Board) -> Board:
-    """Return the board that tests run on where none is attached: itself if it is emulated, else one that is like it."""
+    """Return the board for tests without an attached board: itself if it is emulated, else an emulated one like it."""
     if _runs_here(board):
         return board
     alike = [one for one in boards.load_all().values() if one.cpu == board.cpu and _runs_here(one)]
@@ -132,17 +132,17 @@ def _runs_here(board: Board) -> bool:
 
 
 def _check_folder(folder: Path, edits: Edits) -> Edits:
-    """Return what to do about files that are there.
+    """Return what to do with existing files.
 
     Raises:
-        UsageError: the folder is a project already, or holds something else.
+        UsageError: the folder is a project already, or has other contents.
     """
     for name in (FILE_NAME, filetree.FOLDER, GENERATED):
         if (folder / name).exists():
             raise UsageError(
                 f"{folder} is a project already",
                 details=[f"it has {name}"],
-                hint="renew what is mtool's there with: mtool update" if name == FILE_NAME else "give another folder",
+                hint="to update its generated files: mtool update" if name == FILE_NAME else "give another folder",
             )
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     chosen: Edits = "keep" if there <= _MAY_BE_THERE else edits
@@ -151,7 +151,7 @@ def _check_folder(folder: Path, edits: Edits) -> Edits:
 
 
 def _write(folder: Path, tree: FileTree, own: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:
-    """Write the user's part and then mtool's; where that fails, nothing is left."""
+    """Write the user's part and then mtool's; if that fails, nothing is left."""
     with filetree.written_once(tree, folder, edits=edits):
         found = require(folder)
         options = found.with_program(compiled.options, found.board, folder / GENERATED)
@@ -165,10 +165,10 @@ def _write(folder: Path, tree: FileTree, own: FileTree, compiled: CompiledModel,
 
 
 def _model_files(model: Path) -> FileTree:
-    """Return a model's file, and those beside it with its external data."""
+    """Return a model's file and the files with its external data."""
     found = {model.name: model.read_bytes()}
     if not is_tflite(model):
-        with contextlib.suppress(Exception):  # it was compiled: what onnx can't read here has none
+        with contextlib.suppress(Exception):  # it was compiled: what onnx can't read is a .tflite file
             proto = onnx.load(str(model), load_external_data=False)
             for tensor in proto.graph.initializer:
                 location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
@@ -178,13 +178,13 @@ def _model_files(model: Path) -> FileTree:
 
 
 def _board_files(*used: Board) -> FileTree:
-    """Return the user's own files of boards that a project uses: it is to build wherever it lies."""
+    """Return the user's own board files that a project uses, so that it can be moved."""
     files = {boards.file_of(board.name) for board in used}
     return FileTree({f"{path.stem}.yaml": path.read_bytes() for path in files if path is not None})
 
 
 def _roots(folder: Path) -> dict[str, list[str]]:
-    """Return the folders of Zephyr's boards, chips and bindings that mtool.toml names here, relative to a project."""
+    """Return the folders of Zephyr's boards, chips and bindings in this mtool.toml, relative to a project."""
     config = configuration.load()
     found = {key: getattr(config, key) for key in configuration.ROOTS}
     return {key: [_relative(path, folder) for path in paths] for key, paths in found.items() if paths}
@@ -202,7 +202,7 @@ def _values(
     template: project.Template,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what the texts of the user's part use besides the model, the board and the template."""
+    """Return the values that the user's files are rendered with, besides the model, the board and the template."""
     board, manifest = model.board, model.manifest
     builds_here = template.builder in ("host", "cmake", "west", "zig") or board.port.get("core") == "avr"
     wanted = {*_tools(tested, next(iter(tested.templates), ""))}
@@ -216,7 +216,7 @@ def _values(
         "title": plain(folder.resolve().name),
         "type": kind,
         "test_board": tested.model_dump(mode="json"),
-        # What the tests' board has is no limit where it stands for another.
+        # The memory of a test board that stands in for another is not a limit.
         "memory": {role: _size(board, role) or _size(tested, role) for role in ("code", "arena")},
         "options": _stored(folder, options),
         "roots": _roots(folder),
@@ -234,7 +234,7 @@ def _values(
 
 
 def _size(board: Board, role: str) -> int:
-    """Return the bytes of the memory that holds a role; 0: not known."""
+    """Return the size of the memory with a role; 0: unknown."""
     region = board.region_for(role)
     return board.memories[region].size if region is not None else 0
 
@@ -248,7 +248,7 @@ def _tools(board: Board, template: str) -> Iterable[str]:
 
 
 def _installation(tools: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Return Debian's packages and mtool's extras that install tools, by the commands that a person is told."""
+    """Return the Debian packages and mtool extras that install tools, from the suggested commands."""
     packages, extras = set(), set()
     for name in tools:
         line = toolchains.known()[name].install
@@ -259,7 +259,7 @@ def _installation(tools: Iterable[str]) -> tuple[list[str], set[str]]:
 
 
 def _stored(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as `mtool.toml` has them: paths relative to the project."""
+    """Return options in the form of `mtool.toml`: with paths relative to the project."""
 
     def placed(value: Any) -> Any:
         if isinstance(value, str) and Path(value).exists() and ("/" in value or "." in value):

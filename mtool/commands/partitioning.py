@@ -1,4 +1,4 @@
-"""The files that external compilers of backends read, without a compile."""
+"""The files for backends' external compilers, without running them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ from mtool.stages.options import Options
 class PartitionResult:
     """A model's regions as files.
 
-    folder: where they were written to.
-    regions: each with the name of its backend.
-    claims: who would compute which operator of the model.
+    folder: the folder that they were written to.
+    regions: the regions, each with the name of its backend.
+    claims: what would compute each operator of the model.
     files: the files, by name.
     """
 
@@ -37,19 +37,19 @@ def partition(
 
     Args:
         path: the model.
-        board: the board that it is for.
+        board: the target board.
         options: the backends, and how the model is read.
-        folder: where to; default: build/<model>-<board>-regions. A folder that holds something else is left alone.
+        folder: the folder to write to; default: build/<model>-<board>-regions. One with other contents is refused.
 
     Raises:
-        UsageError: no backend is given, or one writes no files; the model is missing; the folder can't be written to.
+        UsageError: no backend is given, or one writes no files; the model is missing; the folder can't be written.
         ModelError: the model is malformed, or something in it can't be compiled.
-        BoardError: there is no such board.
+        BoardError: the board is unknown.
         BackendError: a backend failed.
     """
     chosen = options or Options()
     if not chosen.backends:
-        raise UsageError("no backend is given", hint="say whose regions: --backend json")
+        raise UsageError("no backend is given", hint="give one, for instance: --backend json")
     target, source = boards.get(board), Path(path)
     found, claims = division(source, target, chosen)
     made: dict[str, bytes] = {}

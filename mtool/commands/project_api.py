@@ -7,7 +7,7 @@
     api.flash(folder)
     with api.open_transport(folder) as transport: ...
 
-`build`, `flash` and `open_transport` need nothing but the project folder: its mtool.json says what made it.
+`build`, `flash` and `open_transport` need only the project folder: its mtool.json says what made it.
 """
 
 import dataclasses
@@ -44,10 +44,10 @@ class ProjectApi:
     """The verbs of a template.
 
     Args:
-        template: a template's name, or the path of a user's own.
+        template: a template's name, or the path of your own.
 
     Raises:
-        UsageError: there is none, or its template.yaml breaks the schema.
+        UsageError: the template does not exist, or its template.yaml does not match the schema.
     """
 
     def __init__(self, template: str | Path) -> None:
@@ -55,7 +55,7 @@ class ProjectApi:
         self._template = project.load(self._named)
 
     def info(self) -> Info:
-        """Return what the template is. A user's own may suit any board; `boards` has those that name it."""
+        """Return the template's description. Your own template may suit any board; `boards` has those that name it."""
         chosen = self._template
         named = tuple(board.name for board in boards.load_all().values() if chosen.name in board.templates)
         kinds = tuple(chosen.firmware)
@@ -69,12 +69,12 @@ class ProjectApi:
         """Write a project for a compiled model.
 
         Args:
-            model: what `mtool.compile` returned.
-            folder: where to; new, empty or a project of mtool's.
+            model: the result of `mtool.compile`.
+            folder: the project folder: new, empty or an mtool project.
             options: values of the template's options, as text.
 
         Raises:
-            UsageError: an option is unknown, or the folder holds something else.
+            UsageError: an option is unknown, or the folder has other contents.
         """
         chosen = dataclasses.replace(model.options, template=self._named, template_options=dict(options or {}))
         return write_project(dataclasses.replace(model, options=chosen), folder)

@@ -1,4 +1,4 @@
-"""A report on a model on a board, for one page: memory, time, flash, accuracy, and the boards that it fits."""
+"""A one-page report on a model on a board: memory, time, flash, accuracy, and the boards that it fits."""
 
 import dataclasses
 from dataclasses import dataclass, replace
@@ -30,13 +30,13 @@ _TEMPLATE = Path(__file__).with_name("report.html.j2")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bytes of the arena and the operators during which they are taken.
+    """A block of the arena and the operators during which it is in use.
 
     Attributes:
-        label: what lies there.
+        label: its contents.
         kind: an input, an output, a state, a result of an operator for a later one, or an operator's scratch.
-        offset: from the arena's start, in bytes; pools stand in it one behind the other.
-        bytes: how many.
+        offset: the offset from the arena's start, in bytes; pools follow each other.
+        bytes: its size.
         first: the operator that writes it; -1: the caller.
         last: the last operator that reads it; the number of operators: the caller.
     """
@@ -51,7 +51,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A C function of the model: its bytes of code, and the operators that it computes."""
+    """A C function of the model: its code size, and the operators that it computes."""
 
     name: str
     bytes: int
@@ -60,7 +60,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """A model on a board. `layers` is None where there is nothing to compare with; `missing` says why."""
+    """A model on a board. `layers` is None if there is nothing to compare with; `missing` says why."""
 
     manifest: Manifest
     board: Board
@@ -98,9 +98,9 @@ class ModelReport:
         }
 
     def as_html(self) -> str:
-        """Return the report as one page that needs nothing beside it."""
+        """Return the report as one self-contained page."""
 
-        def shown(value: object) -> object:  # of the model's text what can be printed; it is escaped after this
+        def shown(value: object) -> object:  # printable text only; HTML escaping follows
             return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
         environment = jinja2.Environment(
@@ -121,19 +121,19 @@ def report(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
 ) -> ModelReport:
-    """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
+    """Compile, build, run, profile and compare a model on a board, and determine which boards it fits.
 
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
-        samples: inputs to compare the operators on.
-        seed: of these.
-        repeat: inferences, over which each time's median is taken.
+        samples: the number of inputs to compare the operators on.
+        seed: the seed of these inputs.
+        repeat: the number of inferences for the median of each time.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment, samples=samples, seed=seed)
     model = job.compile()
@@ -168,11 +168,11 @@ def report(
 
 
 def memory_map(manifest: Manifest) -> tuple[Block, ...]:
-    """Return what lies in the arena, where and when, from the operands of the operators."""
+    """Return the contents of the arena over time, from the operators' operands."""
     end = len(manifest.operators)
     kept = {manifest.flat(state.pool, state.arena_offset) for state in manifest.states}
     blocks: list[Block] = []
-    owner = np.full(manifest.arena_bytes, -1)  # of each byte: the block that was written there last
+    owner = np.full(manifest.arena_bytes, -1)  # for each byte the block that was last written there
 
     def held(offset: int, size: int) -> list[int]:
         return [int(number) for number in np.unique(owner[offset : offset + size]) if number >= 0]

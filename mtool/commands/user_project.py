@@ -1,7 +1,7 @@
-"""A project of a user's own: the folder whose `mtool.toml` has a table [project], and what that table says.
+"""A user's own project: a folder whose `mtool.toml` has a table [project], and the contents of that table.
 
-`generated/` in it is a project folder as mtool writes it for any model; all the rest is the user's. The model is built
-for the project's board there, with the user's program as the standalone firmware, and for any other board in
+`generated/` in it is a project folder as mtool writes for any model; everything else is the user's. The model is built
+there for the project's board, with the user's program as the standalone firmware, and for any other board in
 `build/<model>-<board>`.
 """
 
@@ -24,27 +24,27 @@ from mtool.stages.job import Job
 from mtool.stages.options import Options, parse
 
 GENERATED = "generated"
-"""The folder of a project that is mtool's."""
+"""The folder of a project that mtool generates."""
 
 PROGRAM = "src"
 """The folder of a project with the user's program."""
 
 _KEYS = ("model", "board", "test_board", "type")
-_ALIASES = {"max": "maxima"}  # the command line's name of an option, and Python's
-_OF_THE_BOARD = ("template", "option", "schedule")  # options that say nothing of another board
+_ALIASES = {"max": "maxima"}  # an option's name on the command line, and in Python
+_OF_THE_BOARD = ("template", "option", "schedule")  # options that do not apply to other boards
 
 
 @dataclass(frozen=True, slots=True)
 class UserProject:
-    """A project of a user's own.
+    """A user's own project.
 
     Attributes:
-        folder: where its `mtool.toml` lies.
+        folder: the folder with its `mtool.toml`.
         model: the model's file.
         board: the name of the board that its program is for.
-        test_board: the name of the board that its tests run on, unless they are told.
-        type: what its program is.
-        options: options of `mtool build`, by their names in Python, as the command line has them.
+        test_board: the name of the board that its tests run on by default.
+        type: the kind of its program.
+        options: options of `mtool build`, by their names in Python, with values as on the command line.
     """
 
     folder: Path
@@ -56,23 +56,23 @@ class UserProject:
 
     @property
     def has_program(self) -> bool:
-        """Whether there is a program of the user's, beside the firmware that a host drives."""
+        """Whether the project has its own program, besides the firmware that a host drives."""
         return self.type != "host-driven"
 
     def folder_for(self, board: str) -> Path:
-        """Return the project folder, in mtool's sense, of the model on a board."""
+        """Return the generated project folder of the model for a board."""
         if board == self.board:
             return self.folder / GENERATED
         return self.folder / "build" / f"{model_name(self.model.stem)}-{board}"
 
     def values_for(self, board: str) -> dict[str, Any]:
-        """Return the options of `mtool build` that hold for a board."""
+        """Return the options of `mtool build` for a board."""
         return {key: value for key, value in self.options.items() if board == self.board or key not in _OF_THE_BOARD}
 
     def with_program(self, options: Options, board: str, folder: Path) -> Options:
-        """Return options with the program that is the standalone firmware on a board, in a project folder.
+        """Return options with the program of the standalone firmware for a board, in a project folder.
 
-        The user's program is for its board alone. EEMBC's asks only for mtool.h, which every template of C has.
+        The user's program is only for its board. EEMBC's needs only mtool.h, which every C template has.
         """
         if not self.has_program or (self.type == "standalone" and board != self.board):
             return options
@@ -87,7 +87,7 @@ class UserProject:
             raise UsageError(
                 f"{self.folder / PROGRAM} has no program",
                 details=["expected: the C files of the project's own program"],
-                hint="put your main there, or begin anew with: mtool new",
+                hint="put your main there, or start a new project: mtool new",
             )
         return replace(options, program=program)
 
@@ -95,56 +95,57 @@ class UserProject:
         """Return how the model is compiled and built for a board.
 
         Raises:
-            UsageError: an option can't have its value.
+            UsageError: an option has an invalid value.
         """
         options = parse(**self.values_for(board), keep=keep, force=force)
         return self.with_program(options, board, self.folder_for(board))
 
     def deployment_for(self, board: str, *, port: str = "", probe: str = "") -> Deployment:
-        """Return the project folder of a board and the device that is meant."""
+        """Return the project folder for a board, and the selected device."""
         return Deployment(self.folder_for(board), port, probe)
 
     def job_for(self, board: str, *, port: str = "", probe: str = "") -> Job:
         """Return the model, how it is built for a board, and where it runs.
 
         Raises:
-            UsageError: an option can't have its value, or the model is not where the project says.
+            UsageError: an option has an invalid value, or the model's file does not exist.
         """
         self.check_model()
         return Job(self.model, board, self.options_for(board), Deployment(self.folder_for(board), port, probe))
 
     def check_model(self) -> None:
-        """Say that the model is not where the project says.
+        """Check that the model's file exists.
 
         Raises:
-            UsageError: it is not there.
+            UsageError: it does not.
         """
         if not self.model.is_file():
             raise UsageError(
-                f"the project's model is not there: {self.model}",
+                f"missing model: {self.model}",
                 details=[f"{self.folder / FILE_NAME} names it, in [project]"],
-                hint=f"put it there, or mend model = in {FILE_NAME}",
+                hint=f"put it there, or change model = in {FILE_NAME}",
             )
 
 
 def find(folder: Path | None = None) -> UserProject | None:
-    """Return the project that a folder (default: the working folder) lies in, or None.
+    """Return the project that a folder (default: the working folder) is in, or None.
 
     Raises:
-        UsageError: its `mtool.toml` can't be read, or has a key or value that it can't have.
+        UsageError: its `mtool.toml` can't be read, or has an invalid key or value.
     """
     read = configuration.load(folder)
     if read.file is None or not read.project:
         if read.file is not None and read.options:
-            raise UsageError(f"{read.file} has [options] and no [project]", hint="name the model and the board there")
+            raise UsageError(f"{read.file} has [options] but no [project]", hint="add it, with the model and the board")
         return None
     said = _texts(read.file, read.project)
     for key in ("model", "board"):
         if not said.get(key):
-            raise UsageError(f"{read.file}: [project] has no {key}", hint=f'add: {key} = ".."')
+            raise UsageError(f"{read.file}: [project] lacks {key}", hint=f'add: {key} = ".."')
     kind = said.get("type", "standalone")
     if kind not in get_args(ProjectType):
-        raise UsageError(f"{read.file}: type can't be {kind!r}", details=[f"one of {', '.join(get_args(ProjectType))}"])
+        details = [f"expected one of {', '.join(get_args(ProjectType))}"]
+        raise UsageError(f"{read.file}: type can't be {kind!r}", details=details)
     root = read.file.parent
     return UserProject(
         folder=root,
@@ -159,27 +160,27 @@ def find(folder: Path | None = None) -> UserProject | None:
 
 
 def require(folder: Path | None = None) -> UserProject:
-    """Return the project that a folder (default: the working folder) lies in.
+    """Return the project that a folder (default: the working folder) is in.
 
     Raises:
-        UsageError: it lies in none, or as `find`.
+        UsageError: it is not in a project, or as `find`.
     """
     found = find(folder)
     if found is None:
         where = folder or Path.cwd()
         raise UsageError(
-            f"{where} lies in no project of yours",
-            details=[f"no {FILE_NAME} with [project], there or above"],
+            f"{where} is not in a project of yours",
+            details=[f"no {FILE_NAME} with [project] there or in a folder above"],
             hint="make one with: mtool new FOLDER --model MODEL --board BOARD",
         )
     return found
 
 
 def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return options of `mtool build` by their names in Python, each of the type that it has there.
+    """Return options of `mtool build` by their names in Python, each with its type in Python.
 
     Raises:
-        UsageError: one is unknown, or has a value of another type.
+        UsageError: an option is unknown, or has a value of the wrong type.
     """
     known = {name: one.kind for name, one in OPTIONS.items() if name not in (*OF_DEPLOYMENT, "force", "keep")}
     found = {}
@@ -187,8 +188,8 @@ def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         name = _ALIASES.get(key, key.replace("-", "_"))
         if name not in known:
             raise UsageError(
-                f"{where}: [options] has no {key!r}",
-                details=["it has the options of mtool build, by their names"],
+                f"{where}: unknown key {key!r} in [options]",
+                details=["expected: an option of mtool build, by its name"],
                 hint=spelling.did_you_mean(name, known, otherwise="see: mtool build --help"),
             )
         one = [value] if isinstance(value, str) and known[name] == list[str] | None else value
@@ -197,7 +198,7 @@ def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         except ValidationError as wrong:
             many = known[name] == list[str] | None
             message = wrong.errors()[0]["msg"].replace("Input should be", "expected")
-            message = "expected a text, or a list of texts" if many else message
+            message = "expected a string, or a list of strings" if many else message
             raise UsageError(f"{where}: {key} can't be {value!r}", details=[message]) from None
     return found
 
@@ -206,17 +207,17 @@ def _texts(file: Path, table: Mapping[str, Any]) -> dict[str, str]:
     for key, value in table.items():
         if key not in _KEYS:
             raise UsageError(
-                f"{file}: [project] has no {key!r}",
-                details=[f"it has: {', '.join(_KEYS)}"],
+                f"{file}: unknown key {key!r} in [project]",
+                details=[f"expected one of: {', '.join(_KEYS)}"],
                 hint=spelling.did_you_mean(key, _KEYS),
             )
         if not isinstance(value, str):
-            raise UsageError(f"{file}: {key} is no text", details=[f"found {value!r}"])
+            raise UsageError(f"{file}: {key} is not a string", details=[f"found {value!r}"])
     return dict(table)
 
 
 def _placed(root: Path, key: str, value: Any) -> Any:
-    """Return an option's value whose paths, which are relative to the project, are so to the working folder."""
+    """Return an option's value with paths made relative to the working folder instead of the project."""
     if key == "template" and value not in project.names():
         return str(root / value)
     if key == "tuned":

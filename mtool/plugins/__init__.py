@@ -1,1 +1,1 @@
-"""What other programs load: ONNX's backend interface, pytest's plugin, the host of MLPerf Tiny."""
+"""Interfaces to other tools: ONNX's backend interface, a pytest plugin, the host of MLPerf Tiny."""

@@ -1,4 +1,4 @@
-"""A session of EEMBC's runner: performance or accuracy mode, with the lines that a submission's log has."""
+"""A session of EEMBC's runner: performance or accuracy mode, with the log lines of a submission."""
 
 import csv
 import re
@@ -22,7 +22,7 @@ from mtool.stages.samples import Array
 
 
 _READY = "m-ready"
-_BYTES_A_COMMAND = 31  # of a sample: two digits each, in the device's 80 characters
+_BYTES_A_COMMAND = 31  # of a sample: two digits each, in a line of at most 80 characters
 _ANSWER_S = 20.0
 _LOOK_S = 0.5
 
@@ -39,8 +39,8 @@ class DeviceUnderTest:
     """A device that runs the firmware of a project of the type mlperftiny.
 
     Args:
-        transport: leads to it; closed by whoever opened it.
-        tell: is given each line of the dialogue, with the side that said it: "host" or "dut".
+        transport: the channel to it; the caller closes it.
+        tell: called with each line of the dialogue and its sender: "host" or "dut".
     """
 
     def __init__(self, transport: Transport, tell: Callable[[str, str], None]) -> None:
@@ -49,10 +49,10 @@ class DeviceUnderTest:
         self._rest = b""
 
     def begin(self) -> None:
-        """Wait until the device has greeted; one that has done so long ago is asked for its name.
+        """Wait for the device's greeting; if it came earlier, ask the device for its name.
 
         Raises:
-            CommunicationError: it does not answer, or is no device under test.
+            CommunicationError: it does not answer, or is not a device under test.
         """
         try:
             self._answer(_LOOK_S * 6)
@@ -62,7 +62,7 @@ class DeviceUnderTest:
             raise CommunicationError(
                 ended.what,
                 details=ended.details,
-                hint="does its program answer EEMBC's commands, as src/runner.c does?",
+                hint="check that its program answers EEMBC's commands, as src/runner.c does",
             ) from None
 
     def identity(self) -> dict[str, str]:
@@ -75,9 +75,9 @@ class DeviceUnderTest:
                 found[match[1].partition("-")[0]] = match[2]
         if "model" not in found:
             raise CommunicationError(
-                f"{self._transport.name} is no device under test of MLPerf Tiny",
+                f"{self._transport.name} is not a device under test for MLPerf Tiny",
                 details=[f"it answered: {line}" for line in lines[:5]],
-                hint="its firmware is that of a project of the type mlperftiny: mtool new --type mlperftiny",
+                hint="flash it with firmware from a project of the type mlperftiny: mtool new --type mlperftiny",
             )
         return found
 
@@ -85,21 +85,21 @@ class DeviceUnderTest:
         """Load a sample into the device.
 
         Raises:
-            DeviceError: the device does not take it.
+            DeviceError: the device refuses it.
         """
         lines = self.ask(f"db load {len(data)}")
         if f"m-[Expecting {len(data)} bytes]" not in lines:
-            raise DeviceError("the device does not take a sample", details=[f"of {len(data)} bytes", *lines[:3]])
+            raise DeviceError(f"the device refuses a sample of {len(data)} bytes", details=lines[:3])
         for start in range(0, len(data), _BYTES_A_COMMAND):
             lines = self.ask(f"db {data[start : start + _BYTES_A_COMMAND].hex()}")
         if "m-load-done" not in lines:
-            raise DeviceError("the device has not taken all of a sample", details=lines[:3])
+            raise DeviceError("the device did not accept the whole sample", details=lines[:3])
 
     def infer(self, count: int, warmups: int, *, timeout_s: float) -> Inferred:
         """Run inferences on the sample that was loaded.
 
         Raises:
-            DeviceError: the device tells an error, or no time or result.
+            DeviceError: the device reports an error, or no time or result.
         """
         lines = self.ask(f"infer {count} {warmups}", timeout_s=timeout_s)
         laps = [int(match[1]) for line in lines if (match := re.fullmatch(r"m-lap-us-([0-9]+)", line))]
@@ -110,11 +110,11 @@ class DeviceUnderTest:
         try:
             values = tuple(float(word) for word in results[-1].split(",") if word.strip())
         except ValueError:
-            raise DeviceError("the device's results are no numbers", details=[results[-1]]) from None
+            raise DeviceError("the device's results are not numbers", details=[results[-1]]) from None
         return Inferred((laps[1] - laps[0]) % 2**32, values)
 
     def ask(self, command: str, *, timeout_s: float = _ANSWER_S) -> list[str]:
-        """Send a command and return the lines of the answer, but for m-ready.
+        """Send a command and return the lines of the answer, without m-ready.
 
         Raises:
             CommunicationError: the device does not answer in time, or the channel was closed.
@@ -139,13 +139,13 @@ class DeviceUnderTest:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise NoAnswerError(
-                    f"{self._transport.name} has not said {_READY} within {timeout_s:.3g} s",
-                    details=[f"it said: {line}" for line in lines[-3:]],
+                    f"{self._transport.name} has not answered {_READY} within {timeout_s:.3g} s",
+                    details=[f"it sent: {line}" for line in lines[-3:]],
                 )
             self._rest += self._transport.read(timeout_s=min(left, _LOOK_S))
 
 
-# The samples of a benchmark: a folder as EEMBC's runner has them, or an .npz.
+# The samples of a benchmark: a folder as for EEMBC's runner, or an .npz.
 
 
 TRUTH = "y_labels.csv"
@@ -155,7 +155,7 @@ _SCORED = "ad01"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A sample: its name, its class (None: not known), and the bytes to send; of ad01, those of each window."""
+    """A sample: its name, its class (None: unknown), and the bytes to send; for ad01, those of each window."""
 
     name: str
     label: int | None
@@ -166,13 +166,13 @@ def read(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
     """Read the samples of a benchmark.
 
     Args:
-        path: a folder with y_labels.csv (file, number of classes, class, and of ad01 the bytes of a window and their
-            stride) and the files; or an .npz with x0, and `labels` or y0, whose largest element is the class.
+        path: a folder with y_labels.csv (file, number of classes, class, and for ad01 the size and stride of a window
+            in bytes) and the files; or an .npz with x0, and `labels` or y0, whose largest element is the class.
         benchmark: kws01, ic01, vww01, ad01.
         tensor: the model's input.
 
     Raises:
-        UsageError: something of it is missing or malformed.
+        UsageError: a part of it is missing or malformed.
     """
     if path.is_dir():
         return _from_folder(path, benchmark)
@@ -197,23 +197,23 @@ def _from_folder(folder: Path, benchmark: str) -> list[Item]:
             if benchmark == _SCORED:
                 size, stride = int(row[3]), int(row[4])
                 if size < 1 or stride < 1:
-                    raise ValueError("a window and its stride have at least a byte")
+                    raise ValueError("a window and its stride have at least one byte")
                 windows = tuple(data[at : at + size] for at in range(0, len(data) - size + 1, stride))
             items.append(Item(row[0], int(row[2]), windows))
     except OSError as failed:
         raise of_os_error(failed, f"{failed.filename or folder} can't be read") from None
     except (ValueError, IndexError, csv.Error) as wrong:
         raise UsageError(
-            f"{folder / TRUTH} is not as EEMBC's runner has it",
-            details=[str(wrong), "expected lines of: file, number of classes, class; of ad01 also bytes, stride"],
+            f"{folder / TRUTH} does not have the format of EEMBC's runner",
+            details=[str(wrong), "expected lines of: file, number of classes, class; for ad01 also bytes, stride"],
         ) from None
     if not items:
-        raise UsageError(f"{folder / TRUTH} names no sample")
+        raise UsageError(f"{folder / TRUTH} has no samples")
     return items
 
 
 def wire(sample: Array, benchmark: str, tensor: Tensor) -> bytes:
-    """Return a sample of the model's input as the runner sends it: pixels from 0 on, float32 of ad01."""
+    """Return a sample of the model's input as the runner sends it: pixels from 0 up, float32 for ad01."""
     if tensor.dtype == "int8" and benchmark in _PIXELS:
         return (sample.astype(np.int16) + 128).astype(np.uint8).tobytes()
     if tensor.dtype != "float32" and benchmark == _SCORED and tensor.scale:
@@ -230,9 +230,9 @@ Labels = NDArray[np.int64]
 
 
 def accuracy(scores: Scores, labels: Labels) -> float:
-    """Return the percentage of samples whose largest score is their class's.
+    """Return the percentage of samples whose class has the largest score.
 
-    Of one score a sample (ad01) it is the best mean of precision and recall over 100 thresholds, as in the runner.
+    With one score per sample (ad01) it is the best mean of precision and recall over 100 thresholds, as in the runner.
     """
     if scores.shape[1] > 1:
         return float(100 * np.mean(scores.argmax(axis=1) == labels))
@@ -247,9 +247,9 @@ def accuracy(scores: Scores, labels: Labels) -> float:
 
 
 def auc(scores: Scores, labels: Labels) -> float | None:
-    """Return the area under the curve: of two classes that of the second; of more the mean of each against the others.
+    """Return the area under the ROC curve: for two classes the second's; for more the mean of each against the others.
 
-    None where a class has no sample, or all: then there is no such curve.
+    None if a class has no samples or all of them: then the curve is not defined.
     """
     if scores.shape[1] <= 2:
         return _area(scores[:, -1], labels == 1)
@@ -270,25 +270,25 @@ def _area(values: NDArray[np.float64], is_one: NDArray[np.bool_]) -> float | Non
 
 Mode = Literal["performance", "accuracy"]
 WINDOWS = 5
-LEAST_S = 10.0  # of a window, for a submission
+LEAST_S = 10.0  # the shortest window of a submission
 COUNTS = {"ad01": (1500, 10), "ic01": (20, 5), "kws01": (70, 10), "vww01": (20, 5)}
-"""Inferences of a window and those to warm up, as in the runner's tests_performance.yaml."""
+"""The inferences in a window and those for warm-up, as in the runner's tests_performance.yaml."""
 _RULE = "-" * 57
 _TIMEOUT_S = 600.0  # of a window
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a session found.
+    """The results of a session.
 
     Attributes:
         identity: the device's name, profile and model.
-        throughput: the median of the windows, inferences a second; None in accuracy mode.
+        throughput: the median over the windows, in inferences per second; None in accuracy mode.
         windows: the seconds of each window.
-        accuracy: the percentage, or None: in performance mode, or where no sample has a class.
-        auc: the area under the curve; None likewise.
-        samples: how many were run.
-        objections: what a submission would be refused for.
+        accuracy: the percentage; None in performance mode, or if no sample has a class.
+        auc: the area under the ROC curve, or None likewise.
+        samples: the number of samples run.
+        objections: reasons for which a submission would be refused.
     """
 
     identity: dict[str, str]
@@ -311,17 +311,17 @@ def run(
     most: int | None = None,
     emulated: str = "",
 ) -> Outcome:
-    """Drive a device through a session.
+    """Run a session with a device.
 
     Args:
         device: the device under test.
-        items: returns the samples of a benchmark that the device names.
-        mode: "performance": five windows of many inferences; "accuracy": one inference a sample.
-        tell: is given each line of the log.
-        count: inferences of a window; None: the benchmark's.
-        warmups: before each window; None: the benchmark's.
-        most: samples of accuracy mode; None: all.
-        emulated: what the device's seconds are, if it is emulated: an objection, which the log has too.
+        items: returns the samples of the benchmark that the device reports.
+        mode: "performance": five windows of many inferences; "accuracy": one inference for each sample.
+        tell: called with each line of the log.
+        count: inferences in a window; None: the benchmark's.
+        warmups: inferences before each window; None: the benchmark's.
+        most: the largest number of samples in accuracy mode; None: all.
+        emulated: what an emulated device counts as a second: an objection, which is also logged.
 
     Raises:
         CommunicationError: the device does not answer.
@@ -384,7 +384,7 @@ def _performance(
 
 
 def _accuracy(device: DeviceUnderTest, items: Sequence[Item], say: Callable[[str], None]) -> Scores:
-    """Return a row of scores for each sample: the mean of its windows', each of several classes made to sum to one."""
+    """Return a row of scores for each sample: the mean of its windows', with several classes scaled to a sum of one."""
     rows = []
     for item in items:
         found = []

@@ -67,7 +67,7 @@ def test_a_wrong_entry_is_told_and_stops_no_other(more: str, says: str, project:
     (project / "boards" / "ours.yaml").write_text(f"good: {ENTRY % ''}\nbad: {ENTRY % (', ' + more)}")
     assert app.invoke(["boards"]) == 0
     shown = capsys.readouterr().out
-    assert "\ngood " in shown and "bad of " in shown and says in shown
+    assert "\ngood " in shown and "bad in " in shown and says in shown
     assert app.invoke(["boards", "bad"]) == 2 and says in capsys.readouterr().err
     assert app.invoke(["boards", "god"]) == 6
     assert "near: good" in capsys.readouterr().err
@@ -82,7 +82,7 @@ def test_mtool_writes_an_entry(project: Path, capsys: Captured) -> None:
     assert (made.clock_hz, made.memories["ram"].size, made.region_for("arena")) == (168_000_000, 65536, "ram")
     assert made.usb is not None and made.usb.ids == ("0483:374b",) and made.flash == {"west": {}}
     assert app.invoke(["boards", "--new", "ours", *facts]) == 2
-    assert "ours.yaml is there already" in capsys.readouterr().err
+    assert "ours.yaml exists already" in capsys.readouterr().err
 
 
 def test_an_entry_may_begin_with_another(project: Path) -> None:
@@ -98,12 +98,12 @@ def test_an_entry_may_begin_with_another(project: Path) -> None:
     [
         (["--new", "x", *NEW], "a new board needs zephyr"),
         (["--new", "x"], "a new board needs cpu and flash and ram and zephyr"),
-        (["--new", "../x", *NEW, "--set", "zephyr=x"], "'../x' is no name of a board"),
+        (["--new", "../x", *NEW, "--set", "zephyr=x"], "'../x' can't be a board's name"),
         (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "flsh=1"], "did you mean flash?"),
         (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "ram=64K"], "ram=64K is no memory"),
         (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "cpu=cortex-m99"], "nothing is known of the core"),
         (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "usb=1"], "usb.ids.0"),
-        (["--set", "cpu=x"], "give its name: --new NAME"),
+        (["--set", "cpu=x"], "give the new board's name: --new NAME"),
     ],
 )
 def test_what_an_entry_lacks_is_told_and_nothing_written(

@@ -105,7 +105,7 @@ def test_what_is_read_is_not_overwritten(capsys: Captured) -> None:
         ["report", name, "-o", "page.html"],
         ["run", name, "--input", "x.npz", "--output", "./x.npz"],
     ):
-        fails(arguments, 2, "would be overwritten, and is read", capsys=capsys, command=command)
+        fails(arguments, 2, "would overwrite", capsys=capsys, command=command)
 
 
 @pytest.mark.parametrize("command", ["build", "compile", "run"])

@@ -78,7 +78,7 @@ def test_words_are_mtools_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
 def test_two_models_and_a_file_that_is_no_port(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["run", "host", DIGITS]) == 2
-    assert "a board stands behind --board" in capsys.readouterr().err
+    assert "with --board" in capsys.readouterr().err
     (tmp_path / "port").touch()
     assert app.invoke(["monitor", "--port", str(tmp_path / "port")]) == 8
     assert "it is no serial port" in capsys.readouterr().err
@@ -117,7 +117,7 @@ def test_samples_of_mlperf_are_looked_for_before_the_work(capsys: Captured) -> N
     Path("mtool.toml").write_text(f'[project]\nmodel = "{DIGITS}"\nboard = "host"\ntype = "mlperftiny"\n')
     assert app.invoke(["mlperf", "--data", "nofile.npz"]) == 2
     told = capsys.readouterr().err
-    assert "there are no samples nofile.npz" in told and "y_labels.csv" in told
+    assert "there is no file or folder nofile.npz" in told and "y_labels.csv" in told
 
 
 def test_a_module_of_zephyr_is_for_its_boards(

@@ -109,7 +109,7 @@ def test_a_board_is_heard(
     ("arguments", "code", "says"),
     [
         (["--port", "/dev/ttyNONE"], 6, "there is no port /dev/ttyNONE"),
-        (["--board", "mps2_an386"], 2, "mps2_an386 has no port: mtool starts it for a session"),
+        (["--board", "mps2_an386"], 2, "mps2_an386 has no port: it runs only while mtool starts it"),
         (["--board", "nucleo_l4r5zi"], 6, "no nucleo_l4r5zi is attached"),
         (["--port", "tcp://127.0.0.1:1"], 8, "tcp://127.0.0.1:1 can't be reached"),
         (["--port", "rtt:gdb:127.0.0.1:1"], 2, "where the control block is, is not known"),

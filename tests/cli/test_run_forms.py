@@ -94,10 +94,10 @@ def test_what_the_inputs_are_filled_with(project: Path, tmp_path: Path, capsys: 
     ("arguments", "says"),
     [
         (["--fill", "zeroes"], "did you mean zeros?"),
-        (["--fill", "ones", "-i", "x.npz"], "--input and --fill are two inputs"),
+        (["--fill", "ones", "-i", "x.npz"], "--input and --fill can't be combined"),
         (["--board", "mps2_an386"], "is a project for host, not for mps2_an386"),
-        (["--io", "external"], "is run as it stands"),
-        (["--dump", "{project}/net"], "holds something else than a dump"),
+        (["--io", "external"], "is run as it is"),
+        (["--dump", "{project}/net"], "contains something other than a dump"),
     ],
 )
 def test_what_does_not_go_with_a_project(project: Path, arguments: list[str], says: str, capsys: Captured) -> None:
@@ -107,7 +107,7 @@ def test_what_does_not_go_with_a_project(project: Path, arguments: list[str], sa
 
 def test_a_folder_that_is_no_project(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["run", str(tmp_path)]) == 2
-    assert "is a folder, and no project of mtool's" in capsys.readouterr().err
+    assert "is not an mtool project" in capsys.readouterr().err
 
 
 def test_host_is_a_board_like_others(project: Path, capsys: Captured) -> None:

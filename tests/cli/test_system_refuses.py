@@ -51,7 +51,7 @@ def test_a_working_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert app.invoke(["build", str(DIGITS)]) == 2
-    assert "the working folder is no longer there" in capsys.readouterr().err
+    assert "the working folder no longer exists" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_enough() -> None:
@@ -92,10 +92,10 @@ def test_errors_of_connections_are_the_devices() -> None:
     ("folder", "says"),
     [
         ("n" * 300, "file name too long"),
-        ("dangling", "is a link to what is not there"),
+        ("dangling", "is a broken link"),
         ("file", "is a file, not a folder"),
         ("file/below", "not a directory"),
-        ("loop", "is a link to what is not there"),
+        ("loop", "is a broken link"),
     ],
 )
 def test_a_folder_that_can_not_be_made(
@@ -179,4 +179,4 @@ def test_too_little_memory_is_no_bug_of_mtools(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("mtool.boards.load_all", full)
     assert app.invoke(["check", str(DIGITS)]) == 2
     said = capsys.readouterr().err
-    assert "there is not enough memory" in said and "internal" not in said
+    assert "out of memory" in said and "internal" not in said

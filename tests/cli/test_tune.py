@@ -57,16 +57,16 @@ def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None
     ("arguments", "expected"),
     [
         (["tune"], "the model's path is missing"),
-        (["tune", DIGITS, "--show", "x.jsonl"], "--show measures nothing"),
+        (["tune", DIGITS, "--show", "x.jsonl"], "--show can't be combined with a model"),
         (["tune", "--show", "missing.jsonl"], "there is no tuning log missing.jsonl"),
         (["tune", DIGITS, "-o", "/dev/full"], "/dev/full is no plain file"),
         (["tune", DIGITS, "-o", "."], ". is no plain file"),
         (["tune", DIGITS, "-o", "nowhere/t.jsonl"], "nowhere/t.jsonl can't be written"),
-        (["tune", DIGITS, "-o", DIGITS], "would be overwritten, and is read"),
+        (["tune", DIGITS, "-o", DIGITS], "would overwrite"),
         (["tune", DIGITS, "--trials", "-1"], "'--trials': expected at least 0"),
         (["tune", DIGITS, "-b", "mps2_an386", "--objective", "time"], "can't be tuned for time"),
         (["tune", DIGITS, "--objective", "tme"], "did you mean time?"),
-        (["tune", DIGITS, "--tls-ca", "ca.pem"], "are for a board farm"),
+        (["tune", DIGITS, "--tls-ca", "ca.pem"], "need --scheduler"),
         (["tune", DIGITS, "--power", "it's off"], "the power command can't be read"),
         (["tune", DIGITS, "--flash-command", " "], "the flash command names no program"),
         (["tune", "missing.onnx"], "there is no file missing.onnx"),
@@ -89,7 +89,7 @@ def test_a_model_without_a_choice_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
     onnx.save(helper.make_model(helper.make_graph([relu], "g", [x], [y])), "relu.onnx")
     assert app.invoke(["tune", "--no-builds", "relu.onnx", "--board", "host"]) == 0
-    assert "no operator of the model has a choice" in capsys.readouterr().out
+    assert "no operator of the model has more than one schedule" in capsys.readouterr().out
 
 
 def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_told(
@@ -130,7 +130,7 @@ def test_what_is_wrong_in_mtool_toml_is_told(
     (tmp_path / "mtool.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
     assert app.invoke(["compile", DIGITS]) == 2
-    assert "is unknown or no text" in capsys.readouterr().err
+    assert "is unknown, or its value is not a string" in capsys.readouterr().err
 
 
 def test_an_mtool_toml_that_another_user_may_have_written_is_refused(
@@ -157,4 +157,4 @@ def test_a_run_that_is_stopped_says_where_its_measurements_are(
     monkeypatch.setattr(mtool.tuning.tuning, "tune", stopped)
     monkeypatch.chdir(tmp_path)
     assert app.invoke(["tune", DIGITS, "-o", "mine.jsonl"]) == 130
-    assert "what was measured is in mine.jsonl" in capsys.readouterr().err
+    assert "results so far are in mine.jsonl" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_another_interface_is_refused_and_another_grid_told(caplog: pytest.LogCa
         modules.check_interface(old, old.model_copy(update={"outputs": ()}))
     assert not caplog.text
     modules.check_interface(old, old.model_copy(update={"inputs": (turned(scale=(0.3,), zero_point=(1,)),)}))
-    assert "quantized in another way" in caplog.text
+    assert "the quantization has changed" in caplog.text
 
 
 def test_name_counter_and_kind_stay() -> None:
@@ -75,7 +75,7 @@ def test_name_counter_and_kind_stay() -> None:
     with pytest.raises(UsageError, match="--counter 6 is below"):
         modules.options_since(old, Options(), 6)
     modules.check_kind(old, Kind.NATIVE)
-    with pytest.raises(UsageError, match="is native, and this one bytecode"):
+    with pytest.raises(UsageError, match="is native, but this one is bytecode"):
         modules.check_kind(old, Kind.BYTECODE)
 
 

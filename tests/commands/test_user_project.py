@@ -70,7 +70,7 @@ def test_update_touches_nothing_of_the_users(project: Path, capsys: Captured) ->
     shutil.rmtree(project / "tests")
     line(project / "models" / "line.onnx", slope=3.0)
     before = {path: data for path, data in contents(project).items() if not path.startswith("generated/")}
-    assert app.invoke(["update"]) == 0 and "renewed" in capsys.readouterr().out
+    assert app.invoke(["update"]) == 0 and "updated" in capsys.readouterr().out
     assert {path: data for path, data in contents(project).items() if not path.startswith("generated/")} == before
     assert app.invoke(["update"]) == 0 and "up to date" in capsys.readouterr().out
     edited = project / "generated" / "model" / "line.c"
@@ -85,12 +85,12 @@ def test_update_touches_nothing_of_the_users(project: Path, capsys: Captured) ->
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('model = "models/line.onnx"', 'model = "models/other.onnx"', "the project's model is not there"),
+        ('model = "models/line.onnx"', 'model = "models/other.onnx"', "missing model"),
         ('board = "host"', 'bord = "host"', "did you mean board?"),
         ('board = "host"', "", "has no board"),
         ('type = "standalone"', 'type = "sketch"', "type can't be 'sketch'"),
         ("[options]", "[options]\nopton = []", "did you mean option?"),
-        ("[options]", "[options]\ndim = 3", "expected a text, or a list of texts"),
+        ("[options]", "[options]\ndim = 3", "expected a string, or a list of strings"),
         ("[options]", '[options]\nio = "nowhere"', "'arena' or 'external'"),
     ],
 )
@@ -108,7 +108,7 @@ def test_outside_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.chdir(tmp_path)
     for words in (["update"], ["test"], ["mlperf", "--data", "x.npz"]):
         assert app.invoke(words) == 2
-        assert "lies in no project of yours" in capsys.readouterr().err
+        assert "is not in a project of yours" in capsys.readouterr().err
     assert app.invoke(["build"]) == 2 and "missing argument 'MODEL...'" in capsys.readouterr().err
     assert app.invoke(["flash", "x.onnx"]) == 2 and "missing option '--board'" in capsys.readouterr().err
 

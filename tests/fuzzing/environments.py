@@ -51,7 +51,7 @@ class BigEndian:
         """
         model = self.built.models[number]
         if number in self.built.refused:
-            raise DeviceError("the C compiler refuses the model", details=[self.built.refused[number]])
+            raise DeviceError("the C compiler rejects the model", details=[self.built.refused[number]])
         pairs = zip(model.fed, model.manifest.inputs, strict=True)
         data = b"".join(_swapped(np.asarray(inputs[position]), tensor.stored) for position, tensor in pairs)
         request = number.to_bytes(4, "big") + data

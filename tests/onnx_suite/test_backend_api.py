@@ -75,7 +75,7 @@ def test_a_run_can_not_give_a_constant_another_value(given: object) -> None:
     if same:
         assert np.array_equal(prepared.run([x, given]).y, x.sum(axis=1))
     else:
-        with pytest.raises(UsageError, match="input 'axes' is a constant of another value"):
+        with pytest.raises(UsageError, match="input 'axes' differs from its value in constants="):
             prepared.run([x, given])
     prepared.close()
 

@@ -88,7 +88,7 @@ def test_firmware_leaves_out_what_the_compiler_refuses(tmp_path: Path) -> None:
     files = {name: wrong.files[name] + b"\n#error wrong\n" * (name == "m1.c") for name in wrong.files}
     with firmware.build([empty, replace(wrong, files=FileTree(files))], tmp_path / "project", BOARD) as device:
         assert device.run(0, [np.ones((0, 3), np.float32)] * 2)[0].shape == (0, 3)
-        with pytest.raises(BuildError, match="the C compiler refuses the model"):
+        with pytest.raises(BuildError, match="the C compiler rejects the model"):
             device.run(1, [np.ones(2, np.float32)] * 2)
 
 

@@ -125,7 +125,7 @@ def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Runni
     """The board stays dead until its power is cycled; the step of its speed is told."""
     desk = running["broken"].desk
     ((code, said),) = running["broken"].ended()
-    assert code == 0 and "the board has become 2.0% slower" in said, said
+    assert code == 0 and "the board is now 2.0% slower" in said, said
     failed = {line["candidate"]: line for line in of_kind(desk, "measurement") if line["reason"]}
     assert set(failed) == set(BROKEN)
     assert [failed[text]["status"] for text in BROKEN] == ["fault", "timeout", "wrong", "fault"]
@@ -157,7 +157,7 @@ def test_a_board_that_nothing_brings_back_ends_the_search_and_what_was_measured_
 ) -> None:
     ((code, said),) = running["dead"].ended()
     assert code == 7 and "no target answers" in said, said
-    assert "what was measured is in tuning0.jsonl" in said
+    assert "results so far are in tuning0.jsonl" in said
     assert measured(running["dead"].desk)
 
 
@@ -209,5 +209,5 @@ def test_ctrl_c_keeps_all_and_lets_go_of_the_board(model: Path, tmp_path: Path) 
         first.send_signal(signal.SIGINT)
         said, _ = first.communicate()
         assert first.returncode == 130, said
-        assert "what was measured is in tuning0.jsonl: the same command goes on from there" in said
+        assert "results so far are in tuning0.jsonl: the same command continues from there" in said
         assert len(measured(desk)) >= 3 and desk.log().read_bytes().endswith(b"\n")

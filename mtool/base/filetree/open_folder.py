@@ -1,4 +1,4 @@
-"""An open folder: what is below it is reached without ever following a link."""
+"""An open folder: files below it are reached without following links."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ class Found:
 
     Attributes:
         digest: the SHA-256 (hex) of a plain file.
-        other: what else stands there ("a link", "a folder"), or on the way to it ("below a link"); then nothing
+        other: what else is there ("a link", "a folder"), or on the way to it ("below a link"); then nothing
             can be written there.
     """
 
@@ -31,7 +31,7 @@ class Found:
 
     @property
     def missing(self) -> bool:
-        """Nothing stands there."""
+        """Whether nothing is there."""
         return not self.digest and not self.other
 
 
@@ -39,15 +39,14 @@ class Found:
 class OpenFolder:
     """A folder that is open, by its handle; `path` is for messages.
 
-    Where folders have no handles (`mtool.base.system`), the path has to do: a link is looked for before each step
-    instead.
+    Where folders have no handles (`mtool.base.system`), paths are used, and each step first checks for a link.
     """
 
     path: Path
     handle: int | None
 
     def look(self, path: str) -> Found:
-        """Return what stands at a path.
+        """Return what is at a path.
 
         Raises:
             OSError: it can't be read.
@@ -62,7 +61,7 @@ class OpenFolder:
                 try:
                     mode = os.fstat(handle).st_mode
                     if not stat.S_ISREG(mode):
-                        return Found(other="a folder" if stat.S_ISDIR(mode) else "no plain file")
+                        return Found(other="a folder" if stat.S_ISDIR(mode) else "not a plain file")
                     with open(handle, "rb", closefd=False) as file:
                         return Found(digest=hashlib.file_digest(file, "sha256").hexdigest())
                 finally:
@@ -80,13 +79,13 @@ class OpenFolder:
         """Create a new file, and the folders above it.
 
         Raises:
-            OSError: it can't be written; then there is no file.
+            OSError: it can't be written; then no file is left.
         """
         with self.naming(path), self._parent(path, create=True) as (parent, name):
             files.create(name, data, parent)
 
     def move(self, old: str, new: str) -> None:
-        """Move a file to another path, whatever stands there, and make the folders above it.
+        """Move a file to another path, replacing what is there, and create the folders above it.
 
         Raises:
             OSError: it can't be moved.
@@ -95,7 +94,7 @@ class OpenFolder:
             os.replace(name, other, src_dir_fd=source, dst_dir_fd=parent)
 
     def remove(self, path: str) -> None:
-        """Remove a file or a link, and the folders above it that are empty then.
+        """Remove a file or a link, and the folders above it that are then empty.
 
         Raises:
             OSError: it can't be removed.
@@ -105,18 +104,18 @@ class OpenFolder:
         self.prune(path)
 
     def prune(self, path: str) -> None:
-        """Remove the folders above a path that are empty."""
+        """Remove empty folders above a path."""
         above = path
-        with contextlib.suppress(OSError):  # another folder's files are in it
+        with contextlib.suppress(OSError):  # it has other files
             while above := above.rpartition("/")[0]:
                 with self._parent(above) as (parent, name):
                     os.rmdir(name, dir_fd=parent)
 
     def names(self, path: str = ".") -> list[str]:
-        """Return the names in a folder below, or in this one; none if it is not there.
+        """Return the names in a folder below, or in this one; empty if it does not exist.
 
         Raises:
-            OSError: it is no folder, or can't be read.
+            OSError: it is not a folder, or can't be read.
         """
         with self.naming(path):
             try:
@@ -149,7 +148,7 @@ class OpenFolder:
             os.close(handle)
 
     def _folder(self, names: list[str], *, create: bool) -> Path:
-        """Return the path of a folder below, none of whose parts is a link."""
+        """Return the path of a folder below, none of whose parents is a link."""
         found = self.path
         for name in names:
             found /= name
@@ -161,7 +160,7 @@ class OpenFolder:
 
     @contextmanager
     def naming(self, path: str) -> Iterator[None]:
-        """Let errors of the block name a whole path, not the last name of it."""
+        """Make errors in the block name a whole path, not only its last part."""
         try:
             yield
         except OSError as failed:
@@ -173,7 +172,7 @@ def open_folder(path: Path) -> Iterator[OpenFolder]:
     """Open a folder while the block runs.
 
     Raises:
-        OSError: it is no folder, or can't be opened.
+        OSError: it is not a folder, or can't be opened.
     """
     if not system.HAS_FOLDER_HANDLES:
         yield OpenFolder(path, None)

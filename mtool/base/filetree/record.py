@@ -1,4 +1,4 @@
-"""The record of a folder: the files that mtool wrote there, with their hashes; it lies in the folder itself."""
+"""The record of a folder: the files that mtool wrote there, with their hashes; it is in the folder itself."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ class Record:
     """The files that mtool wrote into a folder.
 
     Attributes:
-        files: the SHA-256 (hex) of each, as it was written.
-        writing: that of each which it was about to write: not empty only where it was stopped in the middle.
-        left: a person's files that it left as they are, each with the reason.
+        files: the SHA-256 (hex) of each file as written.
+        writing: the SHA-256 of each file about to be written; not empty only if mtool was stopped in the middle.
+        left: files of the user that were left as they are, each with the reason.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Record:
         return bool(digest) and digest in (self.files.get(path), self.writing.get(path))
 
     def to_json(self) -> bytes:
-        """Return the file's bytes; the same for the same record."""
+        """Return the record as the bytes of its file; deterministic."""
         described = {"schema_version": _SCHEMA, "files": dict(sorted(self.files.items()))}
         for name, more in (("writing", self.writing), ("left", self.left)):
             if more:
@@ -41,14 +41,14 @@ class Record:
 
 
 def load(folder: Path) -> Record | None:
-    """Read the record of a folder; None where there is none.
+    """Read the record of a folder; None if it has none.
 
     Raises:
-        UsageError: it is not one, or it can't be read.
+        UsageError: it is malformed, or it can't be read.
     """
     path = folder / FOLDER / FILE
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # opening a pipe would block
             raise ValueError
         read = json.loads(path.read_bytes())
         lists = [read["files"], read.get("writing", {}), read.get("left", {})]
@@ -60,12 +60,12 @@ def load(folder: Path) -> Record | None:
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        hint = "remove it; mtool then takes every file there that it would change for yours, and asks"
+        hint = "remove it; mtool then treats every file there that it would change as yours, and asks"
         raise UsageError(f"{path} is not a list of the files that mtool wrote", hint=hint) from None
 
 
 def interrupted(folder: Path) -> bool:
-    """Return whether a folder was left half-written: by a process that was killed, or for which the disk was full."""
+    """Return whether a folder was left half-written, by a killed process or because the disk was full."""
     found = load(folder)
     return found is not None and bool(found.writing)
 

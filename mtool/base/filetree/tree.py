@@ -1,4 +1,4 @@
-"""A set of text or binary files, as pure data: made by one stage, written by one function."""
+"""A set of text or binary files as pure data: a stage makes it, and one function writes it."""
 
 import hashlib
 import os
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-RECORD = ".mtool"  # the folder that says what of a folder mtool wrote; no part of any tree
+RECORD = ".mtool"  # the folder with the record of mtool's files; never part of a tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,12 @@ class FileTree:
     """Map relative POSIX paths to file contents.
 
     Raises:
-        ValueError: a path is absolute, climbs out of the tree, or lies in `.mtool`.
+        ValueError: a path is absolute, leaves the tree, or is in `.mtool`.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     outline: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What files consist of, as the stage that made them describes it for a later one; JSON can hold it."""
+    """A description of the files for later stages, from the stage that made them; it can be written as JSON."""
 
     def __post_init__(self) -> None:
         for path in self.files:
@@ -38,7 +38,7 @@ class FileTree:
         return self.files[path].decode()
 
     def merged(self, other: "FileTree", under: str = "") -> "FileTree":
-        """Return a tree with the files of `other` added below the folder `under`."""
+        """Return a tree with the files of `other` added in the folder `under`."""
         prefix = f"{under}/" if under else ""
         return FileTree({**self.files, **{prefix + path: data for path, data in other.files.items()}})
 
@@ -53,24 +53,24 @@ class FileTree:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path may stand in a tree: relative, in its normal form, not of mtool's own record."""
+    """Return whether a path may be in a tree: relative, normalized, not in mtool's record."""
     parts = path.split("/")
     return not {"", ".", ".."} & {*parts} and "\0" not in path and parts[0] != RECORD
 
 
 def from_folder(folder: Path, *, skip: tuple[str, ...] = ()) -> FileTree:
-    """Read every file below `folder` into a tree, but for the names at its top in `skip` (for instance `build`)."""
+    """Read every file below `folder` into a tree, except the top-level names in `skip` (for instance `build`)."""
     tops = [top for top in folder.iterdir() if top.name not in (*skip, RECORD)]
     paths = [path for top in tops for path in (top.rglob("*") if top.is_dir() else [top]) if path.is_file()]
     return FileTree({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 
 
 def digest_of(folder: Path, *, skip: tuple[str, ...] = ()) -> str:
-    """Return a SHA-256 (hex) over every file below a folder and where its links lead to.
+    """Return a SHA-256 (hex) over every file below a folder and the targets of its links.
 
     Args:
-        folder: what is read, a file at a time.
-        skip: names at its top to leave out. So is what begins with a dot there: mtool's record, `.git`.
+        folder: the folder, which is read one file at a time.
+        skip: top-level names to leave out, besides those that begin with a dot: mtool's record, `.git`.
 
     Raises:
         OSError: something in it can't be read.

@@ -1,8 +1,8 @@
-"""Write a tree into a folder in which a person works too: what is theirs is never touched.
+"""Write a tree into a folder where a user also has files, which are never touched.
 
-What mtool wrote is in the folder's record (record.py). A file that is there and is not as mtool wrote it is the
-person's: it is overwritten or removed only on their word. All files are first written below `.mtool/new`, and
-then moved into place, so that a disk that is full, or a file that may not be written, leaves the folder as it was.
+The folder's record (record.py) lists what mtool wrote. A file that differs from what mtool wrote is the user's: it is
+overwritten or removed only on request. All files are first written below `.mtool/new` and then moved into place, so
+that a full disk, or a file that can't be written, leaves the folder as it was.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from mtool.base.filetree.record import FILE, FOLDER, Record
 from mtool.base.filetree.tree import FileTree
 
 Edits = Literal["stop", "force", "keep"]
-"""The treatment of a person's files where mtool would write or remove its own: stop, overwrite them, leave them."""
+"""What to do with a user's files where mtool would write or remove its own: stop, overwrite them, or keep them."""
 
 _NEW = f"{FOLDER}/new"
 _LIST = f"{FOLDER}/{FILE}"
@@ -32,22 +32,22 @@ log = logging.getLogger(__name__)
 
 
 def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
-    """Write a tree into a folder, and remove what an earlier tree had there; nothing else in it is touched.
+    """Write a tree into a folder, and remove files of an earlier tree; nothing else in it is touched.
 
-    Files whose content is already right are kept with their times, so that build systems see only what changed.
+    Unchanged files keep their times, so that build systems see only what changed.
 
     Args:
-        tree: what to write.
-        folder: where; created with its parents if missing.
-        edits: what to do about files that are there and are not as mtool wrote them. "keep" leaves them as they are,
-            and so the folder without what they stand in place of.
+        tree: the files to write.
+        folder: the folder; created with its parents if missing.
+        edits: what to do with existing files that differ from what mtool wrote. "keep" leaves them as they are, and
+            does not write the files that they replace.
 
     Returns:
         Whether anything changed.
 
     Raises:
-        UsageError: files that are not mtool's are in the way (all are named), another process does not let go of the
-            folder, or the operating system refuses; the folder is as it was, or the message says that it is not.
+        UsageError: files that are not mtool's are in the way (all are named), another process has locked the folder, or
+            the operating system refuses; the folder is as it was, unless the message says that it is half-written.
     """
     with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as opened:
         known = record.load(folder)
@@ -62,9 +62,9 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
 
 @contextmanager
 def written_once(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> Iterator[None]:
-    """Write files that are a person's own from then on: mtool keeps no record of them.
+    """Write files that belong to the user from then on: mtool keeps no record of them.
 
-    If the block fails, they are removed, and so is the folder if it was made for them.
+    If the block fails, they are removed, and so is the folder if it was created for them.
 
     Raises:
         UsageError: as `write`.
@@ -90,10 +90,10 @@ def _forget(folder: Path) -> None:
 
 
 def check_folder(folder: Path, *, edits: Edits = "stop") -> None:
-    """Say now that a tree can't be written into a folder, before the work of making one; nothing is written.
+    """Check, before the work of making a tree, that it can be written into a folder; nothing is written.
 
     Raises:
-        UsageError: it is no folder, can't be made or written, or holds something else.
+        UsageError: it is not a folder, can't be created or written to, or has other contents.
     """
     with _os_errors(folder):
         _check_is_folder(folder)
@@ -103,7 +103,7 @@ def check_folder(folder: Path, *, edits: Edits = "stop") -> None:
 
 
 def tell_left(folder: Path) -> None:
-    """Warn again of the files that the last `write` left as they are.
+    """Repeat the warnings about files that the last `write` left as they are.
 
     Raises:
         UsageError: the folder's record can't be read.
@@ -120,7 +120,7 @@ def _tell_left(known: Record, folder: Path) -> None:
 
 def _check_own(folder: Path, names: Iterable[str], known: Record | None, edits: Edits) -> None:
     if known is None and edits == "stop" and not {*names} <= {FOLDER}:
-        hint = "give an empty or a new folder; or --keep, to write beside what is there and leave that as it is"
+        hint = "give an empty or a new folder; or --keep, to keep what is there and write beside it"
         raise UsageError(f"{folder} is not empty and was not made by mtool", details=[f"it has no {_LIST}"], hint=hint)
 
 
@@ -128,12 +128,12 @@ def _check_is_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file, not a folder", hint="give another folder")
     if folder.is_symlink() and not folder.exists():
-        raise UsageError(f"{folder} is a link to what is not there", details=[f"to {folder.readlink()}"])
+        raise UsageError(f"{folder} is a broken link", details=[f"its target is {folder.readlink()}"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The files to write and to remove, and the record until that is done and afterwards."""
+    """The files to write and to remove, and the record while that is done and afterwards."""
 
     write: Sequence[str]
     remove: Sequence[str]
@@ -142,10 +142,10 @@ class _Plan:
 
 
 def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _Plan:
-    """Compare what is there with what mtool wrote and with what it would write.
+    """Compare the folder with what mtool wrote and with what it would write.
 
     Raises:
-        UsageError: a person's files are in the way, and `edits` does not say what to do about them.
+        UsageError: a user's files are in the way, and `edits` is "stop".
     """
     made = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
     found = {path: opened.look(path) for path in {*made, *known.files, *known.writing}}
@@ -155,14 +155,14 @@ def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _P
         if not (there.missing or known.wrote(path, there.digest) or there.digest == made.get(path))
     }
     if edits == "stop" and theirs:
-        what = f"{opened.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since"
-        hint = "--keep leaves what is listed as it is, --force overwrites or removes it"
+        what = f"{opened.path} has {_counted(len(theirs))} that mtool did not write or that you edited"
+        hint = "--keep leaves these files as they are, --force overwrites or removes them"
         raise UsageError(what, details=[f"{path}   {why}" for path, why in theirs.items()], hint=hint)
     blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
     if edits == "force" and blocked:
         what = f"{opened.path} has {_counted(len(blocked))} that can't be overwritten"
         details = [f"{path}   {theirs[path]}" for path in blocked]
-        raise UsageError(what, details=details, hint="move away what is listed")
+        raise UsageError(what, details=details, hint="move these files away")
     left = {*theirs} if edits == "keep" else set()
     write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
     gone = [path for path in sorted(found) if path not in made and path not in left]
@@ -182,7 +182,7 @@ def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
         return f"it is {there.other}"
     if path not in known.files:
         return "mtool did not write it"
-    return "edited" + ("" if is_made else "; mtool makes it no longer")
+    return "edited" + ("" if is_made else "; mtool no longer writes it")
 
 
 def _counted(number: int) -> str:
@@ -195,9 +195,9 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
     try:
         _remove_new_files(opened)
         if known is None:
-            _save(opened, Record())  # the folder is mtool's from here on, whatever happens
+            _save(opened, Record())  # from here on the folder is mtool's, whatever happens
         for number, path in enumerate(order):
-            with opened.naming(path):  # it is not to blame where it is written first
+            with opened.naming(path):  # an error names the file's own path, not the temporary one
                 opened.create(f"{_NEW}/{number}", tree[path])
         _save(opened, plan.until)
     except BaseException:
@@ -214,7 +214,7 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
         _save(opened, plan.after)
     except OSError as failed:
         error = of_os_error(failed, f"{opened.path} is half-written")
-        hint = "once that is mended, the same command completes it"
+        hint = "fix that, and run the same command again to complete it"
         raise UsageError(error.what, details=[f"{failed.filename}: {failed.strerror}"], hint=hint) from None
     with contextlib.suppress(OSError):
         _remove_new_files(opened)
@@ -226,7 +226,7 @@ def _save(opened: OpenFolder, what: Record) -> None:
 
 
 def _remove_new_files(opened: OpenFolder) -> None:
-    """Remove new files that were not moved to their paths: of this process, or of one that was killed."""
+    """Remove new files that were not moved to their paths, of this process or of a killed one."""
     for name in opened.names(_NEW):
         opened.remove(f"{_NEW}/{name}")
     opened.prune(f"{_NEW}/name")
@@ -234,7 +234,7 @@ def _remove_new_files(opened: OpenFolder) -> None:
 
 @contextmanager
 def _created(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it; remove what was made if the block fails."""
+    """Create a folder and its parents; remove what was created if the block fails."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     _check_is_folder(folder)
     try:

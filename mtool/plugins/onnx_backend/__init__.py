@@ -4,12 +4,11 @@
     outputs = backend.run_model(model, inputs)                          # on this computer
     outputs = backend.run_model(model, inputs, device="mps2_an386")     # on a board, in its emulator
 
-An input whose value shapes the C (a Reshape's shape, a Slice's starts) and a symbolic dimension are known when the
-model runs: `prepare` then waits for the first `run`, and the C is made for the values and sizes of that; a run with
-others makes another. `constants=`, a mapping from input names to arrays, and `dims=`, the values of symbolic
-dimensions, say them before; a run gives such an input the same value again. `maxima=` has the largest sizes of what has
-a size that depends on data, where not as many elements shall have room as there can be; such outputs come back at their
-true size.
+Some inputs' values determine the C (a Reshape's shape, a Slice's starts), as do symbolic dimensions. If these are not
+known before a run, `prepare` waits for the first `run` and compiles for its values and sizes; a run with others
+compiles again. `constants=`, a mapping from input names to arrays, and `dims=`, the values of symbolic dimensions, give
+them in advance; each run must then pass the same value for such an input. `maxima=` limits sizes that depend on data,
+to reserve less than the largest possible size; such outputs are returned with their true size.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ from mtool.plugins.onnx_backend.specialization import (
 __all__ = ["Prepared", "ToolBackend", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
 
 _HOST = "CPU"
-_MOST_PROGRAMS = 4  # of one model, built for runs with other values
+_MOST_PROGRAMS = 4  # of one model, built for different values
 
 
 class Program:
@@ -59,7 +58,7 @@ class Program:
             raise
 
     def run(self, arrays: Sequence[Array]) -> Mapping[str, Array]:
-        """Run it; the outputs have their true sizes."""
+        """Run the model; outputs have their true sizes."""
         return self.specialisation.outputs(self._built.run(0, arrays))
 
     def close(self) -> None:
@@ -69,23 +68,23 @@ class Program:
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
-    """One model for a device: built, or waiting for the inputs that say how."""
+    """One model for a device: built, or waiting for the inputs that determine the C."""
 
     def __init__(self, model: onnx.ModelProto, given: ModelOptions, board: boards.Board | None) -> None:
         self._model, self._given, self._board = onnx.ModelProto(), given, board
-        self._model.CopyFrom(model)  # whose owner may change it before it runs
+        self._model.CopyFrom(model)  # a copy, as the caller may change the model before it runs
         self.programs: list[Program] = []
         if waits_for_run(model, given):
             return
-        with contextlib.suppress(NeedsValues):  # which the first run has
+        with contextlib.suppress(NeedsValues):  # the first run provides them
             self._build(None)
 
     def run(self, inputs: Sequence[Array] | Array, **kwargs: Any) -> tuple[Array, ...]:
-        """Run it; the inputs are those of the ONNX model in its order, the outputs a named tuple.
+        """Run the model; inputs are in the ONNX model's order, outputs are a named tuple.
 
         Raises:
-            UsageError: the inputs are not those of the model, or one has another value than `constants=` gave it.
-            ModelError, FitError, BuildError: what has to be built for these inputs can't be.
+            UsageError: the inputs are not those of the model, or one differs from its value in `constants=`.
+            ModelError, FitError, BuildError: the program for these inputs can't be built.
             DeviceError: the program died.
         """
         arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
@@ -98,7 +97,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
         return outputs
 
     def _build(self, arrays: Sequence[Array] | None) -> Program:
-        """Build a program for a run, and let go of the oldest if there are many."""
+        """Build a program for a run, and close the oldest one if there are too many."""
         target = HOST if self._board is None else target_of(self._board)
         program = Program(specialise(self._model, arrays, self._given, target=target), self._board)
         self.programs.append(program)
@@ -117,7 +116,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
 
 
 class ToolBackend(Backend):  # type: ignore[misc]
-    """onnx.backend.base.Backend: "CPU" is this computer, the name of an emulated board that board."""
+    """An onnx.backend.base.Backend: the device "CPU" is this computer; others are the names of emulated boards."""
 
     @classmethod
     def prepare(
@@ -130,17 +129,17 @@ class ToolBackend(Backend):  # type: ignore[misc]
         maxima: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> Prepared:
-        """Compile and build a model, or wait for what only its first run tells.
+        """Compile and build a model, or wait for values that only its first run provides.
 
         Raises:
-            UsageError: there is no such device.
+            UsageError: the device is unknown.
             ModelError: the model can't be compiled.
             FitError: it does not fit the board.
             BuildError: a tool is missing: the C compiler, the emulator.
         """
         if not cls.supports_device(device):
             raise UsageError(
-                f"there is no device {device!r}",
+                f"unknown device {device!r}",
                 details=[f"expected: {_HOST} or a board that has an emulator; found: {device}"],
                 hint="see which boards have one: mtool boards",
             )

@@ -1,7 +1,7 @@
 """Many models in one host program: compiled to C one by one, built together, run over a pipe.
 
 The program reads the number of a model (4 bytes) and the bytes of its inputs, and writes the bytes of
-its outputs. A model that the C compiler refuses is told apart and left out.
+its outputs. A model that the C compiler rejects is identified and left out.
 """
 
 import contextlib
@@ -41,13 +41,13 @@ _TEMPLATES = jinja2.Environment(
     keep_trailing_newline=True,
 )
 _TIMEOUT_S = 600.0
-_GRACE_S = 10.0  # from the end of its output to its own: a sanitizer writes its report
-_WORDS, _WORDS_BYTES = 6, 1 << 14  # of what it says as it dies
+_GRACE_S = 10.0  # from the end of its output to its exit: a sanitizer writes its report
+_WORDS, _WORDS_BYTES = 6, 1 << 14  # of its last output
 
 
 @dataclass(frozen=True, slots=True)
 class CModel:
-    """One model as C: its files, its manifest, and the numbers of the proto's inputs that are still inputs."""
+    """One model as C: its files, its manifest, and the numbers of the proto's inputs that remain inputs."""
 
     files: FileTree
     manifest: Manifest
@@ -59,13 +59,13 @@ def to_c(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS, ta
 
     Args:
         model: the model.
-        name: what its C symbols begin with.
-        options: values of inputs that become constants and of symbolic dimensions, and the largest sizes of what has a
-            size that depends on data.
-        target: what to compile for.
+        name: the prefix of its C symbols.
+        options: values for inputs that become constants and for symbolic dimensions, and the largest sizes of values
+            whose size depends on data.
+        target: the target to compile for.
 
     Raises:
-        NeedsValues: values of inputs have to be known; give them as constants.
+        NeedsValues: the values of some inputs must be known; give them as constants.
         ModelError: the model can't be compiled.
     """
     graph = frontend.from_proto(model, name, options)
@@ -76,13 +76,13 @@ def to_c(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS, ta
 
 
 def input_names(model: onnx.ModelProto) -> list[str]:
-    """Return the names of a model's inputs that are no initialisers."""
+    """Return the names of a model's inputs that are not initializers."""
     initialised = {tensor.name for tensor in model.graph.initializer}
     return [value.name for value in model.graph.input if value.name not in initialised]
 
 
 class Built(Closing):
-    """Models that are built together; `refused` has those that the C compiler refuses, with its message."""
+    """Models that are built together; `refused` has those that the C compiler rejects, with its message."""
 
     def __init__(self, models: Sequence[CModel], refused: Mapping[int, str] | None = None) -> None:
         self.models, self.refused = models, refused or {}
@@ -91,12 +91,12 @@ class Built(Closing):
         """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
 
         Raises:
-            BuildError: the C compiler refuses the model.
-            DeviceError: the model failed, or the program died; the message has its last words.
+            BuildError: the C compiler rejects the model.
+            DeviceError: the model failed, or the program died; the message has its last output.
             CommunicationError: the board stopped answering.
         """
         if number in self.refused:
-            raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
+            raise BuildError("the C compiler rejects the model", details=self.refused[number].splitlines())
         model, results = self.models[number], list[Array]()
         data = self._ask(number.to_bytes(4, "little") + packed(model, inputs), model.manifest)
         for tensor in model.manifest.outputs:
@@ -110,7 +110,7 @@ class Built(Closing):
 
 
 class Batch(Built):
-    """A program of this computer that has the models."""
+    """A host program that contains the models."""
 
     def __init__(self, program: Path, models: Sequence[CModel], refused: Mapping[int, str] | None = None) -> None:
         super().__init__(models, refused)
@@ -128,7 +128,7 @@ class Batch(Built):
         code = running.child.wait(_GRACE_S)
         words = os.pread(running.errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
         self.close()
-        # its first words: there a sanitizer says what it found
+        # the first lines, where a sanitizer reports what it found
         raise DeviceError(f"the program died with {code}", details=words.splitlines()[:_WORDS])
 
     def close(self) -> None:
@@ -139,10 +139,10 @@ class Batch(Built):
 
 
 def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
-    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order.
+    """Return the bytes of all inputs of the ONNX model, in its order.
 
     Raises:
-        UsageError: one has another shape than the model was compiled for.
+        UsageError: an input has another shape than the model was compiled for.
     """
     parts = []
     for index, tensor in zip(model.fed, model.manifest.inputs, strict=True):
@@ -157,7 +157,7 @@ def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
 
 
 def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags: Sequence[str] = ("-O1",)) -> Batch:
-    """Write the models' C and one program around them into `folder`, and compile it."""
+    """Write the models' C and one program around them to `folder`, and compile it."""
     found: dict[int, str] = {}
     for model in models:
         for name in model.files:
@@ -173,12 +173,12 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
             return Batch(folder / "batch", models, found)
         named = refused(done.output, models)
         if not named:
-            raise BuildError("the batch does not build", details=done.output.splitlines()[-20:])
+            raise BuildError("the batch can't be built", details=done.output.splitlines()[-20:])
         found.update(named)
 
 
 def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
-    """Return the compiler's message about each model that it names, by the model's number."""
+    """Return the compiler's messages about models that it names, by the model's number."""
     numbers = {model.manifest.model: number for number, model in enumerate(models)}
     found: dict[int, str] = {}
     for name, message in re.findall(

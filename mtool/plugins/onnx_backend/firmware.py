@@ -1,7 +1,7 @@
 """Many models in one firmware for a board, driven over mtool's own RPC.
 
-To the runtime the whole of them is one model, with a request and a reply of bytes. The request is the number of a
-model (4 bytes) and its inputs one after another, the reply its outputs.
+To the runtime they are one model, with a request and a reply of bytes. The request is the number of a model (4 bytes)
+and its inputs one after another; the reply is its outputs.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ NAME = "batch"
 
 
 class Firmware(Built):
-    """A board's firmware that has the models."""
+    """A board's firmware that contains the models."""
 
     def __init__(self, device: Device, models: Sequence[CModel], refused: dict[int, str]) -> None:
         super().__init__(models, refused)
@@ -43,11 +43,11 @@ class Firmware(Built):
 
 
 def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
-    """Write the models' C, compiled for the board, as a project into `folder`; build it and open a session with it.
+    """Write the models' C, compiled for the board, as a project to `folder`; build it and open a session with it.
 
     Raises:
         FitError: the models do not fit the board.
-        BuildError: a tool is missing, or the build fails without a model to blame.
+        BuildError: a tool is missing, or the build fails and the error names no model.
         CommunicationError: the board does not answer.
     """
     refused: dict[int, str] = {}
@@ -67,7 +67,7 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
 
 
 def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[FileTree, Manifest]:
-    """Return the files of all models that are not refused and of what drives them, and the manifest of the whole."""
+    """Return the files of all models that are not refused, with their driver, and the manifest of the whole."""
     kept = [model for number, model in enumerate(models) if number not in refused]
     manifests = {number: model.manifest for number, model in enumerate(models) if number not in refused}
     files = {}

@@ -1,7 +1,7 @@
-"""A model made for one run: what only its inputs tell becomes part of the C.
+"""Compile a model for one run: values that are known only from its inputs become part of the C.
 
-That is the values of inputs that shape the code (the axes of a reduction, the starts of a slice) and the sizes of
-symbolic dimensions. What has a size that depends on data has room for as many elements as there can be.
+These are the values of inputs that determine the code (the axes of a reduction, the starts of a slice) and the sizes of
+symbolic dimensions. For a size that depends on data, memory for the largest possible size is reserved.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ _SHOWN = 8  # elements of an array in a message; a longer one is shortened
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """A model as C for runs whose inputs `fits` tells: the inputs in `fixed`, by name, are constants."""
+    """A model as C for runs whose inputs match (`fits`): the inputs in `fixed`, by name, are constants."""
 
     model: CModel
     inputs: Sequence[str]
     fixed: Mapping[str, Array]
 
     def fits(self, arrays: Sequence[Array]) -> bool:
-        """Return whether it can run with these inputs, all that the ONNX model has."""
+        """Return whether it can run with these inputs, which are all inputs of the ONNX model."""
         if len(arrays) != len(self.inputs):
             return False
         fed = zip(self.model.fed, self.model.manifest.inputs, strict=True)
@@ -40,13 +40,13 @@ class Specialisation:
         )
 
     def outputs(self, found: Sequence[Array]) -> dict[str, Array]:
-        """Return the outputs by name, in order and at their true sizes, from what the C gave."""
+        """Return the outputs by name, in order and with their true sizes, from the C function's outputs."""
         tensors = self.model.manifest.outputs
         return sampling.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, found, strict=True)})
 
 
 def waits_for_run(model: onnx.ModelProto, given: ModelOptions) -> bool:
-    """Return whether a model has dimensions that are not known before it runs."""
+    """Return whether a model has dimensions that are unknown before it runs."""
     return any(dimension.name not in given.dims for dimension in symbolic_dimensions(_opened(model)))
 
 
@@ -61,13 +61,13 @@ def specialise(
 
     Args:
         model: the model.
-        arrays: the run's inputs, all that the ONNX model has, in its order; None: they are not known.
-        given: what is known beside them.
-        name: what its C symbols begin with.
-        target: what to compile for.
+        arrays: the run's inputs, all of the ONNX model's in its order; None: they are unknown.
+        given: options that are known in advance.
+        name: the prefix of its C symbols.
+        target: the target to compile for.
 
     Raises:
-        NeedsValues: values of inputs have to be known, and `arrays` is None.
+        NeedsValues: the values of some inputs must be known, and `arrays` is None.
         UsageError: the inputs are not those of the model.
         ModelError: the model can't be compiled.
     """
@@ -75,9 +75,9 @@ def specialise(
     names = input_names(model)
     if arrays is not None and len(arrays) != len(names):
         found = [f"expected {len(names)}: {', '.join(names)}", f"found    {len(arrays)}"]
-        raise UsageError("these are not the inputs of the model", details=found)
+        raise UsageError("wrong number of inputs for the model", details=found)
     fixed: dict[str, Array] = {}
-    while True:  # what is asked for next may depend on what is known now
+    while True:  # the next request may depend on the values known now
         constants, dims = {**given.constants, **fixed}, given.dims
         if arrays is not None:
             open_inputs = {value: data for value, data in zip(names, arrays, strict=True) if value not in constants}
@@ -94,10 +94,10 @@ def specialise(
 
 
 def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: ModelOptions) -> None:
-    """Refuse inputs of a run that were given other values as constants before: those are in the C.
+    """Refuse inputs that differ from their values in `constants=`, which are part of the C.
 
     Raises:
-        UsageError: the first of them, by its name.
+        UsageError: an input differs; the message has its name.
     """
     for name, data in zip(input_names(model), arrays, strict=False):
         if name not in given.constants:
@@ -106,7 +106,7 @@ def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: Mode
         if not _same(found, wanted):
             shown, other = (np.array2string(array, threshold=_SHOWN) for array in (wanted, found))
             raise UsageError(
-                f"input {name!r} is a constant of another value",
+                f"input {name!r} differs from its value in constants=",
                 details=[f"expected {shown}, as in constants=", f"found    {other}"],
                 hint="leave it out of constants= if it differs between runs",
             )
@@ -123,7 +123,7 @@ def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[s
     """Return the sizes of symbolic dimensions that these inputs of a run have.
 
     Raises:
-        UsageError: two inputs disagree, or one has another number of dimensions.
+        UsageError: two inputs disagree, or one has the wrong number of dimensions.
     """
     found: dict[str, int] = {}
     for dimension in symbolic_dimensions(model):
@@ -132,7 +132,7 @@ def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[s
         shape = np.shape(arrays[dimension.value])
         where = f"dimension {dimension.number} of input {dimension.value!r}"
         if dimension.number >= len(shape):
-            raise UsageError(f"there is no {where}", details=[f"its shape is {list(shape)}"])
+            raise UsageError(f"missing {where}", details=[f"its shape is {list(shape)}"])
         size = shape[dimension.number]
         wanted = given.get(dimension.name, found.get(dimension.name, size))
         if wanted != size:

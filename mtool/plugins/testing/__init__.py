@@ -1,1 +1,1 @@
-"""Tests of a project of a user's own: pytest's plugin, with the model, the device, the figures and their limits."""
+"""Tests of a user's own project: a pytest plugin, with the model, the device, the figures and their limits."""

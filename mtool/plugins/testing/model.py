@@ -1,4 +1,4 @@
-"""The model of a project, under test: built for a board, with its reference."""
+"""A project's model under test: built for a board, with its reference."""
 
 import contextlib
 import json
@@ -30,12 +30,12 @@ from mtool.verification.verification import judge
 
 @dataclass(frozen=True, slots=True)
 class ModelUnderTest:
-    """A project's model that is compiled and built for a board.
+    """A project's model, compiled and built for a board.
 
     Attributes:
         project: the project.
         board: the board's name.
-        compiled: the model as it was compiled.
+        compiled: the compiled model.
         prepared: its firmware.
     """
 
@@ -46,29 +46,29 @@ class ModelUnderTest:
 
     @property
     def manifest(self) -> Manifest:
-        """What is known of the model: inputs, outputs, operators."""
+        """The description of the model: inputs, outputs, operators."""
         return self.compiled.manifest
 
     def samples(self, count: int = 4, *, seed: int = 0) -> list[Sample]:
-        """Return inputs that are drawn."""
+        """Return random inputs."""
         return sampling.seeded(self.manifest.inputs, count=count, seed=seed)
 
     def expected(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Return the reference's outputs: onnxruntime's, LiteRT's of a TFLite model."""
+        """Return the reference's outputs: onnxruntime's, or LiteRT's for a TFLite model."""
         return list(reference.outputs(self.compiled.path, samples, options=self.compiled.options))
 
     def outputs(self, device: Device, samples: Sequence[Sample]) -> list[Sample]:
-        """Return the device's outputs; a model with states begins a sequence with the first sample."""
+        """Return the device's outputs; a model with states starts a new sequence with the first sample."""
         if self.manifest.states:
             device.reset_state()
         infer = executor_of(device, self.prepared.folder)
         return [infer(sample) for sample in samples]
 
     def verify(self, device: Device, *, samples: int | Sequence[Sample] = 4, seed: int = 0) -> None:
-        """Hold the device's outputs against the reference's, as `mtool verify` does.
+        """Compare the device's outputs with the reference's, as `mtool verify` does.
 
         Raises:
-            MismatchError: they differ by more than is allowed.
+            MismatchError: they differ by more than the tolerance.
         """
         inputs = self.samples(samples, seed=seed) if isinstance(samples, int) else list(samples)
         found = self.outputs(device, inputs)
@@ -79,20 +79,20 @@ class ModelUnderTest:
         """Return the share of labelled samples whose largest output is at their label.
 
         Args:
-            device: what runs the model.
-            file: a .npz in the project's `tests`: an array of samples by each input's name (x0.. do too), and `labels`.
+            device: the device that runs the model.
+            file: a .npz in the project's `tests`: an array of samples under each input's name (or x0..), and `labels`.
 
         Raises:
-            UsageError: the file has no labels, or not one a sample.
+            UsageError: the file has no labels, or not one for each sample.
         """
         path = self.project.folder / "tests" / file
         if not path.is_file():
             import pytest
 
-            pytest.skip(f"there is no {path}")
+            pytest.skip(f"{path} does not exist")
         data = dataset.read(path, self.manifest.inputs)
         if data.labels is None:
-            raise UsageError(f"{path} has no labels", hint="np.savez(.., labels=[3, 0, ..])")
+            raise UsageError(f"{path} has no labels", hint="add them: np.savez(.., labels=[3, 0, ..])")
         found = self.outputs(device, data.samples)
         pairs = zip(found, data.labels, strict=True)
         right = [int(np.argmax(_first(sample))) == int(label) for sample, label in pairs]
@@ -107,7 +107,7 @@ def build(project: UserProject, board: str, *, port: str = "", probe: str = "") 
     """Compile a project's model and build it for a board.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     project.check_model()
     target = boards.get(board)
@@ -119,16 +119,16 @@ def build(project: UserProject, board: str, *, port: str = "", probe: str = "") 
 
 
 def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", record: IO[str] | None = None) -> Device:
-    """Open a session with what runs a model: a process, an emulator, or a board, which is flashed first.
+    """Open a session with a model's process, its emulator, or its board, which is flashed first.
 
     Args:
         model: the model.
-        port: of a board; as of `mtool flash`.
-        probe: likewise.
-        record: where each piece that goes over the channel is written down.
+        port: the board's port, as for `mtool flash`.
+        probe: the board's probe, likewise.
+        record: the file in which all data on the channel is recorded.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     board = model.prepared.board
     if session.attached(model.prepared.manifest.in_project, port, probe) is None:
@@ -153,7 +153,7 @@ def _first(sample: Mapping[str, Any]) -> Array:
     return first
 
 
-# What an inference may cost and must reach: limits.toml, and the figures of the last time.
+# Limits on the cost and accuracy of an inference: limits.toml, and the recorded figures.
 
 
 LIMITS = "limits.toml"
@@ -162,11 +162,11 @@ _SCHEMA = 1
 _MOST = ("instructions", "time_us", "flash_bytes", "ram_bytes")
 _LEAST = ("accuracy",)
 _WORSE = "worse_percent"
-_DIFFERS = ("time_us",)  # from run to run, by more than a limit of one percent would allow
+_DIFFERS = ("time_us",)  # varies between runs by more than one percent
 
 
 def figures_of(cost: Cost) -> dict[str, float]:
-    """Return the figures that have limits, by their names there; those that were not measured are left out."""
+    """Return the figures that can have limits, by their names there; those that were not measured are left out."""
     found: dict[str, float | None] = {
         "instructions": cost.instructions,
         "time_us": None if cost.time_ns is None else cost.time_ns / 1e3,
@@ -184,10 +184,10 @@ class Limits:
         folder: the project.
         board: the board's name.
         given: the limits of the board, by their names in limits.toml.
-        last: the figures of the last time that they were recorded, likewise.
-        records: figures are written down, and not compared with the last ones.
-        seen: the figures of this time.
-        others: the other boards that limits.toml has limits for.
+        last: the recorded figures, likewise.
+        records: record the figures instead of comparing them with the last ones.
+        seen: the figures of this run.
+        others: the other boards with limits in limits.toml.
     """
 
     folder: Path
@@ -199,15 +199,15 @@ class Limits:
     others: tuple[str, ...] = ()
 
     def check(self, cost: Cost) -> None:
-        """Hold what an inference costs against the limits.
+        """Check the cost of an inference against the limits.
 
         Raises:
-            MismatchError: a figure is beyond its limit, or worse than the last one by more than is allowed.
+            MismatchError: a figure exceeds its limit, or is worse than the last one by more than is allowed.
         """
         self.check_figures(figures_of(cost))
 
     def check_accuracy(self, accuracy: float) -> None:
-        """Hold a share of samples that are right, 0 to 1, against the limits.
+        """Check the share of correct samples, 0 to 1, against the limits.
 
         Raises:
             MismatchError: it is below its limit, or worse than the last one by more than is allowed.
@@ -215,24 +215,24 @@ class Limits:
         self.check_figures({"accuracy": accuracy})
 
     def unlimited(self) -> str | None:
-        """Return a line that says so, where limits.toml has limits for other boards alone: its name may be misspelt."""
+        """Return a note if limits.toml has limits only for other boards: the name may be misspelt."""
         if self.given or not self.others:
             return None
         return f"{LIMITS} has no limits for {self.board}; it has them for {', '.join(self.others)}"
 
     def check_figures(self, figures: Mapping[str, float]) -> None:
-        """Hold figures against the limits, by name.
+        """Check figures against the limits, by name.
 
         Raises:
-            MismatchError: one is beyond its limit.
+            MismatchError: a figure exceeds its limit.
         """
         self.seen.update(figures)
         beyond = [line for name, value in figures.items() for line in self._beyond(name, value)]
         if beyond:
             raise MismatchError(
-                f"beyond the limits of {self.board}",
+                f"limits exceeded on {self.board}",
                 details=beyond,
-                hint=f"mend the model, or {LIMITS}; if a figure may be so from now on: mtool test --record",
+                hint=f"change the model or {LIMITS}; to accept the new figures: mtool test --record",
             )
 
     def _beyond(self, name: str, value: float) -> list[str]:
@@ -253,10 +253,10 @@ class Limits:
 
 
 def load(folder: Path, board: str, *, records: bool = False) -> Limits:
-    """Read what holds for a board in a project.
+    """Read a project's limits and figures for a board.
 
     Raises:
-        UsageError: a file can't be read, or says what it can't.
+        UsageError: a file can't be read, or is malformed.
     """
     given, last = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
     others = tuple(name for name in given if name != board)
@@ -264,7 +264,7 @@ def load(folder: Path, board: str, *, records: bool = False) -> Limits:
 
 
 def record(limits: Limits) -> Path:
-    """Write down the figures that were seen, beside those of other boards, and return the file.
+    """Record the figures of this run, beside those of other boards, and return the file.
 
     Raises:
         UsageError: it can't be read or written.
@@ -283,16 +283,16 @@ def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
     known = (*_MOST, *_LEAST, _WORSE)
     for name, table in read.items():
         if not isinstance(table, dict):
-            raise UsageError(f"{path}: {name} stands in no table", hint=f"write it below the board's name: [{board}]")
+            raise UsageError(f"{path}: {name} is not in a table", hint=f"put it below the board's name: [{board}]")
         for key, value in table.items():
             if key not in known:
                 raise UsageError(
-                    f"{path}: [{name}] has no {key!r}",
-                    details=[f"it has: {', '.join(known)}"],
+                    f"{path}: unknown key {key!r} in [{name}]",
+                    details=[f"expected one of: {', '.join(known)}"],
                     hint=spelling.did_you_mean(key, known),
                 )
             if not _is_limit(value):
-                raise UsageError(f"{path}: {key} of [{name}] is no number of 0 or more", details=[f"found {value!r}"])
+                raise UsageError(f"{path}: {key} in [{name}] must be 0 or more", details=[f"found {value!r}"])
     return read
 
 
@@ -310,7 +310,7 @@ def _figures(path: Path) -> dict[str, dict[str, float]]:
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UsageError(f"{path} holds no figures", hint="write it anew: mtool test --record") from None
+        raise UsageError(f"{path} has no figures", hint="record them: mtool test --record") from None
 
 
 def _is_limit(value: Any) -> bool:

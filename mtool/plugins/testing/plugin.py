@@ -1,14 +1,14 @@
-"""pytest's plugin: fixtures for tests of a model on a board. It does nothing where no test asks for them.
+"""A pytest plugin: fixtures for tests of a model on a board. It does nothing unless a test uses them.
 
 | fixture | what it is |
 |---|---|
-| `mtool_project` | what `mtool.toml` says, of the folder that pytest was started in |
+| `mtool_project` | the contents of `mtool.toml` in the folder that pytest was started in |
 | `model` | the model, compiled and built for the board |
-| `device` | a session with what runs it: a process, an emulator, or a board, which is flashed first |
-| `cost` | what an inference costs there: instructions or time, flash, RAM |
-| `limits` | what limits.toml allows, and the figures that were recorded last |
+| `device` | a session with the running model: a process, an emulator, or a board, which is flashed first |
+| `cost` | the cost of an inference there: instructions or time, flash, RAM |
+| `limits` | the limits in limits.toml, and the figures that were recorded last |
 
-All are made once for a session of pytest. An error of mtool's fails the test with mtool's own message.
+All are created once for each pytest session. An mtool error fails the test with mtool's own message.
 """
 
 import logging
@@ -34,10 +34,10 @@ _OF_THE_DEVICE = (
 )
 
 ERRORS = pytest.StashKey[list["MtoolError"]]()
-"""mtool's errors that tests ended with; `mtool test` tells its exit code by them."""
+"""The mtool errors that tests ended with; they determine the exit code of `mtool test`."""
 
 LIMITS = pytest.StashKey["Limits"]()
-"""The limits that tests asked for, with the figures that they held against them."""
+"""The limits that tests used, with the figures that were checked."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,21 +47,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mtool-port", metavar="DEVICE", default="", help="the board's serial port")
     group.addoption("--mtool-probe", metavar="SERIAL", default="", help="the serial number of the board or its probe")
     group.addoption(
-        "--mtool-record", action="store_true", help="write the figures down (figures.json); don't compare them"
+        "--mtool-record", action="store_true", help="record the figures in figures.json instead of comparing them"
     )
     group.addoption(
-        "--mtool-log", metavar="FILE", default="", help="write down what mtool did and what went over the channel"
+        "--mtool-log", metavar="FILE", default="", help="log what mtool did, and all bytes sent and received"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make room for the errors."""
+    """Set up the list of errors."""
     config.stash[ERRORS] = []
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Tell an error of mtool's in its own words, without a traceback."""
+    """Report an mtool error by its own message, without a traceback."""
     from mtool.base.errors import MtoolError
 
     report: Any = yield
@@ -87,7 +87,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the figures down, if that is asked for and no test failed."""
+    """Record the figures, if that is requested and no test failed."""
     limits = session.config.stash.get(LIMITS, None)
     if limits is not None and limits.records and limits.seen and not session.testsfailed:
         from mtool.plugins.testing.model import record
@@ -97,7 +97,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def mtool_project(pytestconfig: pytest.Config) -> "UserProject":
-    """Return what `mtool.toml` says of the project that the tests belong to."""
+    """Return the project that the tests belong to, as described in `mtool.toml`."""
     from mtool.commands import user_project
 
     return user_project.require(pytestconfig.rootpath)
@@ -111,7 +111,7 @@ def mtool_board(pytestconfig: pytest.Config, mtool_project: "UserProject") -> st
 
 @pytest.fixture(scope="session")
 def mtool_log(pytestconfig: pytest.Config) -> Iterator[IO[str] | None]:
-    """Open the log, if there is to be one."""
+    """Open the log, if one is requested."""
     name = pytestconfig.getoption("--mtool-log")
     if not name:
         yield None
@@ -146,7 +146,7 @@ def model(
 
 @pytest.fixture(scope="session")
 def device(pytestconfig: pytest.Config, model: "ModelUnderTest", mtool_log: IO[str] | None) -> Iterator["Device"]:
-    """Open a session with what runs the model."""
+    """Open a session with the running model."""
     from mtool.plugins.testing.model import open_device
 
     port, probe = (pytestconfig.getoption(f"--mtool-{name}") for name in ("port", "probe"))
@@ -156,13 +156,13 @@ def device(pytestconfig: pytest.Config, model: "ModelUnderTest", mtool_log: IO[s
 
 @pytest.fixture(scope="session")
 def cost(model: "ModelUnderTest", device: "Device") -> "Cost":
-    """Return what an inference costs on the board."""
+    """Return the cost of an inference on the board."""
     return model.cost(device)
 
 
 @pytest.fixture(scope="session")
 def limits(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_board: str) -> "Limits":
-    """Return what limits.toml allows on the board."""
+    """Return the limits for the board in limits.toml."""
     from mtool.plugins.testing.model import load
 
     found = load(mtool_project.folder, mtool_board, records=pytestconfig.getoption("--mtool-record"))

@@ -183,7 +183,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed(state: Path, tmp_path: Pa
         locks.Lock("/dev/ttyACM7")
     lock.unlink()
     lock.hardlink_to(theirs)
-    with pytest.raises(UsageError, match="is not a lock of mtool's"):
+    with pytest.raises(UsageError, match="is not an mtool lock"):
         locks.Lock("/dev/ttyACM7")
     assert theirs.read_text() == "years of work"
 
@@ -200,6 +200,6 @@ def test_another_place_is_taken_where_the_first_is_not_the_users_own(
         assert len([*state.iterdir()]) == 1 and not [*theirs.iterdir()]
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(UsageError, match="there is no folder for locks") as caught:
+    with pytest.raises(UsageError, match="no usable folder for locks") as caught:
         locks.Lock("/dev/ttyACM7")
     assert len(caught.value.details) == 3 and "belongs to another user" in caught.value.details[0]

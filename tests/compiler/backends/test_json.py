@@ -172,7 +172,7 @@ def test_wrong_options(net: Path, options: dict[str, str], words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("name = 3\noperators = []", "name: expected a text"),
+        ("name = 3\noperators = []", "name: expected a string"),
         ("nam = 'x'\noperators = []", "nam: there is no such key"),
         ("name = 'x'", "operators: is missing"),
         ("operators = [", "is not TOML"),

@@ -82,7 +82,7 @@ def test_states_are_refused(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [Options(schedules={"conv_0": Choice("c99_patch")}), Options(optimize="speed")])
 def test_options_of_code_are_refused(path: Path, options: Options) -> None:
-    with pytest.raises(UsageError, match="bytecode module has none"):
+    with pytest.raises(UsageError, match="a bytecode module does not have"):
         make_bytecode(path, options=options)
 
 
@@ -90,7 +90,7 @@ def test_the_command_writes_one(path: Path, tmp_path: Path, capsys: pytest.Captu
     target = tmp_path / "small.mtm"
     assert app.invoke(["module", str(path), "--bytecode", "-o", str(target)]) == 0
     said = capsys.readouterr().out
-    assert "bytecode: calls of kernels" in said and unpack(target.read_bytes()).name == "small"
+    assert "bytecode: calls of the firmware's kernels" in said and unpack(target.read_bytes()).name == "small"
     names = "conv2d_int8, depthwise_int8, dense_int8, pool_int8, softmax_int8, add_int8, copy, map"
     assert f"kernels that the firmware needs: {names}" in said
 

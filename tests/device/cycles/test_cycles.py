@@ -166,9 +166,9 @@ def test_clocks_are_boards_and_frequencies() -> None:
         ("cortex-m4", 1_200_000_000, 0),
         ("cortex-m4", 64_000_000, 0),
     ]
-    with pytest.raises(UsageError, match="is no frequency"):
+    with pytest.raises(UsageError, match="is not a frequency"):
         clocks(["nucleo_l4r5zi@fast"], target)
-    with pytest.raises(UsageError, match="no estimate is made for its core"):
+    with pytest.raises(UsageError, match="there is no estimate for its core"):
         clocks(["rpi_pico"], target)
 
 

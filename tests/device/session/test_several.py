@@ -134,8 +134,8 @@ def test_files_of_one_model_are_named_with_it(
     shown = capsys.readouterr().out
     assert "matches onnxruntime" in shown and "matches two_golden.npz" in shown
     for wrong, told in (
-        (["run", *twice, "--input", "one.npz"], "say which: --input one@one.npz"),
-        (["run", *twice, "--input", "six@one.npz"], "say which: --input one@six@one.npz"),
+        (["run", *twice, "--input", "one.npz"], "name the model: --input one@one.npz"),
+        (["run", *twice, "--input", "six@one.npz"], "name the model: --input one@six@one.npz"),
         (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ stands 2 times"),
         (["run", str(DIGITS), "-i", "one.npz", "-i", "two.npz"], "--input stands 2 times for one model"),
         (["debug", *twice], "mtool debug PROJECT --name one"),
@@ -231,9 +231,9 @@ def test_commands_take_several_models(
         ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
         ([*twice[:2], "--name", "x", "--name", "x_y"], "can lead to equal C symbols: x, x_y"),
         ([*twice, "--schedule", "other@conv_0=c99_patch"], "there is no model other\n  models: one, two\n"),
-        ([*twice, "--max", "tow@n=3"], "--max tow@n=3: there is no model tow"),
+        ([*twice, "--max", "tow@n=3"], "--max tow@n=3: unknown model tow"),
         ([*twice, "--state", "two@a@b:c"], "no output 'a@b'"),
-        ([*twice[:2], "--name", "x"], "--name stands 1 time for 2 models"),
+        ([*twice[:2], "--name", "x"], "--name is given once for 2 models"),
     ):
         assert app.invoke(["build", *wrong]) == 2
         assert told in capsys.readouterr().err

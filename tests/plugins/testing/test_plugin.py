@@ -83,9 +83,9 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
         check(accuracy=0.89)
     model.load(tmp_path, "b", records=True).check_figures({"instructions": 2000})
     for text, said in (
-        ("x = 1", "stands in no table"),
-        ("[b]\ninstructions = -1", "no number of 0 or more"),
-        ("[b]\nram_bytes = true", "no number of 0 or more"),
+        ("x = 1", "is not in a table"),
+        ("[b]\ninstructions = -1", "must be 0 or more"),
+        ("[b]\nram_bytes = true", "must be 0 or more"),
         ("[b", "is not TOML"),
     ):
         (tmp_path / "limits.toml").write_text(text)
@@ -93,5 +93,5 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
             model.load(tmp_path, "b")
     (tmp_path / "figures.json").write_text('{"schema_version": 1, "boards": {"b": {"accuracy": "high"}}}')
     (tmp_path / "limits.toml").unlink()
-    with pytest.raises(UsageError, match="holds no figures"):
+    with pytest.raises(UsageError, match="has no figures"):
         model.load(tmp_path, "b")

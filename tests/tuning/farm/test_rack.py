@@ -33,9 +33,9 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
     assert [again[at + 1] for at, one in enumerate(again) if one == "--board"] == ["a", "b", "c"]
     assert [again[at + 1] for at, one in enumerate(again) if one == "--port"] == ["/dev/x", "", "y"]
     assert [again[at + 1] for at, one in enumerate(again) if one == "--probe"] == ["", "1", ""]
-    with pytest.raises(UsageError, match="belongs to no board"):
+    with pytest.raises(UsageError, match="does not belong to a board"):
         aligned(["rack:8786", "--port", "x", "--board", "a"])
-    with pytest.raises(UsageError, match="belongs to no board"):
+    with pytest.raises(UsageError, match="does not belong to a board"):
         aligned(["--board", "a", "--port", "x", "--port", "y"])
 
 
