@@ -59,9 +59,9 @@ def test_another_interface_is_refused_and_another_grid_told(caplog: pytest.LogCa
         return old.inputs[0].model_copy(update=changes)
 
     for changes in ({"name": "z"}, {"dtype": "uint8"}, {"shape": (4, 1)}):
-        with pytest.raises(UsageError, match="the inputs are others"):
+        with pytest.raises(UsageError, match="the inputs differ"):
             modules.check_interface(old, old.model_copy(update={"inputs": (turned(**changes),)}))
-    with pytest.raises(UsageError, match="the outputs are others"):
+    with pytest.raises(UsageError, match="the outputs differ"):
         modules.check_interface(old, old.model_copy(update={"outputs": ()}))
     assert not caplog.text
     modules.check_interface(old, old.model_copy(update={"inputs": (turned(scale=(0.3,), zero_point=(1,)),)}))

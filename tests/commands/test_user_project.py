@@ -87,7 +87,7 @@ def test_update_touches_nothing_of_the_users(project: Path, capsys: Captured) ->
     [
         ('model = "models/line.onnx"', 'model = "models/other.onnx"', "missing model"),
         ('board = "host"', 'bord = "host"', "did you mean board?"),
-        ('board = "host"', "", "has no board"),
+        ('board = "host"', "", "lacks board"),
         ('type = "standalone"', 'type = "sketch"', "type can't be 'sketch'"),
         ("[options]", "[options]\nopton = []", "did you mean option?"),
         ("[options]", "[options]\ndim = 3", "expected a string, or a list of strings"),

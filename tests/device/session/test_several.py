@@ -136,8 +136,8 @@ def test_files_of_one_model_are_named_with_it(
     for wrong, told in (
         (["run", *twice, "--input", "one.npz"], "name the model: --input one@one.npz"),
         (["run", *twice, "--input", "six@one.npz"], "name the model: --input one@six@one.npz"),
-        (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ stands 2 times"),
-        (["run", str(DIGITS), "-i", "one.npz", "-i", "two.npz"], "--input stands 2 times for one model"),
+        (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ is given 2 times"),
+        (["run", str(DIGITS), "-i", "one.npz", "-i", "two.npz"], "--input is given 2 times for one model"),
         (["debug", *twice], "mtool debug PROJECT --name one"),
     ):
         assert app.invoke(wrong) == 2
@@ -189,7 +189,7 @@ def test_each_model_may_have_a_section_of_its_own(
     for models, told in ((["a.onnx", "b.onnx"], "2 times for b"), (["a.onnx"], "2 times for one model")):
         capsys.readouterr()
         assert app.invoke(["compile", *models, *sections[:1], ".bss.x", *sections[2:]]) == 2
-        assert f"--arena-section stands {told}" in capsys.readouterr().err
+        assert f"--arena-section is given {told}" in capsys.readouterr().err
 
 
 def test_what_can_not_be_compiled_is_told_of_all_models(tmp_path: Path) -> None:
