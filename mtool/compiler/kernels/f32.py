@@ -14,7 +14,7 @@ from mtool.compiler.kernels.weighted_sum import remembered
 
 
 PRODUCTS = ("muladd", "fma")  # rounded before they are added, or fused
-PRODUCT_MEANING = "products are rounded before they are added, or fused; auto: as the core does it faster"
+PRODUCT_MEANING = "products are rounded before they are added, or fused; auto: the faster way on the core"
 
 
 def best_product(target: Target) -> str:

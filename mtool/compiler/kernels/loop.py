@@ -215,7 +215,7 @@ def _plus(first: str, count: int) -> str:
 
 @dataclass(frozen=True)
 class Move(Schedule):
-    """One call of memmove, or of the runtime's by vectors, for copies of states and line buffers, which may overlap."""
+    """One call of memmove, or of the runtime's vectorized copy, for states and line buffers, which may overlap."""
 
     name: str
     core: str  # the feature or property of a target that it needs; "": none
@@ -225,7 +225,7 @@ class Move(Schedule):
     byte_cost: float
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
+        """A copy of contiguous, non-constant elements in a model with states or line buffers."""
         has_core = not self.core or target.has(self.core)
         return has_core and bool(graph.states or graph.line_buffers) and copied_range(node, graph) is not None
 

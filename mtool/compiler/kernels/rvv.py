@@ -100,7 +100,7 @@ def instructions(kind: str) -> float:
 
 HEADER = "mt_rvv_tile_int8.h"
 VLEN = 128  # bits of a register, for estimates: any length gives the same results
-TILE_MEANING = "input vectors of a tile by registers of a row of 16-bit weights; auto: as the estimate says"
+TILE_MEANING = "input vectors of a tile by registers of a row of 16-bit weights; auto: by estimated instructions"
 
 
 @dataclass(frozen=True, slots=True)

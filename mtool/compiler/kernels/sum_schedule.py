@@ -36,7 +36,7 @@ class SumSchedule(Schedule, Generic[S, E]):
         return next((one for one in found if one is not None), None)
 
     def fits(self, sizes: S, epilogue: E) -> bool:
-        """All layers."""
+        """Everything."""
         return True
 
     def scratch(self, sizes: S, epilogue: E) -> int:

@@ -78,7 +78,7 @@ def test_bench_and_verify_feed_a_board(tmp_path: Path, capsys: pytest.CaptureFix
         (["--stream", "x", "--executor", "graph"], "computes operators by rows"),
         (["--stream", "x", "--arena", "caller"], "--arena caller is for --interface-api c"),
         (["--stream", "X2"], "--stream: unknown input X2"),
-        (["--interface-api", "feed", "--state", "y:x"], "does not go with --state"),
+        (["--interface-api", "feed", "--state", "y:x"], "can't be combined with --state"),
     ],
 )
 def test_what_does_not_go_together(

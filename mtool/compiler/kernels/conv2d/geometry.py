@@ -162,7 +162,7 @@ class Tile:
 
 # The direction in which a depthwise schedule goes over a channel's plane: a knob of each of them.
 DIRECTIONS = ("straight", "turned")
-DIRECTION_MEANING = "inner loop along rows, or along columns of a turned plane; auto: with the fewer instructions"
+DIRECTION_MEANING = "inner loop along rows, or along columns of a transposed plane; auto: by instructions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class PatchSchedule(PortableSchedule):
 class TileSchedule(ConvSchedule[T]):
     """The family of register tiles: a schedule states its tile, its products and their packing.
 
-    The patches of a tile's pixels are gathered as columns and multiplied with all channels, a tile's at a time. The
+    The patches of a tile's pixels are gathered as columns and multiplied by all channels, a tile's at a time. The
     loops, the last pixels, staged results and the epilogue are common: conv2d/tiles.c.j2, which the schedule's template
     extends with the code that builds a column.
 

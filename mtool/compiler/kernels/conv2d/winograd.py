@@ -120,14 +120,16 @@ def pack_pairs(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 
 @dataclass(frozen=True)
 class DspWinograd(ConvSchedule[Int8Epilogue]):
-    """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
+    """Blocks of 2x4 outputs: their inputs are transformed, multiplied by all channels, four at a time, and back."""
 
     name = "dsp_winograd"
     core = "has_dsp"
     template = "kernels/conv2d/dsp/winograd_int8.c.j2"
     scratch_type = "int32_t"
     forms = (Int8Epilogue,)
-    unroll: int = knob(0, 32, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
+    unroll: int = knob(
+        0, 32, *UNROLLS, meaning="input channels per iteration; auto: the number with the fewest instructions"
+    )
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
@@ -208,7 +210,7 @@ def pack_words(weights: Array) -> Array:
 
 
 class IntWinograd(PortableSchedule):
-    """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
+    """Blocks of 2x4 outputs: their inputs are transformed, multiplied by all channels, four at a time, and back."""
 
     name = "int_winograd"
     template = "kernels/conv2d/integer/winograd_int8.c.j2"

@@ -58,19 +58,19 @@ def best_unroll(depth: int) -> int:
 
 @dataclass(frozen=True)
 class Gemv(GroupedGemv[Int8Epilogue]):
-    """Row by row of the input; four or eight outputs share each widened word of it."""
+    """Row by row of the input; four or eight outputs share each widened word of inputs."""
 
     name = "dsp_rows"
     core = "has_dsp"
     forms = (Int8Epilogue,)
     element = DType.INT8
 
-    unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number, or 16")
+    unroll: int = knob(0, *UNROLLS, meaning="inputs per iteration; auto: the largest divisor of their number, or 16")
 
-    outputs: int = knob(0, 4, 8, meaning="outputs at a time; auto: with fewer instructions")
+    outputs: int = knob(0, 4, 8, meaning="outputs at a time; auto: the number with fewer instructions")
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
-        """int8 to int8, weights that go in pairs."""
+        """int8 to int8, weights that can be paired."""
         return bool(epilogue.weights.dtype == np.int8) and dsp.go_in_pairs(epilogue.node, epilogue.graph)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
@@ -143,7 +143,7 @@ class Rows(GroupedGemv[Epilogue16]):
     element = DType.INT16
     storing: ClassVar[int]
 
-    unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
+    unroll: int = knob(0, *UNROLLS, meaning="inputs per iteration; auto: the largest divisor of their number")
     packing: str = knob("", "halves", meaning=dsp.PACKING_MEANING)
 
     def fits(self, size: Matrix, epilogue: Epilogue16) -> bool:
@@ -177,7 +177,7 @@ class Rows(GroupedGemv[Epilogue16]):
 
 
 class GemvInt16(Rows):
-    """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
+    """Row by row of the input; four outputs share each pair of inputs. Sums of 64 bits: two outputs."""
 
     name = "dsp16_rows"
     forms = (Int16Epilogue,)
@@ -185,7 +185,7 @@ class GemvInt16(Rows):
 
 
 class GemvSums(Rows):
-    """Row by row of the input; four outputs share each pair of it. Any expression can follow a row of sums."""
+    """Row by row of the input; four outputs share each pair of inputs. Any expression can follow a row of sums."""
 
     name = "dsp16_row_sums"
     forms = (SumEpilogue,)

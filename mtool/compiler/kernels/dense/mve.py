@@ -52,14 +52,14 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
 
 @dataclass(frozen=True)
 class Gemv(GroupedGemv[Int8Epilogue]):
-    """Row by row of the input; eight outputs share each vector of it."""
+    """Row by row of the input; eight outputs share each vector of inputs."""
 
     name = "mve_rows"
     core = "has_mve"
     forms = (Int8Epilogue,)
     element = DType.INT8
 
-    unroll: int = knob(0, *UNROLLS, meaning="vectors of inputs an iteration; auto: the most that divide the depth")
+    unroll: int = knob(0, *UNROLLS, meaning="vectors of inputs per iteration; auto: the largest divisor of the depth")
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8."""
@@ -124,7 +124,7 @@ class Rows(GroupedGemv[Epilogue16]):
 
 
 class GemvInt16(Rows):
-    """Row by row of the input; eight outputs share each vector of it."""
+    """Row by row of the input; eight outputs share each vector of inputs."""
 
     name = "mve16_rows"
     forms = (Int16Epilogue,)
@@ -132,7 +132,7 @@ class GemvInt16(Rows):
 
 
 class GemvSums(Rows):
-    """Row by row of the input; eight outputs share each vector of it. Any expression can follow a row of sums."""
+    """Row by row of the input; eight outputs share each vector of inputs. Any expression can follow a row of sums."""
 
     name = "mve16_row_sums"
     forms = (SumEpilogue,)
@@ -151,7 +151,7 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
     forms = (FloatEpilogue,)
     element = DType.FLOAT32
 
-    outputs: int = knob(0, *FLOAT_GROUPS, meaning="at a time; auto: as many as take fewest instructions")
+    outputs: int = knob(0, *FLOAT_GROUPS, meaning="outputs at a time; auto: the number with the fewest instructions")
 
     def fits(self, size: Matrix, epilogue: FloatEpilogue) -> bool:
         """float32."""

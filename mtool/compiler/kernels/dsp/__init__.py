@@ -311,7 +311,7 @@ def products_of_columns(
 # Packed weights of layers with int16 activations for SIMD32; see crt/include/mt_dsp_int16.h.
 
 
-PACKING_MEANING = "of weights: halves are pairs of int16; auto: bytes that are widened in the loop, if they are int8"
+PACKING_MEANING = "layout of weights: halves are pairs of int16; auto: int8 weights are bytes, widened in the loop"
 
 
 def pack_int16(

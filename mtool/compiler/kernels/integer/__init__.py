@@ -21,7 +21,7 @@ from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
 
 EPILOGUE = 8.0  # instructions of an output besides its products: three bytes of code each
 RESULT = 12.0  # instructions of an output that are the same for all tiles of a schedule
-COLUMNS_MEANING = "input vectors of a tile at most; auto: as the core has registers, and as the work is worth the code"
+COLUMNS_MEANING = "the most input vectors of a tile; auto: by the core's registers and the layer's work"
 POINTERS = 4  # registers of a loop besides sums and inputs: a weight, pointers, the counter
 IN_FLIGHT = 8  # the most products between two points at which the compiler must have added all of them
 
@@ -103,9 +103,9 @@ class TileKnobs:
     """The common part of schedules with such tiles: knobs and packed weights."""
 
     columns: int = knob(0, 1, 2, meaning=COLUMNS_MEANING)
-    channels: int = knob(0, 1, 2, 4, 6, 8, meaning="outputs of a tile at most; auto: likewise")
+    channels: int = knob(0, 1, 2, 4, 6, 8, meaning="the most outputs of a tile; auto: as for columns")
     unroll: int = knob(
-        0, 1, 2, 4, meaning="elements of the depth in one turn of the loop at most, which divide it; auto: likewise"
+        0, 1, 2, 4, meaning="the most elements of the depth per loop turn, a divisor of it; auto: as for columns"
     )
 
     def work(self, sizes: Any, epilogue: EpilogueText) -> Work:

@@ -144,8 +144,8 @@ class GemmInt8(ProductSchedule[Int8Epilogue]):
     core = "has_dsp"
     forms = (Int8Epilogue,)
 
-    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
-    block_bytes: int = knob(4096, 1024, 16384, meaning="of the arena for widened columns, if more than two fit")
+    unroll: int = knob(0, *UNROLLS, meaning="steps of k per iteration; auto: the number with the fewest instructions")
+    block_bytes: int = knob(4096, 1024, 16384, meaning="bytes of the arena for widened columns, if more than two fit")
 
     def fits(self, product: Product, epilogue: Int8Epilogue) -> bool:
         """int8 and int8 to int8, with one scale."""

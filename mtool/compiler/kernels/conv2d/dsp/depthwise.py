@@ -125,7 +125,7 @@ class Taps(ConvSchedule[T]):
 class Depthwise(Taps[Int8Epilogue]):
     """Depthwise: a channel is widened with its padding into a plane of int16; pairs of taps serve four outputs.
 
-    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
+    A channel is read completely before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 
@@ -181,7 +181,7 @@ class DepthwiseInt16(Depthwise):
 
 
 class DepthwiseSums(Taps[SumEpilogue]):
-    """Depthwise: a channel is copied with its padding into a plane, then pairs of taps meet four outputs.
+    """Depthwise: a channel is copied with its padding into a plane, then pairs of taps serve four outputs.
 
     Any expression can follow a row of sums.
     """
@@ -239,7 +239,7 @@ class SlidingTraversal(Traversal):
 class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: a channel is widened with its padding into a plane of int16, then pairs of taps slide over it.
 
-    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
+    A channel is read completely before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 

@@ -112,14 +112,12 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     apart = True
     holds_rows = True
 
-    unroll: int = knob(
-        0, *dsp.TURNS, meaning="steps of k an iteration; auto: 32, fewer or all of them, by what code is worth"
-    )
+    unroll: int = knob(0, *dsp.TURNS, meaning="steps of k per iteration; auto: 32, fewer or all, by code size")
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """One image, int8 to int8, more than one input of a group."""
+        """One image, int8 to int8, more than one input channel per group."""
         return super().fits(conv, epilogue) and is_stored_as_int8(epilogue.node, epilogue.graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
@@ -214,7 +212,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
 
 class Im2colInt8(Int8Tiles):
-    """k x k: the patches of a tile's pixels become columns of int16, multiplied with all channels, two at a time.
+    """k x k: the patches of a tile's pixels become columns of int16, multiplied by all channels, two at a time.
 
     Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
     """
@@ -223,7 +221,7 @@ class Im2colInt8(Int8Tiles):
 
 
 class PointwiseInt8(Int8Tiles):
-    """1x1: a tile's pixels are widened to int16 and multiplied with all channels, two at a time. In place either way.
+    """1x1: a tile's pixels are widened to int16 and multiplied by all channels, two at a time. Always in place.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """
@@ -232,7 +230,7 @@ class PointwiseInt8(Int8Tiles):
     pointwise = True
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """1x1 of one image, int8 to int8, more than one input.
+        """1x1 of one image, int8 to int8, more than one input channel.
 
         A pixel's last word may reach into the pixels behind it: of one channel they would have to be three.
         """
@@ -263,7 +261,9 @@ class Int16Tiles(TileSchedule[Epilogue16]):
     scratch_type = "int32_t"
     apart = True
 
-    unroll: int = knob(0, *dsp.UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
+    unroll: int = knob(
+        0, *dsp.UNROLLS, meaning="steps of k per iteration; auto: the number with the fewest instructions"
+    )
     packing: str = knob("", "halves", meaning=dsp.PACKING_MEANING)
 
     def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
@@ -340,7 +340,7 @@ def goes_by_taps(conv: Conv) -> bool:
 
 
 class Im2colInt16(Int16Tiles):
-    """k x k: the patches of three pixels are gathered into columns, multiplied with all channels, two at a time.
+    """k x k: the patches of three pixels are gathered into columns, multiplied by all channels, two at a time.
 
     Rows of a patch are copied by words inside the image, element by element on its border. Taps whose channels are not
     contiguous (groups, dilations) are gathered first.
@@ -350,7 +350,7 @@ class Im2colInt16(Int16Tiles):
 
 
 class PointwiseInt16(Int16Tiles):
-    """1x1: three pixels stand side by side and are multiplied with all channels, two at a time. In place either way.
+    """1x1: three adjacent pixels are multiplied by all channels, two at a time. Always in place.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """

@@ -26,7 +26,7 @@ FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 @dataclass(frozen=True)
 class Im2col(FloatTiles):
-    """The patches of a tile's pixels are gathered side by side and multiplied with all channels, a tile's at a time.
+    """The patches of a tile's pixels are gathered side by side and multiplied by all channels, a tile's at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
     """
@@ -93,7 +93,7 @@ def cost(traversal: BlockTraversal) -> float:
 class Depthwise(ConvSchedule[FloatEpilogue]):
     """Depthwise: a channel is copied with its padding into a plane; several outputs at a time slide over it.
 
-    Products are added in the order of the portable loops. A channel has been read whole before any of it is written,
+    Products are added in the order of the portable loops. A channel is read completely before any of it is written,
     and writes only its own elements: the output may take the input's storage.
     """
 
@@ -106,7 +106,7 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
-        """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""
+        """Depthwise, one image, one output per channel, float32, taps fit in registers, no operands in the epilogue."""
         shape = conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type
         return shape and self._traversals(conv) != []
 

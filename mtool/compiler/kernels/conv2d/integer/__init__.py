@@ -22,7 +22,7 @@ from mtool.compiler.kernels.weighted_sum import weight_offset
 
 @dataclass(frozen=True)
 class Im2col(integer.TileKnobs, PatchSchedule):
-    """Gather the input patches of some pixels, which are then multiplied with all output channels, some at a time."""
+    """Gather the input patches of some pixels, which are then multiplied by all output channels, some at a time."""
 
     name = "int_columns"
     template = "kernels/conv2d/integer/im2col_int8.c.j2"
@@ -31,7 +31,7 @@ class Im2col(integer.TileKnobs, PatchSchedule):
     columns: int = knob(0, 1, 2, 3, 4, meaning=integer.COLUMNS_MEANING)
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
-        """8 bits by 8 bits, and not as many groups as channels."""
+        """8 bits by 8 bits, fewer groups than channels."""
         return integer.is_narrow(epilogue.node, epilogue.graph) and not conv.is_depthwise
 
     def work(self, conv: Conv, epilogue: EpilogueText) -> integer.Work:
@@ -60,17 +60,17 @@ TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 10)
 
 @dataclass(frozen=True)
 class Pairs(PatchSchedule):
-    """Patches of four pixels become words of two, which are multiplied with all output channels, one at a time."""
+    """Patches of four pixels become words of two, which are multiplied by all output channels, one at a time."""
 
     name = "int_pairs"
     template = "kernels/conv2d/integer/pairs_int8.c.j2"
     scratch_type = "int32_t"
     core = "has_wide_registers"
 
-    turn: int = knob(0, *TURNS, meaning="pairs of elements in one turn of the loop; auto: by instructions and code")
+    turn: int = knob(0, *TURNS, meaning="pairs of elements per loop turn; auto: by instructions and code size")
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
-        """int8 by int8 in sums of 32 bits, columns of 1 KB at most; no two weights of -128 in a row."""
+        """int8 by int8 in sums of 32 bits, columns of 1 KB at most; no two adjacent weights of -128."""
         int8 = integer.is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8
         if not (int8 and not epilogue.offset and epilogue.acc is DType.INT32):
             return False
@@ -133,7 +133,7 @@ HELD = 5  # the same where the taps stay in registers: nothing but inputs is loa
 class Depthwise(PortableSchedule):
     """A channel is copied with its padding into a plane; several outputs at a time slide over it.
 
-    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
+    A channel is read completely before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 
@@ -146,12 +146,12 @@ class Depthwise(PortableSchedule):
         "",
         "held",
         "loaded",
-        meaning="weights stay in registers, or are loaded for each block; auto: as many as there are",
+        meaning="weights stay in registers, or are loaded for each block; auto: by the core's registers",
     )
-    block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
+    block: int = knob(0, 1, 2, 3, 4, 6, meaning="the most outputs at a time; auto: by the core's registers")
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
-        """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
+        """Depthwise, one image, one output per channel, 8 bits by 8 bits; the epilogue reads the element only."""
         return conv.is_channelwise and integer.is_narrow(epilogue.node, epilogue.graph) and _is_local(epilogue)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:

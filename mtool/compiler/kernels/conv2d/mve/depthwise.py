@@ -43,9 +43,9 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
 
 
 class Depthwise(ConvSchedule[Int8Epilogue]):
-    """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
+    """Depthwise: 16 channels at a time, each row of input is copied once into a ring of the rows that the kernel spans.
 
-    Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.
+    Products of two taps are summed in 16 bits. The last vector may have fewer than 16 lanes.
     """
 
     name = "mve_taps"
@@ -56,7 +56,7 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
     over_operands = False
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
+        """Any kernel, stride, dilation and multiplier, weights of at least -127, one image, int8 to 8 bits."""
         return conv.is_depthwise and conv.batch == 1 and has_negatives(epilogue) and epilogue.stores_kind
 
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
@@ -102,9 +102,9 @@ def pack_int16(taps: Array, bias: Array, scale: Array | None = None) -> Array:
 
 
 class DepthwiseInt16(ConvSchedule[Epilogue16]):
-    """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
+    """Depthwise: pixel by pixel; the position of each tap is computed once for all channels, eight at a time.
 
-    Rows of the input are copied into a ring of as many as the kernel spans.
+    Rows of the input are copied into a ring of the rows that the kernel spans.
     """
 
     name = "mve16_taps"
@@ -174,7 +174,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     forms = (Int8Epilogue,)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights from -127, int8 to int8."""
+        """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights >= -127, int8 to int8."""
         pairs = conv.channels == INT8_LANES // 2 and conv.stride == (1, 1) and conv.out_size[1] % 2 == 0
         lanes = conv.channels % INT8_LANES == 0 or pairs
         return conv.is_depthwise_3x3 and lanes and has_negatives(epilogue) and epilogue.rest is None
@@ -281,7 +281,7 @@ class Squares(ConvSchedule[Int8Epilogue]):
     forms = (Int8Epilogue,)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """3x3, stride 1 or 2, channels in eights, int8 to the whole of int8 by floats."""
+        """3x3, stride 1 or 2, multiples of 8 channels, int8 to all of int8 by floats."""
         if not (conv.is_depthwise_3x3 and conv.channels % GROUP == 0 and epilogue.weights.dtype == np.int8):
             return False
         along, across = _bytes_of(conv.out_size, conv.channels, 1)
@@ -399,9 +399,9 @@ def pack_taps(taps: Array, bias: Array) -> Array:
 
 @dataclass(frozen=True)
 class DepthwiseF32(ConvSchedule[FloatEpilogue]):
-    """Depthwise: four channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
+    """Depthwise: four channels at a time, each row of input is copied once into a ring of the kernel's rows.
 
-    Products are added in the order of the portable loops. The last lanes may be fewer than four.
+    Products are added in the order of the portable loops. The last vector may have fewer than four lanes.
     """
 
     name = "mve_f32_taps"
@@ -411,7 +411,9 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
     forms = (FloatEpilogue,)
 
     outputs: int = knob(
-        0, *OUTPUTS, meaning="side by side, that share inputs and weights; auto: as many as take fewest instructions"
+        0,
+        *OUTPUTS,
+        meaning="adjacent outputs that share inputs and weights; auto: the number with the fewest instructions",
     )
 
     def _outputs(self, conv: Conv) -> int:
@@ -428,7 +430,7 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
         return min((n for one in tried if reaches(n := min(one, wide))), key=cost, default=0)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
-        """Depthwise, one image, one output a channel, float32, not too many taps, nothing read afterwards."""
+        """Depthwise, one image, one output per channel, float32, not too many taps, no operands in the epilogue."""
         if not (conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type and conv.ring.rows <= MOST_ROWS):
             return False
         outputs = self._outputs(conv)

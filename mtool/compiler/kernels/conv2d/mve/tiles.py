@@ -94,7 +94,7 @@ class Int8Tiles(VectorTiles[Int8Epilogue]):
     element = DType.INT8
     holds_rows = True
 
-    unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
+    unroll: int = knob(0, *UNROLLS, meaning="vectors of k per iteration; auto: the largest divisor of the depth")
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
@@ -148,7 +148,7 @@ def _pair(epilogue: Int8Epilogue) -> Pair | None:
 
 
 class Im2colInt8(Int8Tiles):
-    """k x k: the patches of a tile's pixels are gathered and multiplied with all channels, a tile's at a time.
+    """k x k: the patches of a tile's pixels are gathered and multiplied by all channels, a tile's at a time.
 
     Vectors are copied where a pixel is whole vectors; rows of a patch, or bytes on the border, elsewhere.
     """
@@ -157,7 +157,7 @@ class Im2colInt8(Int8Tiles):
 
 
 class PointwiseInt8(Int8Tiles):
-    """1x1: a tile's pixels side by side times all channels, a tile's at a time. In place; if it grows, backwards."""
+    """1x1: a tile's pixels side by side times all channels, a tile's at a time. In place, backwards if it grows."""
 
     name = "mve_pointwise"
     pointwise = True
@@ -178,7 +178,7 @@ class Int16Tiles(VectorTiles[Epilogue16]):
     element = DType.INT16
     scratch_type = "int16_t"
 
-    unroll: int = knob(0, *UNROLLS_INT16, meaning="blocks of k an iteration; auto: the most that divide the depth")
+    unroll: int = knob(0, *UNROLLS_INT16, meaning="blocks of k per iteration; auto: the largest divisor of the depth")
 
     def fits(self, conv: Conv, epilogue: Epilogue16) -> bool:
         """One image, int16 to int16 or sums of 32 bits."""
@@ -209,7 +209,7 @@ class Int16Tiles(VectorTiles[Epilogue16]):
 
 
 class Im2colInt16(Int16Tiles):
-    """k x k: the patches of four pixels are gathered side by side and multiplied with all channels, two at a time.
+    """k x k: the patches of four pixels are gathered side by side and multiplied by all channels, two at a time.
 
     Vectors are copied where a pixel is whole vectors, rows of a patch or elements elsewhere.
     """
@@ -275,16 +275,16 @@ class SmallPatches(ConvSchedule[Int8Epilogue]):
 
 
 class Pixels(SmallPatches):
-    """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place; if it grows, backwards.
+    """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place, backwards if it grows.
 
-    With a stride by rows, and not in place.
+    With a stride, row by row and not in place.
     """
 
     name = "mve_pixels"
     template = "kernels/conv2d/mve/pointwise_pixels_int8.c.j2"
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """1x1, no padding, no groups, one image, int8 to the whole of int8 by floats."""
+        """1x1, no padding, no groups, one image, int8 to all of int8 by floats."""
         return conv.kernel == (1, 1) and conv.pad == (0, 0) and super().fits(conv, epilogue)
 
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
@@ -352,7 +352,7 @@ TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and
 
 @dataclass(frozen=True)
 class Im2colF32(FloatTiles):
-    """The patches of a few pixels are gathered and multiplied with all channels, a vector or two at a time.
+    """The patches of a few pixels are gathered and multiplied by all channels, a vector or two at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
 
@@ -365,10 +365,12 @@ class Im2colF32(FloatTiles):
     forms = (FloatEpilogue,)
     template = "kernels/conv2d/mve/tiles_f32.c.j2"
 
-    pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
+    pixels: int = knob(
+        0, *CHANNELS, meaning="pixels of a tile: 3 by eight channels or 6 by four; auto: the tile that wastes less"
+    )
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
-        """One image, no groups, no dilation of columns, float32; no window beside the input."""
+        """One image, no groups, no dilation of columns, float32; all windows overlap the input."""
         return super().fits(conv, epilogue) and conv.meets_the_image
 
     def shape(self, conv: Conv) -> Tile:

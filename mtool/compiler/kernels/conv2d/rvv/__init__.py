@@ -31,13 +31,13 @@ class Vectors(ConvSchedule[VectorEpilogue]):
 
 
 class Im2col(Vectors):
-    """Gather the input patches of a tile's pixels, which are then multiplied with as many channels as a vector has."""
+    """Gather the input patches of a tile's pixels, which are then multiplied by the channels of a vector."""
 
     name = "rvv_columns"
     template = "kernels/conv2d/rvv/im2col_int8.c.j2"
 
     def fits(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
-        """One image, int8 to int8, and not as many groups as channels."""
+        """One image, int8 to int8, fewer groups than channels."""
         return conv.batch == 1 and not conv.is_depthwise
 
     def _tile(self, conv: Conv, epilogue: VectorEpilogue) -> Tile:
@@ -125,18 +125,18 @@ class Windows(Vectors):
 
 @dataclass(frozen=True)
 class Depthwise(Vectors):
-    """As many channels at a time as a vector has, of some pixels; each row of input is copied once into a ring."""
+    """The channels of a vector at a time, for a few pixels; each row of input is copied once into a ring."""
 
     name = "rvv_taps"
     template = "kernels/conv2d/rvv/depthwise_int8.c.j2"
     over_operands = False
 
     tile: str = knob(
-        "", *TILES, meaning="pixels of a tile by registers of a row of 16-bit weights; auto: as the estimate says"
+        "", *TILES, meaning="pixels of a tile by registers of a row of 16-bit weights; auto: by estimated instructions"
     )
 
     def fits(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
-        """One image, one output a channel, any kernel, stride and dilation, int8 to 8 bits."""
+        """One image, one output per channel, any kernel, stride and dilation, int8 to 8 bits."""
         return conv.is_channelwise and epilogue.stores_kind
 
     def _tile(self, conv: Conv, epilogue: VectorEpilogue) -> Tile:

@@ -16,9 +16,9 @@ PIXELS = 4
 
 
 class Im2col(PatchSchedule):
-    """The patches of four pixels are gathered as floats and multiplied with all channels, sixteen at a time.
+    """The patches of four pixels are gathered as floats and multiplied by all channels, sixteen at a time.
 
-    A 1x1 layer of floats is read where it lies.
+    A 1x1 layer of floats is read in place.
     """
 
     name = "simd_columns"
@@ -58,7 +58,7 @@ TAPS_HEADER = "mt_simd_taps.h"
 
 
 class Depthwise(PortableSchedule):
-    """Depthwise: each input row becomes floats once, in a ring of as many rows as the kernel spans.
+    """Depthwise: each input row becomes floats once, in a ring of the rows that the kernel spans.
 
     A row of outputs is computed at a time, eight channels of four pixels in the inner loop.
     """
@@ -70,7 +70,7 @@ class Depthwise(PortableSchedule):
     has_ring = True
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
-        """Depthwise, one image, one output a channel; float32, or 8 bits whose sums are exact in float32."""
+        """Depthwise, one image, one output per channel; float32, or 8 bits whose sums are exact in float32."""
         return conv.is_channelwise and has_float_sums(epilogue.node, epilogue.graph)
 
     def _row(self, conv: Conv) -> int:

@@ -10,7 +10,7 @@ from mtool.compiler.kernels.target import Target
 
 @dataclass(frozen=True)
 class Gemv(TileKnobs, DenseSchedule[EpilogueText]):
-    """Some outputs at a time share each input element; of two rows, two rows each weight."""
+    """A few outputs at a time share each input element; with two rows, they share each weight."""
 
     name = "int_rows"
     template = "kernels/dense/integer/gemv_int8.c.j2"

@@ -10,7 +10,7 @@ from mtool.compiler.kernels.schedule import Target, knob
 
 @dataclass(frozen=True)
 class Gemv(DenseSchedule[VectorEpilogue]):
-    """As many outputs at a time as a vector has; some rows share each weight."""
+    """The outputs of a vector at a time; a few rows share each weight."""
 
     name = "rvv_rows"
     template = "kernels/dense/rvv/gemv_int8.c.j2"
