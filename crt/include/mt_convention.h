@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* A link of objects that call, or are called, by different conventions fails, and this is the symbol that says so.
+/* Linking objects with different calling conventions fails, with this symbol in the linker's message.
  *
- * Every object that includes a model's header carries an empty section of a group that is called after the model's
- * conventions. Of a group the linker keeps one; groups of different names define the symbol more than once. No byte of
- * it is in the firmware. GCC and Clang, for every ELF target; elsewhere nothing is checked. */
+ * Every object that includes a model's header has an empty section in a group named after the model's
+ * conventions. The linker keeps one section of a group; groups of different names define the symbol more than once. It
+ * adds no byte to the firmware. GCC and Clang, for every ELF target; elsewhere nothing is checked. */
 #ifndef MT_CONVENTION_H
 #define MT_CONVENTION_H
 

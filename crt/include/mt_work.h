@@ -9,7 +9,7 @@
 #include "mt_functions.h"
 #include "mtool.h"
 
-/* In place of an operator's number: none of them, the model as a whole. */
+/* Instead of an operator's number: the whole model. */
 #define MT_NO_OPERATOR 0xFFFFu
 
 struct mt_work {
@@ -29,8 +29,8 @@ struct mt_work {
 /* Run the model once, through its entry point. */
 int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work);
 
-/* Run the model once, operator by operator, so that mt_work_operator is the one that is running.
- * MT_STACK_OVERFLOW: after one of them, the lowest bytes of the stack were overwritten. */
+/* Run the model once, operator by operator, so that mt_work_operator is the running one.
+ * MT_STACK_OVERFLOW: after an operator, the lowest bytes of the stack were overwritten. */
 int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work);
 
 /* Run the operator `number`, or with MT_NO_OPERATOR the model, `count` times under the timer.
@@ -38,19 +38,19 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
 int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
                      struct mt_work *work);
 
-/* Give a model that has a stream bytes of it, from the byte `offset` on: 0 begins an inference, else it is where the
- * last bytes ended. Each row is computed with once all of it has come. With the first mt_work_run or mt_work_time after
- * them the inference ends, and the time and the stack are those of all of it; if mt_work_time is to run the model more
- * than once, the others are given the last row again and again.
- * MT_BAD_ORDER: the bytes before them are missing. MT_BAD_RANGE: there are more than are left. */
+/* Pass bytes of its stream to a model that has one, from the byte `offset` on: 0 begins an inference, otherwise it is
+ * the end of the last bytes. Each row is processed when it is complete. The first mt_work_run or mt_work_time after
+ * them ends the inference, and the time and the stack are those of all of it; if mt_work_time runs the model more
+ * than once, the later runs receive the last row repeatedly.
+ * MT_BAD_ORDER: earlier bytes are missing. MT_BAD_RANGE: there are more bytes than remain. */
 int32_t mt_work_feed(const struct mt_model *model, uint32_t offset, const uint8_t *bytes, size_t count,
                      uint8_t *stack_low, struct mt_work *work);
 
-/* Call one of the model's functions, of which it has some, as mt_functions_invoke does. */
+/* Call one of the functions of a model that has some, as mt_functions_invoke does. */
 int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, size_t count, uint8_t *stack_low,
                        struct mt_work *work, struct mt_returned *returned);
 
-/* Return the operator that is running, or ran when a fault came; MT_NO_OPERATOR if that is not known. */
+/* Return the operator that is running, or ran when a fault occurred; MT_NO_OPERATOR: unknown. */
 uint16_t mt_work_operator(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* mtool: what a firmware includes that runs a model, implements a port or serves a host. All other headers of this folder
- * are internal, and change from one version to the next.
+/* mtool: the header for firmware that runs a model, implements a port or serves a host. All other headers in this
+ * folder are internal and may change with every version.
  *
  *     status codes, models, devices that compute a part of a model,
- *     the platform: port, storage of modules, faults and guards, the fence around a model,
+ *     the platform: port, storage of modules, faults and guards, memory protection,
  *     the RPC server
  */
 #ifndef MTOOL_H
@@ -19,43 +19,43 @@ struct mt_protect_area;
 /* Status codes of the runtime and of generated models.
  *
  * Every function that can fail returns an int32_t: 0 is success, anything else one of these.
- * The list is the only place where a code, its name and its meaning stand; the Python side reads
- * the same list (mtool/device/rpc/protocol.py) and a test holds the two together. */
+ * This list is the only place for a code, its name and its meaning; the Python side reads
+ * the same list (mtool/device/rpc/protocol.py), and a test compares the two. */
 
 /* clang-format off */
 #define MT_STATUS_LIST(X)                                                              \
     X(MT_OK,                 0, "success")                                             \
     X(MT_BAD_FRAME,          1, "a frame is malformed or its checksum is wrong")       \
-    X(MT_BAD_MESSAGE,        2, "a message is too short or its fields make no sense")  \
+    X(MT_BAD_MESSAGE,        2, "a message is too short or its fields are invalid")    \
     X(MT_UNKNOWN_MESSAGE,    3, "the message type is unknown to this firmware")        \
     X(MT_BAD_INDEX,          4, "there is no tensor, operator or model with that index") \
-    X(MT_BAD_RANGE,          5, "the range lies outside the tensor")                   \
+    X(MT_BAD_RANGE,          5, "the range is outside the tensor")                     \
     X(MT_NO_SESSION,         6, "no session is open")                                  \
     X(MT_TOO_LARGE,          7, "the frame is larger than the receive buffer")         \
     X(MT_TIMER_NOT_STARTED,  8, "the timer was stopped before it was started")         \
     X(MT_TIMER_RUNNING,      9, "the timer was started while it was running")          \
-    X(MT_TIMER_OVERFLOW,    10, "the timer ran over its range")                        \
-    X(MT_NOT_SUPPORTED,     11, "the platform has no such function")                   \
-    X(MT_IO,                12, "the platform could not read or write")                \
+    X(MT_TIMER_OVERFLOW,    10, "the timer overflowed")                                \
+    X(MT_NOT_SUPPORTED,     11, "the platform does not support it")                    \
+    X(MT_IO,                12, "the platform failed to read or write")                \
     X(MT_MODEL,             13, "the model failed")                                    \
-    X(MT_STACK_OVERFLOW,    14, "the stack went over its end")                         \
+    X(MT_STACK_OVERFLOW,    14, "the stack overflowed")                                \
     X(MT_BUSY,              15, "another host has a session open")                     \
     X(MT_UNKNOWN_FUNCTION,  16, "there is no function of that name")                   \
-    X(MT_BAD_COUNT,         17, "a function takes another number of arguments")        \
-    X(MT_BAD_TYPE,          18, "an argument is of another type")                      \
-    X(MT_BAD_SHAPE,         19, "a tensor has another shape")                          \
-    X(MT_BAD_GRAPH,         20, "the graph's JSON is malformed, or of another model")  \
-    X(MT_BAD_SIZE,          21, "a size is smaller or larger than the model takes")    \
+    X(MT_BAD_COUNT,         17, "the number of arguments is wrong")                    \
+    X(MT_BAD_TYPE,          18, "an argument has the wrong type")                      \
+    X(MT_BAD_SHAPE,         19, "a tensor has the wrong shape")                        \
+    X(MT_BAD_GRAPH,         20, "the graph's JSON is malformed, or another model's")   \
+    X(MT_BAD_SIZE,          21, "a size is outside of the model's range")              \
     X(MT_DEVICE,            22, "a device that computes a part of the model failed")   \
-    X(MT_BAD_ORDER,         23, "an inference has not begun, or rows of it are missing") \
-    X(MT_BAD_MODULE,        24, "a module is malformed, or not whole") \
-    X(MT_BAD_SIGNATURE,     25, "a module is not signed by a key that the firmware knows") \
-    X(MT_OLD_MODULE,        26, "a module is older than the least that the device takes") \
-    X(MT_WRONG_MACHINE,     27, "a module is for another machine, or of a kind that the firmware does not run") \
+    X(MT_BAD_ORDER,         23, "no inference was started, or rows of it are missing") \
+    X(MT_BAD_MODULE,        24, "a module is malformed or incomplete") \
+    X(MT_BAD_SIGNATURE,     25, "a module is not signed with a key of the firmware") \
+    X(MT_OLD_MODULE,        26, "a module's counter is below the device's") \
+    X(MT_WRONG_MACHINE,     27, "a module is for another machine, or of a kind that the firmware does not support") \
     X(MT_NO_MEMORY,         28, "there is not enough memory, or it is not aligned") \
     X(MT_MISSING_IMPORT,    29, "a module calls a function that the firmware does not have") \
-    X(MT_BAD_DELTA,         30, "a delta is malformed, of other bytes than are there, or too large") \
-    X(MT_STOPPED,           31, "the model was stopped at a fault, and the firmware goes on")
+    X(MT_BAD_DELTA,         30, "a delta is malformed, too large, or starts from other bytes") \
+    X(MT_STOPPED,           31, "a fault stopped the model, and the firmware continues")
 /* clang-format on */
 
 enum {
@@ -75,11 +75,11 @@ struct mt_tensor {
 /* An input that the model takes by rows, so that it is never whole in memory. */
 struct mt_stream {
     uint8_t input;              /* which of the inputs */
-    uint16_t rows;              /* of it, at least 2 */
-    void *row;                  /* memory for one, which `inputs` has in its place */
+    uint16_t rows;              /* the number of rows, at least 2 */
+    void *row;                  /* memory for one row, listed in `inputs` instead of the whole */
     uint32_t row_bytes;
-    int32_t (*begin)(void);     /* begins an inference, and forgets one that is under way; 0 on success */
-    int32_t (*feed)(void);      /* computes what the row in memory makes possible: the next one, in their order */
+    int32_t (*begin)(void);     /* starts an inference and discards an unfinished one; 0 on success */
+    int32_t (*feed)(void);      /* processes the next row, which is in memory */
 };
 
 struct mt_model {
@@ -93,61 +93,61 @@ struct mt_model {
     uint8_t *arena;                     /* NULL: the model has none */
     uint32_t arena_bytes;
     /* One inference of this model: reads the inputs, writes the outputs; 0 on success. It may overwrite the inputs. With
-     * a stream, the rest of one, behind the last row; MT_BAD_ORDER: rows are missing. */
+     * a stream, the rest of an inference, after the last row; MT_BAD_ORDER: rows are missing. */
     int32_t (*run)(const struct mt_model *model);
     int32_t (*step)(const struct mt_model *model, uint16_t number); /* the same in steps: one operator, from 0 in order */
-    const struct mt_functions *functions;   /* what a host can call by name; NULL: nothing */
-    const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they
-                                                 * do not */
-    const struct mt_stream *stream;     /* NULL: all inputs are whole */
-    const struct mt_protect_area *areas;    /* what it may have while it runs, in a firmware with a fence */
+    const struct mt_functions *functions;   /* functions that a host can call by name; NULL: none */
+    const struct mt_device_failure *failure;    /* what failed if `run` or `step` returns MT_DEVICE; NULL: they
+                                                 * never do */
+    const struct mt_stream *stream;     /* NULL: no input is taken by rows */
+    const struct mt_protect_area *areas;    /* memory that it may access while it runs, with memory protection */
     uint8_t area_count;
     const struct mt_model *next;        /* another model of the same firmware; NULL: there is none */
     const struct mt_tensor *pools;      /* an arena in several memories: those after the first */
-    uint8_t pool_count;                 /* how many */
+    uint8_t pool_count;                 /* the number of pools */
 };
 
 extern const struct mt_model mt_model; /* the first model of the firmware */
 
-/* The `index`-th model of a firmware, from the first on; NULL: it has fewer. */
+/* Return the `index`-th model of a firmware, starting from `first`; NULL: there are fewer. */
 const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index);
 
 /* Find `length` bytes, `offset` bytes from the start of an input, an output or a pool of the arena: the `index`-th of
- * `kind`, as in mt_protocol.h; an arena in one piece is the first. An empty piece may be nowhere: then *bytes stays as it is. MT_BAD_INDEX: there is no such tensor.
- * MT_BAD_RANGE: it has fewer bytes. */
+ * `kind`, as in mt_protocol.h; an arena in one piece is the first. An empty tensor may have no address: then *bytes is
+ * not changed. MT_BAD_INDEX: there is no such tensor. MT_BAD_RANGE: it has fewer bytes. */
 int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index, uint32_t offset, uint32_t length,
                       uint8_t **bytes);
 
-/* Devices that compute regions of a model: how they fail, and what is called around their work.
+/* Devices that compute regions of a model: how they report failures, and which functions are called around their work.
  *
- * A region's C function may return a status: 0, or a number of the device's own. Then the inference ends, whoever runs
- * it, with MT_DEVICE, and <model>_failure says what failed.
+ * A region's C function may return a status: 0, or the device's own number. The latter ends the inference
+ * with MT_DEVICE, and <model>_failure says what failed.
  *
- * A backend may name functions of type `int32_t f(void)`, which return 0 or a status that ends the inference alike:
+ * A backend may name functions of type `int32_t f(void)`, which return 0 or a status that also ends the inference:
  *
  *     activate    once before the first inference: power, clocks
  *     open        once after that: firmware, queues
- *     before      before each inference: not before each region
+ *     before      before each inference, not before each region
  *     after       after each inference, also after one that failed
  *     close       at <model>_close
  *     deactivate  after that
  *
- * Functions of a backend that says so are of type `int32_t f(void *resource)`, and its regions know `resource` too: what
- * the model's caller gave (--interface-api pointers, packed functions), NULL where it has none to give. What is opened
- * stays open when another resource is given: <model>_close first, if that is another device.
+ * If a backend requests it, its functions have the type `int32_t f(void *resource)`, and its regions also receive
+ * `resource`: the pointer from the model's caller (--interface-api pointers, packed functions), else NULL. An open
+ * device stays open when another resource is passed: call <model>_close first if that is another device.
  *
  * Regions that name the same function for the same occasion share one call. An activate or open that failed is called
- * again by the next inference. <model>_close lets go of the devices; the next inference activates them again. */
+ * again by the next inference. <model>_close releases the devices; the next inference activates them again. */
 
-/* How a piece of one of the board's memories is declared that regions have besides the arena, or that is a pool of an
- * arena in several memories: in a section of its own, ".bss.mt_lent.<memory>", which a linker script has to put there.
- * What it begins with is undefined. */
+/* Declare a buffer in one of the board's memories, for regions in addition to the arena, or as a pool of an
+ * arena in several memories: in the section ".bss.mt_lent.<memory>", which a linker script must place there.
+ * Its initial contents are undefined. */
 #ifndef MT_LENT_SECTION
 #define MT_LENT_SECTION(memory) ".bss.mt_lent." #memory
 #endif
 #define MT_LENT(memory, alignment) MT_PLACED(MT_LENT_SECTION(memory), alignment)
 
-/* The same in a section by its name. */
+/* The same in a named section. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MT_PLACED(name, alignment) __attribute__((aligned(alignment), section(name)))
 #elif defined(__GNUC__)
@@ -156,35 +156,35 @@ int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index,
 #define MT_PLACED(name, alignment)
 #endif
 
-/* What failed last. */
+/* The last failure. */
 struct mt_device_failure {
-    const char *region; /* the region whose function, or a hook for which, failed; NULL: none has */
+    const char *region; /* the region whose function or hook failed; NULL: none */
     const char *nodes;  /* the model's nodes that it computes */
-    int32_t status;     /* what the function returned */
-    uint16_t number;    /* of the model's operator that it is, or that it stands in */
-    uint16_t key;       /* no other region's: the operator's number, or one behind all operators' */
+    int32_t status;     /* the function's status */
+    uint16_t number;    /* of the model's operator that it is, or that contains it */
+    uint16_t key;       /* unique to the region: the operator's number, or one after all operators' */
 };
 
-/* The platform, as the runtime sees it: port.c implements these functions, or a timer.c and a guard.c beside it do.
+/* The platform: port.c implements these functions, or a timer.c and a guard.c beside it do.
  *
  * All return MT_OK or a status. None allocates, none is re-entrant. */
 
-/* Bring up clocks, the byte channel and the timer. Called once, first. */
+/* Initialize clocks, the byte channel and the timer. Called once, first. */
 int32_t mt_port_init(void);
 
-/* Read up to `capacity` bytes that the host sent; *count says how many came. May block until at
- * least one is there; may also return MT_OK with *count 0, upon which mt_port_idle is called.
- * MT_IO: the host closed the channel, nothing more will come. */
+/* Read up to `capacity` bytes from the host; *count is the number read. May block until there is at
+ * least one; may also return MT_OK with *count 0, and then mt_port_idle is called.
+ * MT_IO: the host closed the channel. */
 int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count);
 
-/* Send `count` bytes, all of them, in order. Blocks until the channel has taken them. */
+/* Send all `count` bytes, in order. Blocks until the channel has accepted them. */
 int32_t mt_port_write(const uint8_t *bytes, size_t count);
 
 /* Start the timer. MT_TIMER_RUNNING: it was running. */
 int32_t mt_port_timer_start(void);
 
 /* Stop the timer; *elapsed_ns is the wall-clock time since the start, in nanoseconds.
- * MT_TIMER_NOT_STARTED: it was not running. MT_TIMER_OVERFLOW: it ran over its range, and
+ * MT_TIMER_NOT_STARTED: it was not running. MT_TIMER_OVERFLOW: it overflowed, and
  * *elapsed_ns is 0. */
 int32_t mt_port_timer_stop(uint64_t *elapsed_ns);
 
@@ -194,62 +194,62 @@ uint32_t mt_port_timer_granularity_ns(void);
 /* Fill `bytes` with numbers that differ from one reset to the next: a nonce, not a key. */
 int32_t mt_port_random(uint8_t *bytes, size_t count);
 
-/* Stop for good (or reset): the session is over, or `status` can't be handled. Does not return. */
+/* Stop permanently (or reset): the session is over, or `status` can't be handled. Does not return. */
 void mt_port_abort(int32_t status);
 
 /* Nothing to do: sleep until something happens, or return at once. */
 void mt_port_idle(void);
 
-/* Memory that keeps modules across a reset: flash, as a port lends it to the slots of mt_slots.h.
+/* Memory that keeps modules across a reset: flash that a port provides for the slots of mt_slots.h.
  *
- * It is NOR flash, or behaves like it: what is erased reads 0xFF, and each byte is programmed once after that. It can be
- * read like any memory, and a processor that has to run a module from it can fetch instructions there. */
+ * It is NOR flash, or behaves like it: erased bytes read 0xFF, and each byte is programmed once after that. It can be
+ * read like any memory, and a processor that runs a module from it can fetch instructions there. */
 
-/* What is programmed at once: a multiple of every flash's own unit. */
+/* The unit of programming: a multiple of every flash's own unit. */
 #define MT_STORAGE_CHUNK 64u
 
 struct mt_storage {
-    const uint8_t *memory;  /* where it is read, aligned to 64 bytes or more */
-    uint32_t bytes;         /* of the whole: a multiple of a sector */
-    uint32_t sector_bytes;  /* what is erased at once: a power of two, MT_STORAGE_CHUNK or more */
+    const uint8_t *memory;  /* its address for reading, aligned to 64 bytes or more */
+    uint32_t bytes;         /* the total size: a multiple of a sector */
+    uint32_t sector_bytes;  /* the unit of erasing: a power of two, MT_STORAGE_CHUNK or more */
 
-    /* Erase the sector that begins `offset` bytes from the start. MT_IO: it could not be. */
+    /* Erase the sector that starts `offset` bytes from the start. MT_IO: it failed. */
     int32_t (*erase)(uint32_t offset);
 
-    /* Program `count` bytes, a multiple of MT_STORAGE_CHUNK, `offset` bytes from the start, a multiple as well; `bytes`
-     * lie in RAM, at any address. Returns when `memory` shows them, through caches too. MT_IO: something was programmed
-     * there already, or could not be. */
+    /* Program `count` bytes, a multiple of MT_STORAGE_CHUNK, at `offset`, also a multiple; `bytes`
+     * are in RAM, at any address. Returns when they can be read from `memory`, also through caches. MT_IO: the area was
+     * not erased, or programming failed. */
     int32_t (*program)(uint32_t offset, const uint8_t *bytes, uint32_t count);
 };
 
 /* The port's storage, ready to be used; NULL: it has none. */
 const struct mt_storage *mt_port_storage(void);
 
-/* Faults, and what a port does about them: report it to the host (mt_server_fault), then end or restart. guard.c of a
- * template implements these functions, as far as the processor can; a firmware may do without. */
+/* Faults: a port reports them to the host (mt_server_fault), then ends or restarts. A template's guard.c
+ * implements these functions, as far as the processor can; they are optional. */
 
-/* Catch faults from now on: exceptions of the processor, a stack that goes over its end, accesses outside the board's
+/* Start to catch faults: processor exceptions, stack overflows, accesses outside the board's
  * memory. Called once, after mt_port_init. */
 void mt_guard_init(void);
 
-/* Take it for a fault if this function is not called again within `limit_ms` milliseconds; 0: no longer. For the
- * server's configuration. Nothing interrupts the model more often than every 20 ms. */
+/* Report a fault unless this function is called again within `limit_ms` milliseconds; 0: stop watching. For the
+ * server's configuration. The model is interrupted at most every 20 ms. */
 void mt_guard_watch(uint32_t limit_ms);
 
 /* Faults, as a port's exception handler reports them to mt_server_fault; crt/PROTOCOL.md has the lists. */
 
-/* What happened. */
+/* Kinds of faults. */
 enum {
     MT_FAULT_EXCEPTION = 1,  /* the processor refused an instruction or an access */
-    MT_FAULT_STACK = 2,      /* the stack went over its end, and the processor noticed */
-    MT_FAULT_ASSERTION = 3,  /* the firmware itself found that it can't go on */
+    MT_FAULT_STACK = 2,      /* a stack overflow that the processor detected */
+    MT_FAULT_ASSERTION = 3,  /* the firmware itself found that it can't continue */
     MT_FAULT_WATCHDOG = 4    /* the model took longer than the host's limit */
 };
 
-/* Added to the kind: the fault has stopped the model alone, and the firmware goes on. */
+/* Added to the kind: the fault stopped only the model, and the firmware continues. */
 #define MT_FAULT_SURVIVED 0x80u
 
-/* Whose registers follow; one that is not known is 0. */
+/* The machine of the registers that follow; an unknown register is 0. */
 enum {
     MT_MACHINE_NONE = 0,     /* none */
     MT_MACHINE_CORTEX_M = 1, /* pc, lr, xpsr, sp, CFSR, HFSR, MMFAR, BFAR, lowest address of the stack */
@@ -258,20 +258,20 @@ enum {
                               * the address that was accessed */
 };
 
-/* A fence around a model: while it runs the processor's memory protection lets it have what is listed here, code and
- * constants in flash, and its own part of the stack; all else, peripherals included, is a fault. The fault ends the
- * model and nothing more. protect.c of a template implements it, as far as the processor can (docs/protect.md).
+/* Memory protection of a model: while it runs, it can access only the areas listed here, code and
+ * constants in flash, and its own part of the stack; any other access, also to peripherals, is a fault. The fault ends
+ * only the model. A template's protect.c implements it, as far as the processor can (docs/protect.md).
  *
- * Macros: MT_PROTECT is defined where a firmware has the fence; MT_PROTECT_INPUTS is how an input is declared that lies
- * outside of the arena, so that a linker script can put it where the model may only read. */
+ * Macros: MT_PROTECT is defined in firmware with memory protection; MT_PROTECT_INPUTS declares an input
+ * outside of the arena, so that a linker script can place it where the model may only read. */
 
 #define MT_PROTECT_INPUTS __attribute__((section(".bss.mt_inputs")))
 
-/* What a model may do in an area. */
+/* A model's permissions in an area. */
 enum { MT_PROTECT_READ = 0, MT_PROTECT_WRITE = 1, MT_PROTECT_EXECUTE = 2 }; /* write and execute: and read */
 
-/* From `start` to before `end`, both multiples of the processor's granule (they are rounded outwards); empty if they are
- * equal. Areas overlap neither each other nor the firmware's own code and constants, which every model may read. */
+/* From `start` to before `end`, both multiples of the processor's granule (they are rounded outwards); empty if they
+ * are equal. Areas must not overlap each other or the firmware's own code and constants, which every model may read. */
 struct mt_protect_area {
     const void *start;
     const void *end;
@@ -280,22 +280,22 @@ struct mt_protect_area {
 
 typedef void mt_protect_function(void);
 
-/* Call `function`, whatever its type, with the arguments `first` and `second`, inside the fence: unprivileged, with the
- * areas of `areas`. *result is what it returned. Below the caller's frame some bytes of the stack are left out, up to
- * its granule. Calls don't nest.
+/* Call `function`, whatever its type, with the arguments `first` and `second`, under memory protection: unprivileged,
+ * with access to `areas`. *result is its result. Below the caller's frame, up to a granule of the stack is skipped.
+ * Calls don't nest.
  *
- * MT_STOPPED: it did what it may not, or took longer than mt_guard_watch allows; it has been reported to the host
- * (mt_server_fault, with MT_FAULT_SURVIVED), and the firmware goes on. What it has written, in its own areas alone, stays
- * as it is: a model with states is to be reset.
- * MT_NOT_SUPPORTED: the areas need more of the processor's regions than there are, or the processor has none; nothing
+ * MT_STOPPED: it made a forbidden access, or took longer than mt_guard_watch allows; this was reported to the host
+ * (mt_server_fault, with MT_FAULT_SURVIVED), and the firmware continues. What it wrote, only to its own areas, is
+ * kept: reset a model with states.
+ * MT_NOT_SUPPORTED: the areas need more regions than the processor has, or it has no memory protection; nothing
  * was called. */
 int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_protect_function *function,
                         uintptr_t first, uintptr_t second, int32_t *result);
 
 /* The RPC server: lets a host drive the model over the port's byte channel. crt/PROTOCOL.md has the bytes. */
 
-/* Least size of the server's buffer. Half of it receives, half sends; a frame is a little smaller than
- * a half, so that larger buffers make for fewer and larger frames. */
+/* The least size of the server's buffer. Half of it receives, half sends; a frame is a little smaller than
+ * a half, so larger buffers lead to fewer and larger frames. */
 #define MT_SERVER_MIN_BUFFER 256u
 
 struct mt_server_config {
@@ -304,26 +304,26 @@ struct mt_server_config {
     uint8_t *buffer;            /* the server's receive and send buffers; it uses no other memory of this size */
     uint32_t buffer_bytes;      /* at least MT_SERVER_MIN_BUFFER */
     uint8_t *stack_low;         /* lowest address of the stack, for the watermark and the canary; NULL: not measured */
-    uint32_t window_bytes;      /* how many bytes the port holds between calls of mt_port_read (the size of its
-                                 * interrupt's ring buffer); 0: any number, as the channel holds back the host itself */
-    void (*watch)(uint32_t limit_ms); /* mt_guard_watch, around each CALL that has a limit; NULL: the
-                                       * host alone notices that a model does not end */
+    uint32_t window_bytes;      /* the bytes that the port buffers between calls of mt_port_read (the size of its
+                                 * interrupt's ring buffer); 0: any number, as the channel has flow control */
+    void (*watch)(uint32_t limit_ms); /* mt_guard_watch, around each CALL that has a limit; NULL: only the
+                                       * host notices that a model does not end */
     struct mt_extension *extension; /* requests of a part that not every firmware has: mt_port_modules; NULL: none */
 };
 
-/* The extension of a firmware that takes modules, by its options: start its loader, for the server's configuration. */
+/* Start the module loader of firmware with modules; return its extension for the server's configuration. */
 struct mt_extension *mt_port_modules(void);
 
-/* Serve until the port says that the channel is closed (returns MT_IO or another status of the port), or
- * the host asks for a reset (returns MT_OK). MT_TOO_LARGE: the buffer is smaller than MT_SERVER_MIN_BUFFER. */
+/* Serve until the port reports that the channel is closed (returns MT_IO or another status of the port), or
+ * the host requests a reset (returns MT_OK). MT_TOO_LARGE: the buffer is smaller than MT_SERVER_MIN_BUFFER. */
 int32_t mt_server_run(const struct mt_server_config *config);
 
-/* Send a line of text to the host, cut to what fits into a frame; for instance from within the model.
+/* Send a line of text to the host, truncated to a frame; for instance from within the model.
  * Nothing is sent while no session is open. */
 void mt_server_log(const char *text);
 
-/* Tell the host of a fault, with the operator that was running; for a port's exception handler, which resets or
- * ends the firmware afterwards. Uses mt_port_write and some 100 bytes of stack; nothing is sent while no session is
+/* Report a fault to the host, with the running operator; for a port's exception handler, which resets or
+ * ends the firmware afterwards. Uses mt_port_write and about 100 bytes of stack; nothing is sent while no session is
  * open. `registers`: in the order of the machine's list in crt/PROTOCOL.md. */
 void mt_server_fault(uint8_t kind, uint8_t machine, const uint32_t *registers, uint8_t count);
 

@@ -1,4 +1,4 @@
-"""Boards are data: `boards.yaml`, a user's own files, and any board of a Zephyr tree. Unknown keys are refused."""
+"""Boards are data: `boards.yaml`, the user's own files, and any board of a Zephyr tree. Unknown keys are refused."""
 
 import difflib
 import functools
@@ -27,58 +27,58 @@ from mtool.boards.zephyr.describing import PREFIX, describe
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
 FEATURES = ("fpu", "dsp", "mve", "rvv", "simd")
-_TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
+_TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's template may have any other name
 PORT = (
     "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",
     "zephyr_32", "at_end",
 )  # fmt: skip
-_CLOSE = 0.8  # a name that no list has, and that comes as near as this to one that it has, is that one misspelt
+_CLOSE = 0.8  # an unknown name that is at least this similar to a known one is taken for a misspelling of it
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
 def _size(text: Any) -> Any:
-    """Read a number of bytes: 1024, "640 KiB", "2 MiB"."""
+    """Parse a size in bytes: 1024, "640 KiB", "2 MiB"."""
     if isinstance(text, str):
         match = re.fullmatch(r"(\d+)\s*(|B|KiB|MiB)", text.strip())
         if match is None:
-            raise ValueError(f'{text!r} is not a size, such as 1024, "640 KiB" or "2 MiB"')
+            raise ValueError(f'{text!r} is not a size; write 1024, "640 KiB" or "2 MiB"')
         return int(match[1]) * _UNITS[match[2]]
     return text
 
 
 def _settings(flash: Any) -> Any:
-    """Read flash runners, those without settings as a list too: [west, openocd]."""
+    """Parse the flash runners; runners without settings may be a list: [west, openocd]."""
     for name in flash if isinstance(flash, list | dict) else ():
         if not isinstance(name, str) or name not in flash_runners.records():
-            raise ValueError(f"there is no flash runner {name!r}; {_meant(str(name), flash_runners.records())}")
+            raise ValueError(f"unknown flash runner {name!r}; {_meant(str(name), flash_runners.records())}")
     for name, settings in flash.items() if isinstance(flash, dict) else ():
         known = flash_runners.settings_of(name)
         for key in settings if isinstance(settings, dict) else ():
             if key not in known:
-                raise ValueError(f"{name} has no setting {key!r}; {_meant(str(key), known)}")
+                raise ValueError(f"unknown setting {key!r} for {name}; {_meant(str(key), known)}")
     return {name: {} for name in flash} if isinstance(flash, list) else flash
 
 
 def _features(features: Any) -> Any:
     for name in features if isinstance(features, list | frozenset) else ():
         if name not in FEATURES:
-            raise ValueError(f"there is no feature {name!r}; {_meant(str(name), FEATURES)}")
+            raise ValueError(f"unknown feature {name!r}; {_meant(str(name), FEATURES)}")
     return features
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    return spelling.did_you_mean(name, known, otherwise=f"there are: {', '.join(known) or 'none'}")
+    return spelling.did_you_mean(name, known, otherwise=f"available: {', '.join(known) or 'none'}")
 
 
 def _not_misspelt(known: tuple[str, ...]) -> BeforeValidator:
-    """Return what refuses keys of a mapping that are open to names of others, but are one of `known` misspelt."""
+    """Return a validator for a mapping with free keys that refuses misspellings of `known`."""
 
     def check(mapping: Any) -> Any:
         for key in mapping if isinstance(mapping, dict) else ():
-            is_fine = any(name in str(key) for name in known)  # "zephyr_of_mine" is none misspelt
+            is_fine = any(name in str(key) for name in known)  # "zephyr_of_mine" is not a misspelling
             near = [] if is_fine else difflib.get_close_matches(str(key), known, n=1, cutoff=_CLOSE)
             if near:
-                raise ValueError(f"{key!r} is unknown; did you mean {near[0]}?")
+                raise ValueError(f"unknown key {key!r}; did you mean {near[0]}?")
         return mapping
 
     return BeforeValidator(check)
@@ -90,24 +90,24 @@ Features = Annotated[frozenset[str], BeforeValidator(_features), PlainSerializer
 
 
 class Cache(Strict):
-    """A cache: how many lines, and how many of them an address may lie in; 0: all."""
+    """A cache: the number of lines, and its associativity; 0: fully associative."""
 
     lines: int = Field(gt=0, le=2048)
     ways: int = Field(default=0, ge=0)
 
 
 class Reads(Strict):
-    """How a memory answers that is slower than the core, for estimates of cycles.
+    """Timing of a memory that is slower than the core, for cycle estimates.
 
     Attributes:
         source: where the figures come from.
-        wait_states: cycles that a read waits, by the highest clock in MHz that they are enough for; the lowest first.
-        width: bytes of a read.
-        line: bytes of a line in the caches, which is filled by reads as they are needed.
-        code: the cache of instructions.
-        data: that of data; None: one for both.
-        prefetch: the read that follows is begun while the one before it is executed.
-        is_sure: the figures were looked up in the source; else they are likely.
+        wait_states: wait cycles of a read, by the highest clock in MHz for which they suffice; lowest first.
+        width: bytes per read.
+        line: bytes per cache line.
+        code: the instruction cache.
+        data: the data cache; None: one cache for both.
+        prefetch: whether the next read starts while the current one is executed.
+        is_sure: whether the figures come from the source; otherwise they are likely values.
     """
 
     source: str
@@ -120,18 +120,18 @@ class Reads(Strict):
     prefetch: bool = False
 
     def waits(self, hz: int) -> int:
-        """Return the cycles that a read waits at a clock; above the highest of the table, as there."""
+        """Return the wait cycles of a read at a clock; above the table's highest clock, those of the highest."""
         counts = [count for mhz, count in self.wait_states.items() if hz <= mhz * 1_000_000]
         return (*counts, *[*self.wait_states.values()][-1:])[0]
 
 
 class Lending(Strict):
-    """That a memory may have tensors of models, or copies of their constants, beside what it holds.
+    """How a memory may hold models' tensors, or copies of their constants, in addition to its own roles.
 
     Attributes:
         source: where the figures come from.
-        waits: cycles that an access of the core waits, about; they order the memories.
-        use: who may use it: "tensors", "weights", or "all" for both.
+        waits: approximate wait cycles of an access by the core; memories are ordered by them.
+        use: what it may hold: "tensors", "weights", or "all" for both.
     """
 
     source: str
@@ -140,10 +140,10 @@ class Lending(Strict):
 
 
 class Memory(Strict):
-    """One memory: its base address, its size in bytes, what lives there, and how it is read if it lets the core wait.
+    """One memory: its base address, its size in bytes, what it holds, and its timing if the core waits for it.
 
-    A memory without `reads` is taken for one that answers at once. One with `pool` is lent to a model whose arena does
-    not fit another (docs/memories.md).
+    A memory without `reads` is assumed to have no wait states. One with `pool` is available to models whose arena
+    does not fit elsewhere (docs/memories.md).
     """
 
     base: int
@@ -154,7 +154,7 @@ class Memory(Strict):
 
     @property
     def is_written(self) -> bool:
-        """Whether it can be written to while a firmware runs: it holds more than code and constants, or nothing yet."""
+        """Whether it can be written while firmware runs: it holds more than code and constants, or nothing yet."""
         return self.pool is not None or not self.holds or bool({"arena", "data", "stack"} & {*self.holds})
 
 
@@ -165,7 +165,7 @@ class Draw(Strict):
         source: where it was measured.
         mhz: its clock.
         volts: its supply.
-        milliwatts: the least and the most.
+        milliwatts: the lowest and the highest figure.
     """
 
     source: str
@@ -176,26 +176,26 @@ class Draw(Strict):
     @model_validator(mode="after")
     def _least_is_first(self) -> Self:
         if not 0 < self.milliwatts[0] <= self.milliwatts[1]:
-            raise ValueError("milliwatts: the least and the most")
+            raise ValueError("milliwatts: the lower figure comes first")
         return self
 
 
 class FrameworkMemory(Strict):
-    """The most memory that a framework takes besides the model: bytes of code, and of data."""
+    """The most memory that a framework needs in addition to the model: bytes of code, and of data."""
 
     code: Size
     data: Size
 
 
 class Emulator(Strict):
-    """An emulated machine that stands for the board: the program and its arguments.
+    """The emulated machine for the board: the program and its arguments.
 
     The program's standard input and output carry the bytes between the host and the firmware:
     `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
     arguments, `{elf}` stands for the firmware's path.
-    Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
+    Where the UART is a pseudo-terminal instead, `announces` is the text that precedes its name in the program's output.
     An emulator that is a library has a `source`, a C file in mtool/device/transport that is compiled with the
-    `libraries` of the Debian `package` when it is first needed; `program` is then its name.
+    `libraries` of the Debian `package` on first use; `program` is then its name.
     """
 
     program: str
@@ -209,7 +209,7 @@ class Emulator(Strict):
 
     @property
     def is_the_firmware(self) -> bool:
-        """Whether the firmware is a program of this computer, which nothing emulates and nobody flashes."""
+        """Whether the firmware is a program of this computer, which needs neither an emulator nor flashing."""
         return self.program == "{elf}"
 
 
@@ -227,9 +227,9 @@ class Timer(Strict):
 
 
 class Usb(Strict):
-    """How the board shows up on USB: its ids ("0483:374b", vendor and product), and the baud rate of its UART there.
+    """How the board appears on USB: its ids ("0483:374b", vendor and product), and the baud rate of its UART there.
 
-    The first id is that of the board as it is sold; others are those of its boot loader or of older ones.
+    The first id is that of the board as sold; others belong to its boot loader or to older versions.
     """
 
     ids: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")], ...] = ()
@@ -237,20 +237,20 @@ class Usb(Strict):
 
 
 class Board(Strict):
-    """One entry of boards.yaml. A board's name never stands in the code; these facts do.
+    """One entry of boards.yaml. The code never names a board; it uses these facts.
 
     `cpu` is GCC's name of the core ("cortex-m4"), or "host". `features` are what the compile half
-    asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium), `rvv` (RISC-V vectors), `simd` (a
-    computer whose compiler makes vectors of floats). `templates` maps a template's name to the framework's own name of
-    the board; the first is the default. `status` says of each of them what was done with it: the firmware has `run`, on
+    requires: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium), `rvv` (RISC-V vectors), `simd` (a
+    computer whose compiler vectorizes float code). `templates` maps a template's name to the framework's own name of
+    the board; the first is the default. `status` says how far each of them was tested: the firmware has `run`, on
     the board or in its emulator; it was `built`; or a project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
-    where an operating system places things; `placed` says of a template that puts a role into another memory than
-    `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
+    where an operating system places things; `placed` lists the roles that a template puts into another memory than
+    `holds` says; `takes` is the memory that a template needs, where it needs more than usual. `port` is for the
     template alone. `flash` maps the flash runners that
     work with the board to their settings (mtool/base/flash_runners.yaml); the first is the default. `power`
-    is the command that cycles the board's power (mtool/device/flash/power.py); `draws` is what its chip takes, which
-    estimates of energy are made of.
+    is the command that cycles the board's power (mtool/device/flash/power.py); `draws` is the chip's power consumption,
+    from which energy is estimated.
     """
 
     name: str
@@ -287,22 +287,22 @@ class Board(Strict):
             for template in of_templates:
                 if template not in self.templates:
                     known = ", ".join(self.templates)
-                    raise ValueError(f"{key}: the board has no template {template}; it has: {known}")
+                    raise ValueError(f"{key}: unknown template {template}; available: {known}")
         if self.port.get("at_end", "idle") not in ("idle", "reset"):
             raise ValueError(f"port.at_end: expected idle or reset, found {self.port['at_end']}")
         for template, roles in self.placed.items():
             for role, name in roles.items():
                 if name not in self.memories:
-                    raise ValueError(f"placed.{template}.{role}: there is no memory {name}")
+                    raise ValueError(f"placed.{template}.{role}: unknown memory {name}")
         return self
 
     @property
     def folder_name(self) -> str:
-        """The board's name as a part of a folder's: "zephyr-mps2-an386" of "zephyr:mps2/an386"."""
+        """The board's name as part of a folder name: "zephyr-mps2-an386" for "zephyr:mps2/an386"."""
         return re.sub(r"[^\w.+-]+", "-", self.name)
 
     def placed_by(self, template: str) -> Self:
-        """Return the board with what its memories hold under a template."""
+        """Return the board with its memories' roles as a template places them."""
         moved, memories = self.placed.get(template, {}), {}
         for name, memory in self.memories.items():
             kept = (role for role in memory.holds if role not in moved)
@@ -311,16 +311,16 @@ class Board(Strict):
         return self.model_copy(update={"memories": memories, "placed": {}}) if moved else self
 
     def region_for(self, role: str) -> str | None:
-        """Return the name of the memory that holds `role`, one of ROLES; the first, if several do."""
+        """Return the name of the memory that holds `role`, one of ROLES; the first if several do."""
         return next((name for name, memory in self.memories.items() if role in memory.holds), None)
 
     def memory_for(self, role: str) -> Memory | None:
-        """Return the memory that holds `role`, one of ROLES; the first, if several do."""
+        """Return the memory that holds `role`, one of ROLES; the first if several do."""
         return self.memories.get(self.region_for(role) or "")
 
 
 def _said(error: ErrorDetails) -> str:
-    """Return what is wrong with an entry: what was expected, or which key was meant."""
+    """Return what is wrong with an entry: what was expected, or which key was probably meant."""
     record = _record_at(error["loc"][:-1]) if error["type"] == "extra_forbidden" else None
     if record is None:
         return records.said(error)
@@ -329,7 +329,7 @@ def _said(error: ErrorDetails) -> str:
 
 
 def _record_at(path: tuple[int | str, ...]) -> type[Strict] | None:
-    """Return the record that stands at a path of keys in an entry."""
+    """Return the record at a path of keys in an entry."""
     record: type[Strict] = Board
     for key in path:
         if isinstance(key, str) and key in record.model_fields:
@@ -346,18 +346,18 @@ def _record_in(annotation: Any) -> type[Strict] | None:
     return next((found for each in get_args(annotation) if (found := _record_in(each)) is not None), None)
 
 
-# Files of boards: mtool's own boards.yaml, and those of a user, of which one wrong entry does not spoil the others.
+# Board files: mtool's own boards.yaml, and the user's, in which one invalid entry does not affect the others.
 
 
 VARIABLE = "MTOOL_BOARDS"
 FOLDER = "boards"  # beside mtool.toml
 _SUFFIXES = (".yaml", ".yml")
-_LINES = 6  # of what a parser says
+_LINES = 6  # of a parser's message
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An entry of a user's file that breaks the schema: the board's name, its file, and the error."""
+    """An invalid entry in a user's file: the board's name, its file, and the error."""
 
     name: str
     path: Path
@@ -366,29 +366,29 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What files of boards hold: the boards by name, in the files' order, and the entries that are wrong."""
+    """What the board files hold: the boards by name, in the files' order, and the invalid entries."""
 
     boards: Mapping[str, Board]
     broken: Mapping[str, Broken]
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Read:
-    """Read boards.yaml, then the user's files: a later entry takes the place of one of the same name.
+    """Read boards.yaml, then the user's files: a later entry replaces an earlier one of the same name.
 
     Raises:
-        UsageError: a file can't be read, is not YAML or might be another user's; or an entry of mtool's own breaks the
-            schema.
+        UsageError: a file can't be read, is not YAML or might be another user's; or one of mtool's own entries is
+            invalid.
     """
     return read_files(tuple(files_of(environment)))
 
 
 def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """Yield the files of boards in their order: mtool's own, mtool.toml's, those beside it in boards/, MTOOL_BOARDS'.
+    """Yield the board files in order: mtool's own, mtool.toml's, those beside it in boards/, then MTOOL_BOARDS'.
 
     A folder stands for its .yaml files.
 
     Raises:
-        UsageError: one that is named is not there.
+        UsageError: a named file does not exist.
     """
     yield resources.path("boards.yaml")
     for path in configuration.load().boards:
@@ -396,14 +396,14 @@ def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
     project = configuration.nearest()
     if project is not None and (project.parent / FOLDER).is_dir():
         for path in _in(project.parent / FOLDER):
-            configuration.check_owner(path, path.stat())  # nobody named it, and an entry names programs to run
+            configuration.check_owner(path, path.stat())  # not named by the user, and entries name programs
             yield path
     for name in filter(None, environment.get(VARIABLE, "").split(os.pathsep)):
         yield from _in(Path(name))
 
 
 def file_of(name: str) -> Path | None:
-    """Return the user's file that a board is read from; None: it is mtool's own, or none of a file."""
+    """Return the user's file that defines a board; None: it is one of mtool's own, or not from a file."""
     _, *own = files_of()
     return next((path for path in reversed(own) if name in _entries(path)), None)
 
@@ -416,7 +416,7 @@ def _in(path: Path) -> list[Path]:
 
 @functools.cache
 def read_files(paths: tuple[Path, ...]) -> Read:
-    """Read files of boards; the first is mtool's own, where a wrong entry is an error."""
+    """Read board files; the first is mtool's own, in which an invalid entry is an error."""
     found: dict[str, Board] = {}
     broken: dict[str, Broken] = {}
     for number, path in enumerate(paths):
@@ -438,29 +438,29 @@ def _entries(path: Path) -> dict[Any, Any]:
     except OSError as failed:
         missing = isinstance(failed, FileNotFoundError)
         raise UsageError(
-            f"there is no file of boards {path}" if missing else f"{path} can't be read",
+            f"board file not found: {path}" if missing else f"{path} can't be read",
             details=[] if missing else [(failed.strerror or str(failed)).lower()],
-            hint=f"--boards, {VARIABLE} and mtool.toml name a file of boards, or a folder of them",
+            hint=f"--boards, {VARIABLE} and mtool.toml name a board file or a folder of board files",
         ) from None
     except (yaml.YAMLError, RecursionError, ValueError) as wrong:
         raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
     if not isinstance(entries, dict):
-        raise UsageError(f"{path} holds no boards", details=["expected  a mapping: each board's name, and its entry"])
+        raise UsageError(f"{path} holds no boards", details=["expected  a mapping from board names to entries"])
     return entries
 
 
 def board_of(path: Path, name: str, entry: object) -> Board:
-    """Return the board of an entry.
+    """Return the board for an entry.
 
     Raises:
-        UsageError: it breaks the schema; the message names the keys.
+        UsageError: the entry is invalid; the message names the keys.
     """
     try:
         return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
     except ValidationError as invalid:
-        what = f"{path.name}: the entry of {name} breaks the schema"
+        what = f"{path.name}: invalid entry for {name}"
         details = records.lines(invalid, said=_said)
-        raise UsageError(what, details=details, hint="what each key means: docs/add-a-board.md") from None
+        raise UsageError(what, details=details, hint="see docs/add-a-board.md for the meaning of each key") from None
 
 
 # Boards by their names.
@@ -469,8 +469,7 @@ def board_of(path: Path, name: str, entry: object) -> Board:
 def load_all() -> dict[str, Board]:
     """Return the boards of boards.yaml and of the user's files (mtool.toml, boards/, MTOOL_BOARDS) by name.
 
-    An entry of a user's takes the place of one of the same name. His entries that are wrong are not among them:
-    `broken` has those.
+    A user's entry replaces one of the same name. Invalid entries of the user are left out; `broken` returns them.
 
     Raises:
         UsageError: a file can't be read or is not YAML.
@@ -484,7 +483,7 @@ def shipped() -> frozenset[str]:
 
 
 def broken() -> list[Broken]:
-    """Return the entries of the user's files that break the schema.
+    """Return the invalid entries of the user's files.
 
     Raises:
         UsageError: as `load_all`.
@@ -493,12 +492,12 @@ def broken() -> list[Broken]:
 
 
 def get(name: str) -> Board:
-    """Return a board by its name, or by Zephyr's: "zephyr:NAME", or NAME alone where a Zephyr tree has it.
+    """Return a board by its name, or by Zephyr's: "zephyr:NAME", or NAME alone if a Zephyr tree has it.
 
     Raises:
-        BoardError: there is none of that name; the message has the names that come near.
-        UsageError: the entry of that name breaks the schema, or a file of boards can't be read.
-        BuildError: the board is Zephyr's, and the tree, a module of a vendor or a tool is missing.
+        BoardError: the name is unknown; the message lists similar names.
+        UsageError: the entry is invalid, or a board file can't be read.
+        BuildError: it is a Zephyr board, and the tree, a vendor's module or a tool is missing.
     """
     found = read()
     if name in found.boards:
@@ -514,19 +513,19 @@ def get(name: str) -> Board:
     unread = Path(FOLDER) / f"{name}.yaml"
     is_there = re.fullmatch(r"[\w.-]+", name) is not None and unread.is_file()
     if is_there and unread.resolve() not in [file.resolve() for file in files_of()]:
-        details = [f"{unread} is not read: there is no mtool.toml beside {FOLDER}/, and nothing else names the file"]
-        hint = f'name it: --boards {escaping.argument(str(unread))}, or say in mtool.toml: boards = "{unread}"'
-        raise BoardError(f"there is no board named {name!r}", details=details, hint=hint)
+        details = [f"{unread} was not read: there is no mtool.toml beside {FOLDER}/, and no option names the file"]
+        hint = f'use --boards {escaping.argument(str(unread))}, or set boards = "{unread}" in mtool.toml'
+        raise BoardError(f"unknown board {name!r}", details=details, hint=hint)
     raise BoardError(
-        f"there is no board named {name!r}",
-        details=[f"near: {', '.join(near)}"] if near else [],
-        hint=f"see the list: mtool boards; add one: mtool boards --new {name if name.isidentifier() else 'NAME'}; "
-        "any of Zephyr's: --board zephyr:NAME",
+        f"unknown board {name!r}",
+        details=[f"similar: {', '.join(near)}"] if near else [],
+        hint=f"list boards: mtool boards; add one: mtool boards --new {name if name.isidentifier() else 'NAME'}; "
+        "use a Zephyr board: --board zephyr:NAME",
     )
 
 
 def of_zephyr(name: str) -> Board:
-    """Return a board as a Zephyr tree describes it.
+    """Return a board as the Zephyr tree describes it.
 
     Raises:
         MtoolError: as `mtool.boards.zephyr.describing.describe`.

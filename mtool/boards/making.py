@@ -1,4 +1,4 @@
-"""A new entry of a user's own: facts as a person tells them, and the file that holds them."""
+"""New board entries for users: the facts that describe a board, and the file that holds them."""
 
 import re
 from collections.abc import Mapping
@@ -11,22 +11,22 @@ from mtool.base.errors import UsageError
 from mtool.boards import Board
 
 FACTS: Mapping[str, str] = {
-    "description": "what it is, in a line",
+    "description": "a description, one line",
     "cpu": "GCC's name of the core (cortex-m4)",
-    "features": "what the core has, of fpu, dsp, mve (fpu,dsp)",
-    "clock": "its clock (168MHz)",
-    "flash": "where its flash begins, and its size (0x08000000:1MiB)",
-    "ram": "where its RAM begins, and its size (0x20000000:128KiB)",
-    "zephyr": "Zephyr's name of it",
-    "arduino": "Arduino's name of it (arduino:samd:mkrzero)",
-    "usb": "its USB id (0483:374b)",
+    "features": "the core's features: fpu, dsp, mve (fpu,dsp)",
+    "clock": "the clock rate (168MHz)",
+    "flash": "the flash's address and size (0x08000000:1MiB)",
+    "ram": "the RAM's address and size (0x20000000:128KiB)",
+    "zephyr": "Zephyr's name for the board",
+    "arduino": "Arduino's name for the board (arduino:samd:mkrzero)",
+    "usb": "the USB id (0483:374b)",
     "runner": "the tool that flashes it (openocd)",
-    "source": "where these facts are from",
+    "source": "the source of these facts",
 }
-"""The facts that make an entry, and what each means."""
+"""The facts that make up an entry, and what each means."""
 
 NEEDED = ("cpu", "flash", "ram")
-"""Without these there is no entry; and it needs a name in Zephyr or in Arduino."""
+"""Facts that every entry needs; it also needs a Zephyr or an Arduino name."""
 
 _FRAMEWORKS = ("zephyr", "arduino")
 _MEMORY = re.compile(r"(0x[0-9a-fA-F]+|\d+):(\d+ ?(?:B|KiB|MiB)?)")
@@ -35,10 +35,10 @@ _HZ = {"hz": 1, "": 1, "khz": 10**3, "mhz": 10**6, "ghz": 10**9}
 
 
 def check(key: str, value: str, known: Mapping[str, Board]) -> None:
-    """Refuse a fact that is none, or that can't be read.
+    """Check a fact's name and value.
 
     Raises:
-        UsageError: there is no such fact, or it is not as the others are, or nothing is known of the core.
+        UsageError: the fact is unknown, its value can't be parsed, or the core is unknown.
     """
     if key in ("flash", "ram"):
         _memory(key, value)
@@ -47,12 +47,12 @@ def check(key: str, value: str, known: Mapping[str, Board]) -> None:
     elif key == "cpu":
         _core(value, "", known)
     if key not in FACTS:
-        meant = spelling.did_you_mean(key, FACTS, otherwise=f"there are: {', '.join(FACTS)}")
-        raise UsageError(f"--set {key}: there is no such fact", hint=meant)
+        meant = spelling.did_you_mean(key, FACTS, otherwise=f"available: {', '.join(FACTS)}")
+        raise UsageError(f"--set {key}: unknown fact", hint=meant)
 
 
 def lacking(facts: Mapping[str, str], entry: Mapping[str, Any]) -> list[str]:
-    """Return the facts that have still to be told, for an entry to begin with and those that are told."""
+    """Return the facts that are still missing, given an initial entry and the facts set so far."""
     there = {"flash", "ram"} if entry.get("memories") else set()
     there |= {key for key in ("cpu",) if entry.get(key)} | {key for key in facts if facts[key]}
     missing = [key for key in NEEDED if key not in there]
@@ -64,14 +64,14 @@ def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[
     """Return an entry, without the board's name.
 
     Args:
-        facts: keys of FACTS, and what a person says of each.
-        start: the entry to begin with; empty: none.
-        known: the boards that are known: the compiler and its flags are those of one with the same core.
+        facts: values by key, of FACTS.
+        start: the entry to start from; empty: none.
+        known: the known boards: the compiler and its flags are copied from one with the same core.
 
     Raises:
-        UsageError: a fact can't be read, or nothing is known of the core.
+        UsageError: a fact can't be parsed, or the core is unknown.
     """
-    entry: dict[str, Any] = {"description": "a board of my own", "source": "told by hand", **start}
+    entry: dict[str, Any] = {"description": "a board of my own", "source": "entered by hand", **start}
     entry |= {key: facts[key] for key in ("description", "source") if facts.get(key)}
     if facts.get("cpu") or facts.get("features"):
         entry |= _core(facts.get("cpu") or str(entry.get("cpu", "")), facts.get("features", ""), known)
@@ -90,10 +90,10 @@ def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[
 
 
 def text_of(name: str, entry: Mapping[str, Any]) -> str:
-    """Return the file of one entry."""
+    """Return the file for one entry."""
     empty: tuple[Any, ...] = ({}, [], "", 0, None)
     written = {key: _plain(key, value) for key, value in entry.items() if key != "name" and value not in empty}
-    head = f"# A board of your own, by mtool boards --new {name}. What each key means: mtool's docs/add-a-board.md\n"
+    head = f"# A board of your own, by mtool boards --new {name}. mtool's docs/add-a-board.md explains each key.\n"
     return head + yaml.dump(
         {name: written}, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
     )
@@ -103,15 +103,15 @@ def _core(cpu: str, features: str, known: Mapping[str, Board]) -> dict[str, Any]
     alike = [board for board in known.values() if board.cpu == cpu and board.toolchain]
     if not alike:
         cores = sorted({board.cpu for board in known.values() if board.toolchain})
-        hint = spelling.did_you_mean(cpu, cores, otherwise="begin with a board that has it: --from zephyr:NAME")
-        raise UsageError(f"nothing is known of the core {cpu!r}", details=[f"known: {', '.join(cores)}"], hint=hint)
+        hint = spelling.did_you_mean(cpu, cores, otherwise="start from a board that has it: --from zephyr:NAME")
+        raise UsageError(f"unknown core {cpu!r}", details=[f"known: {', '.join(cores)}"], hint=hint)
     wanted = {each.strip() for each in features.split(",") if each.strip()} if features else set(alike[0].features)
     same = next((board for board in alike if board.features == wanted), None)
     if same is None:
         found = [",".join(sorted(board.features)) or "none" for board in alike]
-        what = f"no {cpu} with {', '.join(sorted(wanted)) or 'no features'} is known"
+        what = f"unknown core: {cpu} with {', '.join(sorted(wanted)) or 'no features'}"
         details = [f"known: {'; '.join(dict.fromkeys(found))}"]
-        raise UsageError(what, details=details, hint="choose one of these, and edit features and cflags in the file")
+        raise UsageError(what, details=details, hint="choose one of these, then edit features and cflags in the file")
     return {"cpu": cpu, "features": sorted(wanted), "toolchain": same.toolchain, "cflags": list(same.cflags)}
 
 
@@ -130,14 +130,14 @@ def _memories(facts: Mapping[str, str], start: Mapping[str, Any]) -> dict[str, A
 def _memory(key: str, text: str) -> dict[str, Any]:
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{key}={text} is no memory", hint=f"an example: {key}=0x20000000:64KiB")
+        raise UsageError(f"{key}={text} is not a memory", hint=f"example: {key}=0x20000000:64KiB")
     return {"base": int(match[1], 0), "size": re.sub(r"(\d) ?([KM]?i?B)", r"\1 \2", match[2])}
 
 
 def _clock(text: str) -> int:
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"clock={text} is no clock", hint="an example: clock=168MHz")
+        raise UsageError(f"clock={text} is not a clock rate", hint="example: clock=168MHz")
     return round(float(match[1]) * _HZ[(match[2] or "").lower()])
 
 
@@ -146,7 +146,7 @@ class _Address(int):
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML as boards.yaml has it."""
+    """YAML in the style of boards.yaml."""
 
 
 _Dumper.add_representer(

@@ -1,4 +1,4 @@
-"""Memory protection of cores: what a region can cover, and so what a fence around a model lets through."""
+"""Memory protection of cores: what a region can cover, and so what a model can access."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from mtool.base.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A core's unit of memory protection.
+    """A core's memory protection unit.
 
-    name: as the architecture calls it.
-    label: the same in a template's name.
+    name: the architecture's name for it.
+    label: its name within a template's name.
     least: the smallest granule, in bytes.
-    regions: how many it has, at least.
-    in_eighths: a region is a power of two at a multiple of it, of which eighths can be left out; else it is anything
-        in granules of `least`.
+    regions: the number of regions, at least.
+    in_eighths: a region's size is a power of two, its address a multiple of the size, and eighths of it can be left
+        out; otherwise a region is any range in granules of `least`.
     """
 
     name: str
@@ -24,19 +24,19 @@ class Unit:
     in_eighths: bool = False
 
     def granule(self, size: int) -> int:
-        """Return what the beginning and the size of an area of `size` bytes have to be multiples of: two regions do."""
+        """Return the granule of an area of `size` bytes that two regions cover: its address and size are multiples."""
         return max(self.least, self._power(size) // 8) if self.in_eighths else self.least
 
     def window(self, size: int) -> int:
-        """Return what the beginning of an area of `size` bytes has to be a multiple of, so that one region does."""
+        """Return the alignment of an area of `size` bytes that one region covers."""
         return max(8 * self.least, self._power(size)) if self.in_eighths else self.least
 
     def stack_granule(self, size: int) -> int:
-        """Return the granule of a stack of `size` bytes, which begins at a multiple of its window."""
+        """Return the granule of a stack of `size` bytes that is aligned to its window."""
         return max(self.least, self.granule(size) // 2)
 
     def padded(self, size: int) -> int:
-        """Return the bytes of an area of `size` bytes in its granules."""
+        """Return `size` in bytes, rounded up to its granule."""
         granule = self.granule(size)
         return -(-size // granule) * granule
 
@@ -54,7 +54,7 @@ _UNITS = {
 
 
 def unit_of(cpu: str) -> Unit | None:
-    """Return the memory protection of a core, by GCC's name of it; None: it has none, or none that is known."""
+    """Return the memory protection of a core, by its GCC name; None: it has none, or none that mtool knows."""
     return _PMP if cpu.startswith("rv32") else _UNITS.get(cpu)
 
 
@@ -62,7 +62,7 @@ def needed_unit(cpu: str) -> Unit:
     """Return the memory protection of a core.
 
     Raises:
-        UsageError: it has none, or none that is known.
+        UsageError: it has none, or none that mtool knows.
     """
     unit = unit_of(cpu)
     if unit is None:

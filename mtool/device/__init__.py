@@ -1,1 +1,1 @@
-"""The device half: build, flash, transport, RPC, session, cycles. Of the compile half it knows `mtool.json`."""
+"""The device half: build, flash, transport, RPC, session, cycles. It knows the compiled models by `mtool.json`."""

@@ -1,8 +1,8 @@
-"""`mtool.json`: the only thing that the device half knows of compiled models and their project.
+"""`mtool.json`: all that the device half knows about compiled models and their project.
 
-Schema 2: a list of the firmware's models, of which there mostly is one, and the project. The compile half writes a
+Schema 2: a list of the firmware's models, usually one, and the project. The compile half writes a
 model's manifest without `project`; the project stage adds it. Keys that are not described here are refused, so that a
-stale or foreign file is told at once.
+stale or foreign file is detected at once.
 """
 
 import os
@@ -24,13 +24,13 @@ from mtool.boards import Board
 
 FILE_NAME = "mtool.json"
 
-# What the fields of mtool.json are made of: records that refuse what they don't know, and text that is checked.
+# Types for the fields of mtool.json: records that refuse unknown keys, and validated text.
 
 
 BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
-"""What an element of 2 or 4 bits is stored as."""
+"""The type in which an element of 2 or 4 bits is stored."""
 TEMPLATES: dict[str, Any] = {"for": "the texts of a template"}
-"""The context of a dump whose texts a template takes."""
+"""The context of a dump whose texts are used in a template."""
 
 
 def _written(text: str, info: SerializationInfo) -> str:
@@ -38,17 +38,17 @@ def _written(text: str, info: SerializationInfo) -> str:
 
 
 OfModel = Annotated[str, PlainSerializer(_written)]
-"""Text that the model brought: exact in mtool.json, see mtool.base.escaping."""
+"""Text from the model: exact in mtool.json, see mtool.base.escaping."""
 
 
 def _inside(path: str) -> str:
     if path.startswith("/") or "\0" in path or {"", ".", ".."} & {*path.split("/")}:
-        raise ValueError(f"{path!r} is no path inside the project folder")
+        raise ValueError(f"{path!r} is not a path inside the project folder")
     return path
 
 
 Inside = Annotated[str, AfterValidator(_inside)]
-"""A path below the project folder."""
+"""A path inside the project folder."""
 
 
 def _formula(text: str) -> str:
@@ -57,18 +57,18 @@ def _formula(text: str) -> str:
 
 
 FormulaText = Annotated[str, AfterValidator(_formula)]
-"""A formula of run-time sizes, by their symbols: 64 * n."""
+"""A formula of run-time sizes, in terms of their symbols: 64 * n."""
 
 
-# What a model may have of the memory while it runs inside a fence (--protect).
+# The memory that a model can access while it runs under memory protection (--protect).
 
 
 class Area(Strict):
-    """An area that a model has while it runs.
+    """An area that a model can access while it runs.
 
-    `bytes` are those of the memory that it covers, in granules of the core's memory protection of `granule` bytes:
-    `used` bytes and what follows them up to the next granule; both are 0 of what the linker alone knows the size of.
-    `offset` is that of an area in the arena, `alignment` what its address is a multiple of.
+    `bytes` is the size of the memory that it covers, in granules of `granule` bytes of the core's memory protection:
+    `used` bytes, rounded up to a whole granule; both are 0 where only the linker knows the size.
+    `offset` is the area's place in the arena, `alignment` the alignment of its address.
     """
 
     name: Literal["arena", "states", "variables", "inputs", "constants"]
@@ -81,21 +81,21 @@ class Area(Strict):
 
 
 class Protection(Strict):
-    """The fence around a model: the unit of memory protection, and the areas besides flash and the stack."""
+    """The memory protection of a model: the unit, and the areas in addition to flash and the stack."""
 
     unit: Literal["PMSAv7", "PMSAv8", "PMP"]
     areas: tuple[Area, ...]
 
     def area(self, name: str) -> Area | None:
-        """Return the area of a name; None: there is none."""
+        """Return an area by its name; None: there is none."""
         return next((area for area in self.areas if area.name == name), None)
 
 
-# The tensors that a model takes, gives, and keeps from call to call.
+# A model's inputs, outputs and states.
 
 
 class SizeRange(Strict):
-    """What a run-time size may be. `dimension` is its name in the model, `symbol` that in formulas."""
+    """The range of a run-time size. `dimension` is its name in the model, `symbol` its name in formulas."""
 
     dimension: OfModel
     symbol: str
@@ -104,10 +104,10 @@ class SizeRange(Strict):
 
 
 class RowStream(Strict):
-    """An input that is given by rows, as they arrive (`--interface-api feed`).
+    """An input that is passed row by row, as rows arrive (`--interface-api feed`).
 
-    There are `rows` of them, of `row_bytes` each. They are those of the model's tensor transposed by `order`, if that
-    is not empty. `until` is the last operator that is computed as they arrive.
+    There are `rows` of them, of `row_bytes` each. They are the rows of the model's tensor, transposed by `order` unless
+    that is empty. `until` is the last operator that is computed as they arrive.
     """
 
     rows: int
@@ -119,16 +119,15 @@ class RowStream(Strict):
 class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
-    `shape` is in elements, row-major, batch included. `arena_offset` is its place in the arena in
-    bytes, or None where the caller keeps it (`--io external`); of an arena in several pools from the start of that of
-    number `pool`. `scale`, `zero_point` and `axis`
-    are those of the quantization, if it has one (value = (q - zero_point) * scale). Where the size
-    depends on data, `count` is the name of the output that says how many elements along dimension
-    `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
-    largest, and `dims` has a formula of the sizes for each dimension (mtool.base.formulas): the elements lie side by
-    side as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
-    the model, the least and the most that it may be; formulas call it by its `symbol`. An input that is given by rows
-    has its `stream`, and no place.
+    `shape` is in elements, row-major, including the batch. `arena_offset` is its place in the arena in bytes, or None
+    where the caller keeps it (`--io external`); for an arena in several pools, from the start of pool number `pool`.
+    `scale`, `zero_point` and `axis` are those of the quantization, if it has one (value = (q - zero_point) * scale).
+    Where the size depends on data, `count` is the name of the output that says how many elements along dimension
+    `count_axis` are valid; the elements after them are undefined. Where the shape follows run-time sizes, `shape` is
+    the largest, and `dims` has a formula of the sizes for each dimension (mtool.base.formulas): the elements are
+    contiguous, as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the
+    dimension in the model, the minimum and the maximum; formulas call it by its `symbol`. An input that is passed by
+    rows has a `stream`, and no place in the arena.
     """
 
     name: OfModel
@@ -149,23 +148,23 @@ class Tensor(Strict):
 
     @property
     def stored(self) -> str:
-        """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
+        """The type in which an element is stored: an integer of 2 or 4 bits takes a byte."""
         return BYTE_WIDE.get(self.dtype, self.dtype)
 
     @property
     def outside_bytes(self) -> int:
-        """The bytes of it that a program has outside of the arena: one row of what is given by rows."""
+        """The bytes that a program holds for it outside of the arena; for an input that is passed by rows, one row."""
         if self.stream is not None:
             return self.stream.row_bytes
         return self.bytes if self.arena_offset is None else 0
 
 
 class StateTensor(Strict):
-    """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.
+    """A state: an output of the model that feeds an input of its next call; it stays in the arena between calls.
 
-    `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may lie
+    `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may be
     transposed, or quantized where the model has it as float. `pool` and `arena_offset` are as a Tensor's. `initial`
-    is base64 of the bytes that it begins with; "": zeros.
+    is the initial contents in base64; "": zeros.
     """
 
     output: OfModel
@@ -181,17 +180,17 @@ class StateTensor(Strict):
     zero_point: tuple[int, ...] | None = None
 
 
-# The compiled operators of a model, their operands and constants, and what backends compute of them.
+# The compiled operators of a model, their operands and constants, and the regions that backends compute.
 
 
 class Source(Strict):
-    """A tensor of the model, and the moves that make an operand of it, in order.
+    """A tensor of the model, and the moves that turn it into an operand, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
-    dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
-    point, the least and the largest integer, of a float that stands on that grid. Where new shapes follow run-time
-    sizes, `reshapes` has the formulas of each "reshape", in order.
+    dimension that remain, "signed" the number subtracted to make it signed, "rows" the first row of the second
+    dimension that remains and the one after the last, "quantised" the bits of the float32 scale, the zero
+    point, the least and the largest integer, of a float that takes only the grid's values. Where new shapes follow
+    run-time sizes, `reshapes` has the formulas of each "reshape", in order.
     """
 
     tensor: OfModel
@@ -200,11 +199,11 @@ class Source(Strict):
 
 
 class Operand(Strict):
-    """A tensor that an operator reads or writes, constants apart: in the arena, or of the caller.
+    """A tensor that an operator reads or writes, except constants: in the arena, or the caller's.
 
-    `memory` says where it lies: "arena" (`offset` bytes from its start, or from that of its `index`-th pool), or the
+    `memory` is where it lies: "arena" (`offset` bytes from its start, or from that of its `index`-th pool), or the
     `index`-th of the "inputs" or "outputs". `shape` is in elements, in the layout that the operator uses (NHWC),
-    without the channels that were found dead. `source` is the model's tensor that it holds; None: the model has no such
+    without dead channels. `source` is the model's tensor that it holds; None: the model has no such
     tensor. Where the shape follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a Tensor's.
     """
 
@@ -220,22 +219,21 @@ class Operand(Strict):
 
     @property
     def stored(self) -> str:
-        """The type that an element is stored as, as a Tensor's."""
+        """The type in which an element is stored, as a Tensor's."""
         return BYTE_WIDE.get(self.dtype, self.dtype)
 
 
 class Operator(Strict):
     """One compiled operator, in the order of execution.
 
-    `name` is its own, `whole` that of the operator of which it computes some rows, if it does, `function` that of the
-    C function which computes it (equal operators share one), `label` what a person calls it ("conv2d 3x3"), `origins`
-    the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
-    order of its arguments. `calls` are the functions that a branch or a loop calls, with the schedule of each.
-    `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
-    and `scratch_bytes` are its working memory in the arena, or in its pool of number `scratch_pool`; `constants_in` is
-    the name of the pool that has a copy of its constants, which are read there. Of a region that
-    a backend computes, `backend` is its name, and `device_cycles` its estimate of the accelerator's cycles, 0 if
-    there is none.
+    `name` is its own, `whole` the operator of which it computes some rows, if any, `function` its C function (equal
+    operators share one), `label` a readable name ("conv2d 3x3"), `origins` the ONNX nodes that it was compiled from,
+    `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the order of its arguments. `calls` are the
+    functions that a branch or a loop calls, with the schedule of each. `constant_bytes` is the size of its constants,
+    which operators may share; `scratch_offset` and `scratch_bytes` are its working memory in the arena, or in the pool
+    with number `scratch_pool`; `constants_in` is the name of the pool with a copy of its constants, from which they are
+    read. For a region that a backend computes, `backend` is its name, and `device_cycles` its estimate of the
+    accelerator's cycles, 0 if unknown.
     """
 
     index: int
@@ -260,14 +258,14 @@ class Operator(Strict):
 
     @property
     def by(self) -> str:
-        """What computes it, as every command calls it: its schedule, or the backend whose region it is."""
+        """What computes it, as shown by every command: its schedule, or the backend whose region it is."""
         return self.backend or self.schedule
 
 
 class InnerRegion(Strict):
-    """A region inside of a branch or loop that may fail: its name and backend, the nodes that went into it.
+    """A region inside a branch or loop that may fail: its name and backend, and the nodes that it was compiled from.
 
-    `operator` is the index of the branch or loop; `key` is what the device says that it is (crt/include/mtool.h).
+    `operator` is the index of the branch or loop; `key` identifies the region on the device (crt/include/mtool.h).
     """
 
     key: int
@@ -278,16 +276,16 @@ class InnerRegion(Strict):
 
 
 class Refusal(Strict):
-    """Why a backend that was asked does not compute an operator."""
+    """Why a backend does not compute an operator."""
 
     backend: str
     reason: OfModel
 
 
 class Claim(Strict):
-    """An operator of the model, as backends see it, and who computes it.
+    """An operator of the model, as backends see it, and what computes it.
 
-    `operator` is its name, `kind` what ONNX calls it; `backend` and `region` are empty if it is compiled to C.
+    `operator` is its name, `kind` the ONNX operator type; `backend` and `region` are empty if it is compiled to C.
     """
 
     operator: OfModel
@@ -298,10 +296,10 @@ class Claim(Strict):
 
 
 class GrownConstant(Strict):
-    """Constants of an operator that take more than a tenth more flash than they take in the model's file, and why.
+    """Constants of an operator that take over 10% more flash than in the model's file, and why.
 
-    `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are of all of them.
-    `for_speed`: that was chosen, as `--optimize` has it.
+    `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are the sum over all of
+    them. `for_speed`: the larger layout was chosen because of `--optimize`.
     """
 
     tensor: OfModel
@@ -315,11 +313,11 @@ class GrownConstant(Strict):
 class Project(Strict):
     """The build and the connection of a project folder.
 
-    `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
-    to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
-    the model's own files, relative likewise. `levels` has the files that are compiled at an optimisation level of their
-    own, and the compiler's option for it. `program` is the folder of a user's own program, which is the standalone
-    firmware then, relative likewise, outside of the project folder; empty: the template's.
+    `build_hash` covers every file that goes into the firmware. `firmware` maps a firmware kind to its ELF (or host
+    executable), relative to the project folder and inside its `build`. `model` is the folder with the model's own
+    files, also relative. `levels` has the files that are compiled at their own optimization level, and the compiler's
+    option for it. `program` is the folder of a user's own program, which is then the standalone firmware, also
+    relative, outside of the project folder; empty: the template's.
     """
 
     template: str
@@ -335,12 +333,12 @@ class Project(Strict):
 
 
 class PoolOfArena(Strict):
-    """A memory that a part of a model's arena lies in.
+    """A memory that holds a part of a model's arena.
 
-    `name` is the board's of the memory, or any with a `section` of the object file; `symbol` is the array's C name.
-    `bytes` are used of the `limit_bytes` that may be, `constant_bytes` of them by copies of constants. Its address is a
-    multiple of `alignment`. `waits` are the cycles that an access waits, about. `is_arena`: it lies where the board's
-    arena does, which is cleared before `main`.
+    `name` is the board's name for the memory, or any name with a `section` of the object file; `symbol` is the array's
+    C name. `bytes` of at most `limit_bytes` are used, `constant_bytes` of them by copies of constants. Its address is a
+    multiple of `alignment`. `waits` are the approximate wait cycles of an access. `is_arena`: it is in the memory that
+    holds the board's arena, which is cleared before `main`.
     """
 
     name: str
@@ -355,16 +353,16 @@ class PoolOfArena(Strict):
 
     @property
     def memory(self) -> str:
-        """The memory of the board that holds it, beside what holds the arena; empty: there is none, or it is unused."""
+        """The board's memory that holds it, other than the arena's; empty: there is none, or it is unused."""
         return "" if self.section or self.is_arena or not self.bytes else self.name
 
 
 class ConstantPool(Strict):
-    """A memory, one of several, that constants of a model lie in; nothing copies them there.
+    """One of several memories that hold a model's constants; they are not copied there at run time.
 
-    `name` is the board's of the memory, or any with a `section` of the object file. `bytes` are used of the
-    `limit_bytes` that may be; `constants` are those that lie there, each by its C symbol and with its bytes.
-    `waits` are the cycles that an access waits, about.
+    `name` is the board's name for the memory, or any name with a `section` of the object file. `bytes` of at most
+    `limit_bytes` are used; `constants` lists what it holds, each by its C symbol and with its bytes.
+    `waits` are the approximate wait cycles of an access.
     """
 
     name: str
@@ -376,27 +374,26 @@ class ConstantPool(Strict):
 
 
 class Manifest(Strict):
-    """All that is known of one model of a firmware.
+    """Everything that is known about one model of a firmware.
 
-    `arena_bytes` is the arena up to the last byte that the model has of it, which may be an arena that the firmware's
-    models share. `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
+    `arena_bytes` is the arena up to the last byte that the model uses; the firmware's models may
+    share one arena. `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data takes),
-    `shared_constant_bytes` are those of them that are stored with a model before it; `grown` has those that take more
-    than in the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left
-    where channels that are constant were taken out, 0 if none were; `instructions` are those of an inference by a
-    rough, generous estimate, with floats in software where the core has no FPU: deadlines follow it; `symbols` maps
-    roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are
-    the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
-    order, and the entry point. `claims` says who computes which operator, if backends were asked for. `lent` are the
-    bytes of the board's
-    memories, by name, that regions of backends have besides the arena; `pools` are the memories that the arena lies in,
-    if it is not in one piece: then `arena_bytes` are those of the tensors in all. `constant_pools` are the memories
-    that its constants lie in, where they are several. `inner_regions` stand in branches and loops.
-    `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
-    `pauses` are the operators before which a model that stands before this one in the firmware may run.
-    `protection` is the fence around it while it runs, if it was compiled with --protect.
-    `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
-    beside the models.
+    `shared_constant_bytes` is the part of them that is stored with an earlier model; `grown` has those that take more
+    than in the model's file; `macs` are the multiply-accumulates of the original model, `live_macs` those that remain
+    after constant channels were removed, 0 if none were; `instructions` is a
+    rough, generous estimate for one inference, with floats in software where the core has no FPU: deadlines follow it;
+    `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and
+    `executor` are the conventions that it was compiled with; `functions` lists the functions that can be called over
+    the
+    RPC: each operator, in order, and the entry point. `claims` says what computes which operator, if backends were
+    used. `lent` has the bytes of the board's memories, by name, that backends' regions use in addition to the arena;
+    `pools` are the memories that hold the arena if it is not in one piece: then `arena_bytes` is the sum over all of
+    them. `constant_pools` are the memories that hold its constants, if there are several. `inner_regions` are regions
+    in branches and loops. `caller_has_arena`: the entry point takes the arena as its first argument; mtool's firmware
+    provides one. `pauses` are the operators before which a model that precedes this one in the firmware may run.
+    `protection` is its memory protection while it runs, if it was compiled with --protect. `graph` is the file with the
+    graph's JSON, empty if there is none. `project` and `firmware` are in the file once, beside the models.
     """
 
     mtool_version: str
@@ -438,32 +435,32 @@ class Manifest(Strict):
 
     @property
     def models(self) -> "tuple[Manifest, ...]":
-        """All models of the firmware, in their order; this one alone unless it stands with others."""
+        """All models of the firmware, in order; only this one unless there are several."""
         return self.firmware or (self,)
 
     @property
     def in_project(self) -> Project:
-        """The project that the model stands in, which it does."""
+        """The project that contains the model; there must be one."""
         assert self.project is not None, f"{self.model} stands in no project"
         return self.project
 
     @property
     def bytes_of_arena(self) -> int:
-        """The bytes where the board's arena is: all of it, unless it lies in pools."""
+        """The bytes of the arena in the board's memory for it: all of them, unless it is in pools."""
         return sum(pool.bytes for pool in self.pools if pool.is_arena) if self.pools else self.arena_bytes
 
     def flat(self, pool: int, offset: int) -> int:
-        """Return an offset in a pool as one in all of them, each beginning where the tensors of that before it end."""
+        """Return an offset in a pool as an offset in all of them, one after the other."""
         return offset + sum(one.bytes - one.constant_bytes for one in self.pools[:pool])
 
     @property
     def stream_input(self) -> int | None:
-        """The number of the input that the model takes by rows; None: all are whole."""
+        """The number of the input that the model takes by rows; None: it takes none so."""
         return next((number for number, one in enumerate(self.inputs) if one.stream is not None), None)
 
     @property
     def firmware_name(self) -> str:
-        """The C name of the firmware: the model's, or one made of the names of all."""
+        """The C name of the firmware: the model's, or one made from the names of all models."""
         return firmware_name([one.model for one in self.firmware]) if self.firmware else self.model
 
     @property
@@ -472,40 +469,40 @@ class Manifest(Strict):
         return tuple(tensor for tensor in self.inputs if tensor.range is not None)
 
     def for_templates(self) -> dict[str, Any]:
-        """Return the manifest as plain values, in which the model's own text is safe in any text of a template."""
+        """Return the manifest as plain values, in which the model's own text is escaped for any text of a template."""
         return self.model_dump(mode="json", context=TEMPLATES)
 
     def to_json(self) -> bytes:
-        """Return the bytes of the file of its firmware; the same for the same manifests."""
+        """Return the bytes of the firmware's file; equal manifests give equal bytes."""
         whole = Firmware(models=self.models, project=self.project)
         return (whole.model_dump_json(indent=2) + "\n").encode()
 
 
 class Firmware(Strict):
-    """The whole file: the models of a firmware, whose names differ, and its project."""
+    """The whole file: the models of a firmware, with distinct names, and its project."""
 
     schema_version: Literal[2] = 2
     models: tuple[Manifest, ...] = Field(min_length=1)
     project: Project | None = None
 
     def manifests(self) -> tuple[Manifest, ...]:
-        """Return the models, each with the project and the others beside it."""
+        """Return the models, each with the project and the other models."""
         several = self.models if len(self.models) > 1 else ()
         return tuple(one.model_copy(update={"project": self.project, "firmware": several}) for one in self.models)
 
 
 def total_constant_bytes(models: Sequence[Manifest]) -> int:
-    """Return the bytes of the constants of a firmware's models, what they share once."""
+    """Return the total bytes of constants of a firmware's models; shared ones count once."""
     return sum(one.constant_bytes - one.shared_constant_bytes for one in models)
 
 
 def total_arena_bytes(models: Sequence[Manifest]) -> int:
-    """Return the bytes of the arenas of a firmware's models, what they share once."""
+    """Return the total bytes of arenas of a firmware's models; shared ones count once."""
     return sum(arenas_of(models).values())
 
 
 def arenas_of(models: Sequence[Manifest]) -> dict[str, int]:
-    """Return the bytes of each arena of a firmware's models, or pool of one, by its C name."""
+    """Return the bytes of each arena of a firmware's models, or of each pool, by its C name."""
     found: dict[str, int] = {}
     for one in models:
         name = one.symbols.get("arena", one.model)
@@ -516,7 +513,7 @@ def arenas_of(models: Sequence[Manifest]) -> dict[str, int]:
 
 
 def bytes_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
-    """Return the bytes of pools in memories of the board beside that of its arena, by the memory's name."""
+    """Return the bytes of pools in the board's memories other than the arena's, by the memory's name."""
     found: Counter[str] = Counter()
     for pool in (pool for one in models for pool in one.pools if pool.memory):
         found[pool.memory] += pool.bytes
@@ -524,7 +521,7 @@ def bytes_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
 
 
 def constants_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
-    """Return the bytes of constants in pools of their own, by the pool's name."""
+    """Return the bytes of constants in separate pools, by the pool's name."""
     found: Counter[str] = Counter()
     for pool in (pool for one in models for pool in one.constant_pools):
         found[pool.name] += sum(pool.constants.values())
@@ -535,17 +532,17 @@ def constants_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
 
 
 def firmware_of(folder: Path, project: Project, kind: str) -> Path:
-    """Return the file of a firmware kind, which need not be there yet.
+    """Return the file of a firmware kind; it may not exist yet.
 
     Raises:
         UsageError: the template has no such kind, or a link leads out of the project folder.
     """
     if kind not in project.firmware:
         what = f"the template {project.template} has no {kind} firmware"
-        raise UsageError(what, details=[f"it has: {', '.join(project.firmware) or 'none'}"])
+        raise UsageError(what, details=[f"available: {', '.join(project.firmware) or 'none'}"])
     path = folder / project.firmware[kind]
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-        raise UsageError(f"{path} lies outside of the project", details=[f"in {os.path.realpath(path)}"])
+        raise UsageError(f"{path} is outside of the project", details=[f"it links to {os.path.realpath(path)}"])
     return path
 
 
@@ -553,24 +550,24 @@ def project_of(described: Manifest, folder: Path) -> Project:
     """Return the project of a folder's manifest.
 
     Raises:
-        UsageError: it has none.
+        UsageError: the manifest has none.
     """
     if described.project is None:
         what = f"{folder} holds a compiled model, not a project"
-        raise UsageError(what, details=[f"its {FILE_NAME} has no project"], hint="make one with: mtool build MODEL")
+        raise UsageError(what, details=[f"its {FILE_NAME} has no project"], hint="create one with: mtool build MODEL")
     return described.project
 
 
 def is_project(folder: Path) -> bool:
-    """Tell whether a folder has an `mtool.json`."""
+    """Return whether a folder has an `mtool.json`."""
     return (folder / FILE_NAME).is_file()
 
 
 def own_hint(folder: Path) -> str:
-    """Return what to do with a folder that is a project of a user's own, as `mtool new` makes them; "": it is none."""
+    """Return what to do with a folder that is a user's own project, from `mtool new`; "": it is not one."""
     if not (folder / configuration.FILE_NAME).is_file():
         return ""
-    return f"it is a project of your own (mtool new), whose commands are run inside it: cd {shlex.quote(str(folder))}"
+    return f"it is your own project (mtool new); run its commands inside it: cd {shlex.quote(str(folder))}"
 
 
 def load(folder: Path, model: str = "") -> Manifest:
@@ -578,15 +575,15 @@ def load(folder: Path, model: str = "") -> Manifest:
 
     Args:
         folder: the project's.
-        model: its name; empty: the first, which mostly is the only one.
+        model: its name; empty: the first, usually the only one.
 
     Raises:
-        UsageError: it is missing, or not a manifest of this schema, or has no such model; the message names what.
+        UsageError: the file is missing or not a manifest of this schema, or has no such model; the message says which.
     """
     path = folder / FILE_NAME
     try:
-        if not path.is_file():  # nothing, or a pipe, which would be waited for
-            hint = own_hint(folder) or "make one with: mtool build"
+        if not path.is_file():  # missing, or a pipe, from which a read would block
+            hint = own_hint(folder) or "create one with: mtool build"
             raise UsageError(f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint=hint)
         found = Firmware.model_validate_json(path.read_bytes()).manifests()
     except ValidationError as invalid:
@@ -598,13 +595,13 @@ def load(folder: Path, model: str = "") -> Manifest:
 
 
 def named(models: Sequence[Manifest], name: str) -> Manifest:
-    """Return the model of a name.
+    """Return a model by its name.
 
     Raises:
-        UsageError: there is none; the message lists them.
+        UsageError: there is none; the message lists the models.
     """
     for one in models:
         if one.model == name:
             return one
     there = ", ".join(one.model for one in models)
-    raise UsageError(f"the firmware has no model {name!r}", details=[f"it has: {there}"])
+    raise UsageError(f"the firmware has no model {name!r}", details=[f"available: {there}"])

@@ -1,9 +1,9 @@
-"""New bytes as a delta from old ones, which firmware decodes as it arrives (crt/include/mt_delta.h).
+"""A delta from old bytes to new ones, which firmware decodes as it arrives (crt/include/mt_delta.h).
 
-Weights that were trained a little further differ by small steps in most bytes, so that no long runs are equal: what is
-coded is the differences, by how likely they are beside those before, and not copies as in most formats. As bsdiff
-(Percival, Naive differences of executable code, 2003), whose differences are left to a general compressor. The bytes
-are the operations and numbers that crt/src/mt_delta.c reads, as decisions of the range coder.
+Weights after a little more training differ by small steps in most bytes, so there are no long equal runs. The delta
+therefore codes the differences, by their probabilities given those before, and not copies as most formats do. Like
+bsdiff (Percival, Naive differences of executable code, 2003), which leaves its differences to a general compressor. The
+bytes are the operations and numbers that crt/src/mt_delta.c reads, as decisions of the range coder.
 """
 
 import struct
@@ -17,28 +17,28 @@ from numpy.typing import NDArray
 
 from mtool.base.errors import UsageError
 
-# Which part of the old bytes each part of the new ones differs least from.
+# Find the part of the old bytes that each part of the new ones differs least from.
 
 
-_WINDOW = 8  # bytes that are equal only where one comes from the other
+_WINDOW = 8  # windows of this many bytes are equal only where one comes from the other
 _MOST_SHIFTS = 24
-_BLOCK = 512  # bytes that are looked for by correlation
+_BLOCK = 512  # bytes per block that is searched for by correlation
 _MOST_BLOCKS = 48
 _CHUNK = 1 << 14  # positions whose costs are in memory at once
-# What a byte costs in bits, about: a given one, and one that differs by 0, 1, 2…; and what it costs to go on elsewhere.
+# Approximate costs in bits: of a literal byte, of one that differs by 0, 1, 2…; and of a jump to another place.
 _GIVEN_COST = 7.5
 _ELSEWHERE = 32.0
 _DIFFERENCE_COSTS = np.minimum(
     10.5, np.where(np.arange(129) == 0, 0.5, 1.0 + 1.6 * np.log2(1.0 + np.arange(129)))
 ).astype(np.float32)
-_WORTHWHILE = 6.0  # bits a byte: above it a block is looked for elsewhere
+_WORTHWHILE = 6.0  # bits per byte: above it a block is searched for elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes of the new ones, and what has to be added to their places for those of the old ones.
+    """A run of the new bytes, and the shift from their positions to those of the matching old bytes.
 
-    `shift` is None: nothing in the old bytes is like them, and they are given.
+    `shift` is None: no old bytes are similar, and the new ones are literal.
     """
 
     bytes: int
@@ -46,7 +46,7 @@ class Run:
 
 
 def runs(old: bytes, new: bytes) -> list[Run]:
-    """Return the runs, in their order, that cost least; together they are all of the new bytes."""
+    """Return the cheapest runs, in order; together they are all of the new bytes."""
     before, after = np.frombuffer(old, np.uint8), np.frombuffer(new, np.uint8)
     found = _equal_windows(before, after)
     found += [shift for shift in _correlated(before, after, found) if shift not in found]
@@ -54,7 +54,7 @@ def runs(old: bytes, new: bytes) -> list[Run]:
 
 
 def _equal_windows(old: NDArray[np.uint8], new: NDArray[np.uint8]) -> list[int]:
-    """Return the shifts by which most windows that are once in the old bytes are in the new ones; 0 is one of them."""
+    """Return the shifts of most windows that occur once in the old bytes and in the new ones, and 0."""
     shifts = [0, len(old) - len(new)]
     if min(len(old), len(new)) >= _WINDOW:
         known, at, count = np.unique(_windows(old), return_index=True, return_counts=True)
@@ -73,10 +73,10 @@ def _windows(data: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def _correlated(old: NDArray[np.uint8], new: NDArray[np.uint8], shifts: list[int]) -> Iterator[int]:
-    """Return shifts for blocks of the new bytes that none of `shifts` brings near to old ones.
+    """Yield shifts for blocks of the new bytes that none of `shifts` brings close to old ones.
 
-    Weights of which each was moved a little have no equal windows: the place is where the sum of the squares of the
-    differences is least, by a correlation.
+    Slightly changed weights have no equal windows: the place is where the sum of squared differences is least, found
+    by a correlation.
     """
     if min(len(old), len(new)) < _BLOCK:
         return
@@ -104,7 +104,7 @@ def _correlated(old: NDArray[np.uint8], new: NDArray[np.uint8], shifts: list[int
 
 
 def _costs(old: NDArray[np.uint8], new: NDArray[np.uint8], shift: int, start: int, end: int) -> NDArray[np.float32]:
-    """Return what the new bytes from `start` to `end` cost as differences; infinite where there is no old byte."""
+    """Return the costs of the new bytes from `start` to `end` as differences; infinite where there is no old byte."""
     costs = np.full(end - start, np.inf, np.float32)
     first, last = max(start, -shift), min(end, len(old) - shift)
     if first < last:
@@ -153,9 +153,9 @@ _LEAST_RANGE = 1 << 24
 
 
 class RangeEncoder:
-    """Binary decisions as bytes; how likely each of `models` is 0 is learned from those before.
+    """Encode binary decisions as bytes; each of `models` learns the probability of 0 from its decisions so far.
 
-    What is written is as long as what a decoder reads for the same decisions, to the byte.
+    The output is exactly as long as what a decoder reads for the same decisions.
     """
 
     def __init__(self, models: int) -> None:
@@ -165,22 +165,22 @@ class RangeEncoder:
         self._bytes = bytearray()
 
     def decide(self, bit: int, model: int) -> None:
-        """Write a decision of a model."""
+        """Encode a decision with a model."""
         likely = self._model[model]
         self._write(bit, likely)
         self._model[model] = likely - (likely >> _RATE) if bit else likely + ((0x10000 - likely) >> _RATE)
 
     def even(self, bit: int) -> None:
-        """Write a decision that is as likely as not."""
+        """Encode a decision with even probabilities."""
         self._write(bit, _EVEN)
 
     @property
     def bytes_so_far(self) -> int:
-        """How many bytes are written, but for the last few, which depend on what follows."""
+        """The number of bytes written, except for the last few, which depend on what follows."""
         return len(self._bytes)
 
     def end(self) -> bytes:
-        """Return all that was written."""
+        """Return everything that was written."""
         for _ in range(4):
             self._shift()
         return bytes(self._bytes)
@@ -212,7 +212,7 @@ class RangeEncoder:
 
 
 MAGIC = b"MTD1"
-MOST_BYTES = 1 << 23  # of the old and of the new: a jump over both has a number
+MOST_BYTES = 1 << 23  # of the old and of the new bytes; a jump over both is one number
 _IS_GIVEN = 0
 _SIGN_OF_JUMP, _SIGN_OF_DIFFERENCE, _SIGN_OF_GIVEN = 1, 2, 3
 _RUN = 4
@@ -224,23 +224,23 @@ _BITS_OF_RUN, _BITS_OF_BYTE = 23, 7  # below the highest, at most
 
 
 def delta(old: bytes, new: bytes) -> bytes:
-    """Return what a decoder that has `old` makes `new` of.
+    """Return the delta from which a decoder with `old` restores `new`.
 
     Raises:
-        UsageError: they are larger than a delta can be of.
+        UsageError: they are too large for a delta.
     """
     return delta_by_parts(old, new, ())[0]
 
 
 def delta_by_parts(old: bytes, new: bytes, cuts: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
-    """Return a delta, and how many of its bytes are for each part of `new`, which is cut at rising places.
+    """Return a delta, and the number of its bytes for each part of `new`, cut at ascending positions.
 
     Raises:
         UsageError: as `delta`.
     """
     if max(len(old), len(new)) > MOST_BYTES:
         raise UsageError(
-            f"a delta is of files of at most {MOST_BYTES:,} bytes: these have {len(old):,} and {len(new):,}"
+            f"the files are too large for a delta: {len(old):,} and {len(new):,} bytes, at most {MOST_BYTES:,}"
         )
     header = MAGIC + struct.pack("<III", len(old), len(new), zlib.crc32(old))
     at: dict[int, int] = dict.fromkeys(cuts, 0)
@@ -250,7 +250,7 @@ def delta_by_parts(old: bytes, new: bytes, cuts: Sequence[int]) -> tuple[bytes, 
 
 
 def _stream(old: bytes, new: bytes, chosen: list[Run], at: dict[int, int]) -> bytes:
-    """Return the decisions; `at` is filled with how many bytes are written at each of its places in `new`."""
+    """Return the encoded decisions; `at` receives the number of bytes written at each of its positions in `new`."""
     coder = RangeEncoder(_MODELS)
     start = shift = 0
     for run in chosen:
@@ -281,14 +281,14 @@ def _stream(old: bytes, new: bytes, chosen: list[Run], at: dict[int, int]) -> by
 
 
 def _number(coder: RangeEncoder, number: int, models: int, most_bits: int, highest: int | None = None) -> None:
-    """Write a number, 1 or more: its length in unary, and its bits below the highest.
+    """Encode a number, 1 or more: its length in unary, then the bits below the highest.
 
     Args:
-        coder: where it is written.
-        number: it.
+        coder: the encoder.
+        number: the number.
         models: the first model of its length.
-        most_bits: how many bits there can be below the highest.
-        highest: the models of the first of them, by how many there are; None: it is as likely as not.
+        most_bits: the largest number of bits below the highest.
+        highest: the models of the first of them, by the number of bits; None: both values are equally likely.
     """
     bits = number.bit_length() - 1
     for place in range(bits):

@@ -206,8 +206,8 @@ def test_a_tool_that_can_not_get_its_core_leaves_the_build_to_another(
     model = sine.write(tmp_path / "sine.onnx")
     prepared = commands.prepare(model, board="arduino_uno", folder=tmp_path / "p")
     assert prepared.built.firmware["host_driven"].is_file()
-    assert "built with CMake and Debian's Arduino core in its place" in caplog.text
-    with pytest.raises(BuildError, match="PlatformIO can't get the packages") as caught:
+    assert "building with CMake and Debian's Arduino core instead" in caplog.text
+    with pytest.raises(BuildError, match="PlatformIO can't download") as caught:
         arduino.build(tmp_path, _manifest(builder="platformio"), ["host_driven"])
     assert "builder=cmake" not in caught.value.hint, "who names a builder gets that one"
     monkeypatch.setattr(arduino.shutil, "which", lambda program: "pio" if program == "pio" else None)

@@ -81,11 +81,11 @@ def test_part_of_a_name_or_in_capitals_comes_near(asked: str, near: str) -> None
         ("\ud800", "can't be read"),
         ("", "holds no boards"),
         ("- host", "holds no boards"),
-        ("host:", "the entry of host breaks the schema"),
-        ("host: [cpu]", "the entry of host breaks the schema"),
-        ("host: {cpu: host}", "the entry of host breaks the schema"),
-        ("1: {cpu: host}", "the entry of 1 breaks the schema"),
-        (None, "there is no file of boards"),
+        ("host:", "invalid entry for host"),
+        ("host: [cpu]", "invalid entry for host"),
+        ("host: {cpu: host}", "invalid entry for host"),
+        ("1: {cpu: host}", "invalid entry for 1"),
+        (None, "board file not found"),
     ],
 )
 def test_a_broken_list_of_boards_is_told(text: str | None, says: str, tmp_path: Path) -> None:

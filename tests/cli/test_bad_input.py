@@ -225,7 +225,7 @@ def test_a_dynamic_shape_wants_a_value(capsys: Captured) -> None:
 
 @pytest.mark.parametrize(
     ("array", "message"),
-    [(np.zeros((1, 5), np.float32), "another shape"), (np.zeros((1, 4), np.float64), "another type")],
+    [(np.zeros((1, 5), np.float32), "wrong shape"), (np.zeros((1, 4), np.float64), "wrong type")],
 )
 def test_an_input_of_another_shape_or_type(array: np.ndarray, message: str, capsys: Captured) -> None:
     np.save("x.npy", array)

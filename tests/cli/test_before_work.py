@@ -17,7 +17,7 @@ FOLDER = [
     (["-d", "theirs"], "theirs is not empty and was not made by mtool"),
 ]
 C = [
-    (["--board", "nope"], "there is no board named 'nope'"),
+    (["--board", "nope"], "unknown board 'nope'"),
     (["--schedule", "conv_1=dsp_path"], "unknown schedule dsp_path"),
 ]
 TUNED = [(["--tuned", "nope"], "there is no tuning log nope")]
@@ -54,7 +54,7 @@ WRONG = {
         (["--data", "theirs"], "theirs holds no samples"),
         ([*DATA, "--evaluate", "nope.npz"], "nope.npz does not exist"),
         ([*DATA, "--labels", "nope.npy"], "nope.npy does not exist"),
-        ([*DATA, "--board", "nope"], "there is no board named 'nope'"),
+        ([*DATA, "--board", "nope"], "unknown board 'nope'"),
     ],
 }  # fmt: skip
 

@@ -196,7 +196,7 @@ def test_a_board_that_was_named_and_is_too_small_ends_with_4(capsys: Captured) -
     assert first == "error: digits_int8.onnx does not fit arduino_uno"
     assert re.match(r"  flash    needs \d\d KB of 32 KB, .*     weights 15 KB, ", flash)
     assert re.match(r"  sram     needs [\d,]+ B of 2,048 B, [\d,]+ B too many     arena 1,615 B, ", sram)
-    assert (hint, code) == ("a smaller model would; so may a board with more memory: mtool boards", "exit 4")
+    assert (hint, code) == ("try a smaller model, or a board with more memory: mtool boards", "exit 4")
     assert app.invoke(["check", str(DIGITS), "-b", "arduino_uno", "-b", "mps2_an386", "-b", "arduino_uno"]) == 4
     assert capsys.readouterr().err.count("arduino_uno: sram") == 2
 

@@ -73,7 +73,7 @@ def test_the_gdb_server_of_a_probe(runner: str, settings: dict[str, str], argv: 
 
 
 def test_a_board_without_a_gdb_server() -> None:
-    with pytest.raises(UsageError, match="no tool of arduino_uno serves gdb") as told:
+    with pytest.raises(UsageError, match="arduino_uno has no gdb server") as told:
         flashing.choose_gdb_server(boards.get("arduino_uno"))
     assert "--server HOST:PORT" in told.value.hint
 

@@ -106,7 +106,7 @@ def test_without_a_board_it_ends_with_6_and_one_thing_to_try(capsys: Captured) -
     assert app.invoke(["flash", "--board", DISCO, DIGITS]) == 6
     error = capsys.readouterr().err.splitlines()
     assert error[0] == f"error: no {DISCO} is attached"
-    assert error[-2].startswith("connect the board with a USB cable that carries data") and error[-1] == "exit 6"
+    assert error[-2].startswith("connect the board with a USB data cable") and error[-1] == "exit 6"
 
 
 def test_on_wsl_the_one_thing_is_usbipd(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
@@ -155,7 +155,7 @@ def test_a_tool_that_fails_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
     assert app.invoke(argv) == 7
     error = capsys.readouterr().err
     assert f"found     Arduino Uno R3, ATmega328P   {UNO}" in error
-    assert "error: avrdude found another chip than that of arduino_uno" in error
+    assert "error: avrdude found a chip that is not arduino_uno's" in error
     hex_file = tmp_path / "build/sine-arduino_uno/build/host_driven/host_driven.ino.hex"
     flags = "-q -p atmega328p -c arduino -P /dev/ttyACM3 -b 115200 -D"
     assert (tools / "log").read_text() == f"avrdude {flags} -U flash:w:{hex_file}:i\n"

@@ -37,10 +37,10 @@ def test_nothing_attached_is_6_for_every_command(command: str, options: list[str
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--port", "tcp://nowhere"], 2, "has no HOST:PORT"),
-        (["--port", "rtt:jlnk"], 2, "'jlnk' is nobody who reads RTT"),
+        (["--port", "tcp://nowhere"], 2, "HOST:PORT is missing"),
+        (["--port", "rtt:jlnk"], 2, "'jlnk' is not a reader of RTT"),
         (["--port", "rtt:jlink"], 2, "the firmware has no RTT"),
-        (["--option", "channel=rtt"], 6, "nobody is named who reads it"),
+        (["--option", "channel=rtt"], 6, "needs a debugger to read it"),
         (["--option", "channel=uard"], 2, "expected: one of uart, rtt"),
         (["--option", "chanel=rtt"], 2, "did you mean channel?"),
     ],
@@ -81,17 +81,17 @@ def test_two_models_and_a_file_that_is_no_port(tmp_path: Path, capsys: Captured)
     assert "with --board" in capsys.readouterr().err
     (tmp_path / "port").touch()
     assert app.invoke(["monitor", "--port", str(tmp_path / "port")]) == 8
-    assert "it is no serial port" in capsys.readouterr().err
+    assert "it is not a serial port" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
         (["boards", "--new", "mps2_an386", "--from", "mps2_an385"], 2, "give yours another name: --new my_mps2_an386"),
-        (["boards", "--boards", "no.yaml"], 2, "there is no file of boards"),
+        (["boards", "--boards", "no.yaml"], 2, "board file not found"),
         (["build"], 2, "or cd into a project (mtool new)"),
-        (["run", "own"], 2, "a project of your own (mtool new), whose commands are run inside it: cd own"),
-        (["monitor", "own"], 2, "a project of your own (mtool new), whose commands are run inside it: cd own"),
+        (["run", "own"], 2, "your own project (mtool new); run its commands inside it: cd own"),
+        (["monitor", "own"], 2, "your own project (mtool new); run its commands inside it: cd own"),
     ],
 )
 def test_what_to_do_is_told(arguments: list[str], code: int, says: str, capsys: Captured) -> None:

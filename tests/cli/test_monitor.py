@@ -36,7 +36,7 @@ def test_text_frames_and_noise_are_told_apart() -> None:
         ("log", "arena is full"),
         ("text", "grüße"),
         ("rpc", "PING reply  session 1234  #7  MT_OK: success  1 B"),
-        ("bytes", "3 B that are no frame and no text: 80 81 82"),
+        ("bytes", "3 B, neither a frame nor text: 80 81 82"),
         ("fault", "MT_FAULT_EXCEPTION in operator 0"),
         ("text", "> "),
     ]
@@ -53,7 +53,7 @@ def test_lines_before_noise_are_text() -> None:
         ("text", "booting"),
         ("text", ""),
         ("text", "ready"),
-        ("bytes", "3 B that are no frame and no text: ff 80 0a"),
+        ("bytes", "3 B, neither a frame nor text: ff 80 0a"),
     ]
     assert heard(stream[:-1]) == whole, "nor when nothing more comes"
 
@@ -108,12 +108,12 @@ def test_a_board_is_heard(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--port", "/dev/ttyNONE"], 6, "there is no port /dev/ttyNONE"),
+        (["--port", "/dev/ttyNONE"], 6, "port /dev/ttyNONE not found"),
         (["--board", "mps2_an386"], 2, "mps2_an386 has no port: it runs only while mtool starts it"),
         (["--board", "nucleo_l4r5zi"], 6, "no nucleo_l4r5zi is attached"),
-        (["--port", "tcp://127.0.0.1:1"], 8, "tcp://127.0.0.1:1 can't be reached"),
-        (["--port", "rtt:gdb:127.0.0.1:1"], 2, "where the control block is, is not known"),
-        (["--port", "rtt:gdb:127.0.0.1:1@0x20000000"], 8, "the gdb server 127.0.0.1:1 can't be reached"),
+        (["--port", "tcp://127.0.0.1:1"], 8, "can't connect to tcp://127.0.0.1:1"),
+        (["--port", "rtt:gdb:127.0.0.1:1"], 2, "the address of RTT's control block is unknown"),
+        (["--port", "rtt:gdb:127.0.0.1:1@0x20000000"], 8, "can't connect to the gdb server 127.0.0.1:1"),
         ([], 6, "nothing with a serial port is attached"),
         (["nowhere"], 2, "nowhere"),
     ],

@@ -71,7 +71,7 @@ def test_a_float_model_that_does_not_fit_is_sent_here(capsys: Captured) -> None:
     assert app.invoke(["check", str(VWW), "--board", "arduino_uno"]) == 4
     assert "even an int8 version would need about " in capsys.readouterr().err
     assert app.invoke(["check", str(models.path("vww/vww_int8_qdq")), "--board", "arduino_uno"]) == 4
-    assert "a smaller model would" in capsys.readouterr().err
+    assert "try a smaller model" in capsys.readouterr().err
 
 
 @pytest.mark.slow

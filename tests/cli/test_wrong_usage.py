@@ -78,7 +78,7 @@ def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
                 "mine",
                 {key: value for key, value in entry.items() if key != "name"} | {"flash": flash},
             )
-        assert any("there is no flash runner 'opencd'; did you mean openocd?" in line for line in caught.value.details)
+        assert any("unknown flash runner 'opencd'; did you mean openocd?" in line for line in caught.value.details)
 
 
 def test_a_shell_completes_every_board_and_runner() -> None:

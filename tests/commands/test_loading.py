@@ -109,7 +109,7 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
     ):
         with pytest.raises(UsageError, match="the device has no model 'nope'") as missing:
             command()
-        assert missing.value.details == ("it has: own, net",)
+        assert missing.value.details == ("available: own, net",)
     with pytest.raises(UsageError, match="no module with a model 'own'"):
         commands.verify(files / "first.onnx", board="host", on=project, options=Options(name="own"))
     with pytest.raises(UsageError, match="was made of another file"):
@@ -207,7 +207,7 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     assert done.delta_bytes == told.delta_bytes < len(new.data) // 3
     with session.open(project) as device:
         np.testing.assert_array_equal(device["digits"].run(image)["scores"], after)
-    with pytest.raises(UsageError, match="another module in flash"):
+    with pytest.raises(UsageError, match="is not the one of --since"):
         loading.load_module(tmp_path / "old.mtm", project, since=tmp_path / "old.mtm")
 
 
@@ -338,7 +338,7 @@ def test_a_firmware_without_modules_is_told(files: Path, tmp_path: Path) -> None
     model = mtool.compile(files / "first.onnx", board=BOARD)
     folder = commands.write_project(model, tmp_path / "plain")
     assert manifest.load(folder).project is not None
-    with pytest.raises(UsageError, match="the firmware takes no modules"):
+    with pytest.raises(UsageError, match="the firmware does not support modules"):
         loading.load_module(files / "first.mtm", folder)
 
 
@@ -354,7 +354,10 @@ def test_a_port_needs_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(UsageError, match="no support for native modules"):
             (tmp_path / "native.mtm").write_bytes(adder(5, kind=Kind.NATIVE))
             loading.load_module(tmp_path / "native.mtm", port=device.port)
-    with Bridge([str(firmware.build())]) as device, pytest.raises(UsageError, match="the firmware takes no modules"):
+    with (
+        Bridge([str(firmware.build())]) as device,
+        pytest.raises(UsageError, match="the firmware does not support modules"),
+    ):
         loading.load_module(tmp_path / "adder.mtm", port=device.port)
 
 

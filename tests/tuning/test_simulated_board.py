@@ -129,7 +129,7 @@ def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Runni
     failed = {line["candidate"]: line for line in of_kind(desk, "measurement") if line["reason"]}
     assert set(failed) == set(BROKEN)
     assert [failed[text]["status"] for text in BROKEN] == ["fault", "timeout", "wrong", "fault"]
-    reasons = ["SIGSEGV on the device", "has not come to an end", "of 16 elements differ", "has gone"]
+    reasons = ["SIGSEGV on the device", "has not finished", "of 16 elements differ", "was lost"]
     assert all(reason in failed[text]["reason"] for text, reason in zip(BROKEN, reasons, strict=True))
     (plan,) = of_kind(desk, "plan")
     assert BEST in plan["choices"].values()

@@ -191,18 +191,18 @@ def _views(device: Device, values: dict[str, np.ndarray]) -> list[tuple[str, str
 def test_a_name_that_is_wrong(device: Device) -> None:
     with pytest.raises(UsageError, match="several has no function 'several_rum'") as error:
         device.call("several_rum", A, B)
-    assert "alike: several_run" in error.value.details[0]
+    assert "similar: several_run" in error.value.details[0]
     with pytest.raises(UsageError) as error:
         device.call("?")
-    assert "there are: " in error.value.details[0]
+    assert "available: " in error.value.details[0]
 
 
 def test_arguments_that_are_wrong(device: Device) -> None:
     with pytest.raises(UsageError, match="takes 2 arrays"):
         device.call("several_run", A)
-    with pytest.raises(UsageError, match="another shape"):
+    with pytest.raises(UsageError, match="wrong shape"):
         device.call("several_run", A.T, B)
-    with pytest.raises(UsageError, match="another type"):
+    with pytest.raises(UsageError, match="wrong type"):
         device.call("several_run", A.astype(np.float64), B)
 
 

@@ -255,7 +255,7 @@ def test_the_tree_says_of_a_board_what_we_do(name: str) -> None:
     [
         ("frdm_k64f", "west update hal_nxp"),
         ("rpi_pico", "west update hal_rpi_pico"),
-        ("nrf52840dk", "say which: --board zephyr:nrf52840dk/nrf52840"),
+        ("nrf52840dk", "choose one: --board zephyr:nrf52840dk/nrf52840"),
         ("nucleo_f746gz", "west boards"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The Zephyr tree: where it is, its version, and what its files say of its boards without CMake's help."""
+"""The Zephyr tree: its folder, its version, and what its files say about its boards without running CMake."""
 
 import configparser
 import os
@@ -12,12 +12,12 @@ import yaml
 from mtool.base import configuration, proc, resources
 from mtool.base.errors import BuildError, UsageError
 
-# Modules of chips whose vendor's folder in soc/ has another name; the others are hal_<vendor>.
+# HAL modules of vendors whose folder in soc/ has a different name; the others are hal_<vendor>.
 _HALS: Mapping[str, str] = {"st": "hal_stm32", "raspberrypi": "hal_rpi_pico", "gd": "hal_gigadevice"}
 
 
 def find(folder: Path | None = None) -> Path | None:
-    """Return the Zephyr tree: what ZEPHYR_BASE names, else that of the west workspace around `folder`; or None."""
+    """Return the Zephyr tree: ZEPHYR_BASE, else the one in the west workspace around `folder`; or None."""
     named = os.environ.get("ZEPHYR_BASE", "")
     found = Path(named) if named else _of_workspace((folder or Path.cwd()).resolve())
     return found if found is not None and (found / "VERSION").is_file() else None
@@ -27,22 +27,22 @@ def base(folder: Path | None = None) -> Path:
     """Return the Zephyr tree, as `find` does.
 
     Raises:
-        BuildError: there is none, or it is not a Zephyr tree.
+        BuildError: there is none, or the folder is not a Zephyr tree.
     """
     found = find(folder)
     if found is None:
         named = os.environ.get("ZEPHYR_BASE", "")
-        where = f"ZEPHYR_BASE names {named}, which has no VERSION" if named else ""
-        details = [where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} lies in no west workspace"]
-        hint = "set ZEPHYR_BASE to the folder zephyr of your west workspace; make one with: west init && west update"
-        raise BuildError("there is no Zephyr tree", details=details, hint=hint)
+        where = f"ZEPHYR_BASE is {named}, which has no VERSION file" if named else ""
+        details = [where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} is not in a west workspace"]
+        hint = "set ZEPHYR_BASE to the zephyr folder of your west workspace; create one with: west init && west update"
+        raise BuildError("Zephyr tree not found", details=details, hint=hint)
     return found
 
 
 def workspace(tree: Path, folder: Path | None = None) -> Path | None:
-    """Return the west workspace that `west build` in a folder uses: around the folder or the tree; None: there is none.
+    """Return the west workspace that `west build` uses: the one around the folder or the tree; None: there is none.
 
-    Without one west knows none of Zephyr's commands.
+    Outside of a workspace, west does not have Zephyr's commands.
     """
     starts = ((folder or Path.cwd()).resolve(), tree.resolve())
     above = (each for start in starts for each in (start, *start.parents))
@@ -56,12 +56,12 @@ def version(tree: Path) -> str:
 
 
 def board_names(tree: Path, roots: Iterable[Path] = ()) -> list[str]:
-    """Return the names of all boards, without qualifiers; those of further board roots first."""
+    """Return the names of all boards, without qualifiers; those of additional board roots first."""
     return [str(board["name"]) for file in _board_files(tree, roots) for board in _boards_of(file)]
 
 
 def knows(tree: Path, name: str, roots: Iterable[Path] = ()) -> bool:
-    """Return whether a tree has a board of that name, which qualifiers may follow ("nrf5340dk/nrf5340/cpuapp")."""
+    """Return whether a tree has a board; qualifiers may follow its name ("nrf5340dk/nrf5340/cpuapp")."""
     return board_folder(tree, name, roots) is not None
 
 
@@ -80,20 +80,20 @@ def _entries_of(tree: Path, name: str, roots: Iterable[Path]) -> Iterator[tuple[
 
 
 def full_name(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
-    """Return what a board is called in words; its name, if its files don't tell."""
+    """Return a board's full name; its short name if its files have no other."""
     return next((str(board["full_name"]) for _, board in _entries_of(tree, name, roots) if "full_name" in board), name)
 
 
 def architecture(folder: Path, name: str) -> str:
-    """Return the architecture ("arm", "riscv", "posix") that the files of a board's folder tell; "": they don't."""
-    told = [_load(file) for file in sorted(folder.glob("*.yaml"))]
-    by_identifier = {str(each.get("identifier", "")): str(each.get("arch", "")) for each in told}
+    """Return a board's architecture ("arm", "riscv", "posix") according to its files; "": they do not say."""
+    files = [_load(file) for file in sorted(folder.glob("*.yaml"))]
+    by_identifier = {str(each.get("identifier", "")): str(each.get("arch", "")) for each in files}
     near = [each for each in by_identifier if each.startswith(re.split("[/@]", name)[0])]
     return by_identifier.get(name) or next((by_identifier[each] for each in [*near, *by_identifier]), "")
 
 
 def hal_of(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
-    """Return the module with the vendor's code that a board's chip needs ("hal_nordic"); "": none is known."""
+    """Return the module with the vendor's code that a board's chip needs ("hal_nordic"); "": unknown."""
     chips = [chip for _, board in _entries_of(tree, name, roots) for chip in board.get("socs", ())]
     named = {str(chip["name"]) for chip in chips if isinstance(chip, dict) and "name" in chip}
     if len(named) > 1:
@@ -109,7 +109,7 @@ def hal_of(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
 
 
 def _selects_of_vendor(tree: Path, chips: Path) -> bool:
-    """Return whether the Kconfig of chips selects a symbol of a vendor's module; some have no code of the vendor's."""
+    """Return whether the chips' Kconfig selects a symbol of the vendor's module; some chips need no vendor code."""
     selected = {
         symbol
         for file in chips.rglob("Kconfig*")
@@ -124,7 +124,7 @@ def _selects_of_vendor(tree: Path, chips: Path) -> bool:
 
 
 def modules_in(build_folder: Path) -> set[str] | None:
-    """Return the names of the modules that a configure run took in; None: it did not get that far."""
+    """Return the names of the modules that a configure run used; None: it did not get that far."""
     try:
         text = (build_folder / "zephyr_modules.txt").read_text()
     except OSError:
@@ -143,7 +143,7 @@ def _board_files(tree: Path, roots: Iterable[Path]) -> Iterator[Path]:
 
 
 def _boards_of(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield what a board.yml says of each of its boards."""
+    """Yield the boards that a board.yml describes."""
     read = _load(file)
     listed = read.get("boards", [read.get("board")])
     for board in listed if isinstance(listed, list) else ():
@@ -165,7 +165,7 @@ def _of_workspace(folder: Path) -> Path | None:
         if config.is_file():
             read = configparser.ConfigParser()
             try:
-                configuration.check_owner(config, config.stat())  # nobody named it, and CMake runs what it leads to
+                configuration.check_owner(config, config.stat())  # not named by the user, and CMake runs code from it
                 read.read(config)
             except (configparser.Error, UnicodeDecodeError, UsageError):
                 return None
@@ -173,11 +173,11 @@ def _of_workspace(folder: Path) -> Path | None:
     return None
 
 
-# What Zephyr's CMake code needs in its environment: the tree, a compiler, and roots of boards outside the tree.
+# Environment variables for Zephyr's CMake code: the tree, a compiler, and board roots outside of the tree.
 
 
 ROOTS = ("BOARD_ROOT", "SOC_ROOT", "DTS_ROOT", "ARCH_ROOT", "MODULE_EXT_ROOT")
-# What Zephyr calls the compilers that it can take from the system, and the variable that says where one is installed:
+# Zephyr's names for the compilers that it can take from the system, and the variable with a compiler's location:
 # {prefix} is the compiler's path without its last word, {folder} the folder above its bin.
 VARIANTS: Mapping[str, tuple[str, str, str]] = {
     "arm-none-eabi-gcc": ("gnuarmemb", "GNUARMEMB_TOOLCHAIN_PATH", "{folder}"),
@@ -187,9 +187,9 @@ VARIANTS: Mapping[str, tuple[str, str, str]] = {
 
 
 def roots() -> dict[str, list[Path]]:
-    """Return the folders with further boards, chips and bindings: those of the environment, then mtool.toml's.
+    """Return the folders with additional boards, chips and bindings: the environment's, then mtool.toml's.
 
-    Zephyr separates several by semicolons. A path that is not absolute is one of the working folder.
+    Zephyr separates them by semicolons. A relative path is relative to the working folder.
     """
     config = configuration.load()
     found: dict[str, list[Path]] = {}
@@ -202,20 +202,20 @@ def roots() -> dict[str, list[Path]]:
 
 
 def variant_of(compiler: str) -> dict[str, str]:
-    """Return the variables that give Zephyr a compiler of the system; none, if one was chosen or an SDK is there.
+    """Return the variables that select a system compiler for Zephyr; none if one is chosen already or an SDK exists.
 
     Raises:
         BuildError: the compiler is not installed.
     """
     if "ZEPHYR_TOOLCHAIN_VARIANT" in os.environ or has_sdk() or compiler not in VARIANTS:
         return {}
-    path = Path(proc.find(compiler, hint="see what installs it: mtool doctor"))
+    path = Path(proc.find(compiler, hint="run mtool doctor to see how to install it"))
     variant, name, value = VARIANTS[compiler]
     given = {name: value.format(prefix=str(path).removesuffix("gcc"), folder=path.resolve().parents[1])} if name else {}
     return {"ZEPHYR_TOOLCHAIN_VARIANT": variant, **given}
 
 
 def has_sdk() -> bool:
-    """Return whether there is a Zephyr SDK: it is named, or has registered itself with CMake, where Zephyr looks."""
+    """Return whether there is a Zephyr SDK: named in the environment, or registered with CMake."""
     registered = Path.home() / ".cmake" / "packages" / "Zephyr-sdk"
     return "ZEPHYR_SDK_INSTALL_DIR" in os.environ or any(registered.glob("*"))

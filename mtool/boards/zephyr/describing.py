@@ -1,4 +1,4 @@
-"""A board's entry, as boards.yaml would have it, from what a Zephyr tree says of it; remembered while that stays."""
+"""A board's entry, in the form of boards.yaml, from a Zephyr tree's description of it; cached until that changes."""
 
 import contextlib
 import hashlib
@@ -19,28 +19,28 @@ from mtool.boards.zephyr.failures import explain, unknown_board
 from mtool.version import __version__
 
 PREFIX = "zephyr:"
-_FORMAT = 2  # of what is remembered
+_FORMAT = 2  # of the cache
 _COMPILERS = {"arm": "arm-none-eabi-gcc", "riscv": "riscv64-unknown-elf-gcc", "posix": "cc"}
 _VARIABLES = ("ZEPHYR_TOOLCHAIN_VARIANT", "ZEPHYR_EXTRA_MODULES", "EXTRA_ZEPHYR_MODULES", "ZEPHYR_MODULES")
 _NAME = re.compile(r"\w[\w.+@/-]*")
 
 
 def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
-    """Return the entry of a board by Zephyr's name of it, with its qualifiers ("nrf5340dk/nrf5340/cpuapp").
+    """Return a board's entry by its Zephyr name, with qualifiers ("nrf5340dk/nrf5340/cpuapp").
 
-    The first time, Zephyr is configured for it, which takes some ten seconds.
+    The first time, Zephyr is configured for the board, which takes about ten seconds.
 
     Args:
         name: Zephyr's name, without the prefix "zephyr:".
-        folder: where a west workspace is looked for, if ZEPHYR_BASE is not set; default: the working folder.
+        folder: where to look for a west workspace if ZEPHYR_BASE is not set; default: the working folder.
 
     Raises:
-        UsageError: that is no name.
+        UsageError: the name is malformed.
         BoardError: the tree has no such board, or it needs a qualifier.
-        BuildError: there is no Zephyr tree, a vendor's module is missing, or a compiler, CMake or Ninja.
+        BuildError: the Zephyr tree, a vendor's module, a compiler, CMake or Ninja is missing.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of a Zephyr board", hint="an example: zephyr:nrf5340dk/nrf5340/cpuapp")
+        raise UsageError(f"{name!r} is not a Zephyr board name", hint="example: zephyr:nrf5340dk/nrf5340/cpuapp")
     tree = zephyr.base(folder).resolve()
     roots = zephyr.roots()
     board_roots = roots.get("BOARD_ROOT", ())
@@ -51,9 +51,9 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     compiler = _COMPILERS.get(architecture, "")
     chosen = zephyr.variant_of(compiler)
     if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not zephyr.has_sdk():
-        what = f"there is no compiler for {name}"
-        details = [f"it is of the architecture {architecture or 'that its files do not tell'}"]
-        raise BuildError(what, details=details, hint="take Zephyr's SDK: west sdk install")
+        what = f"no compiler for {name}"
+        details = [f"its architecture is {architecture or 'not given in its files'}"]
+        raise BuildError(what, details=details, hint="install Zephyr's SDK: west sdk install")
     env = {**os.environ, "ZEPHYR_BASE": str(tree), **chosen}
     variables = [f"{key}={env.get(key, '')}" for key in _VARIABLES]
     key = [__version__, str(_FORMAT), str(tree), zephyr.version(tree), name, *variables, str(sorted(roots.items()))]
@@ -77,7 +77,7 @@ def _place(key: Iterable[str]) -> Path | None:
 
 
 def _remembered(place: Path | None) -> dict[str, Any] | None:
-    """Return the entry that was found before, if all the files that it was made of are as they were."""
+    """Return the cached entry if all files that it was derived from are unchanged."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(place.read_bytes()) if place is not None else {}
         if stored and stored["state"] == _state_of(map(Path, stored["files"])):
@@ -90,12 +90,12 @@ def _remember(place: Path | None, entry: dict[str, Any], of: list[Path]) -> None
     if place is None:
         return
     stored = {"entry": entry, "files": [str(file) for file in of], "state": _state_of(of)}
-    with contextlib.suppress(UsageError):  # it is configured again then
+    with contextlib.suppress(UsageError):  # next time it is configured again
         files.write(place, json.dumps(stored).encode())
 
 
 def _state_of(of: Iterable[Path]) -> str:
-    """Return a hash over the sizes and times of files."""
+    """Return a hash of the files' sizes and times."""
     sha = hashlib.sha256()
     for file in of:
         try:
@@ -106,7 +106,7 @@ def _state_of(of: Iterable[Path]) -> str:
     return sha.hexdigest()
 
 
-# A configure run of Zephyr for a board: an empty application, and the files that CMake leaves of it.
+# A Zephyr configure run for a board: an empty application, and the files that CMake leaves behind.
 
 
 _TIMEOUT_S = 600.0
@@ -130,14 +130,14 @@ _OF_CPU = ("-mcpu=", "-march=", "-mthumb", "-mfpu=", "-mfloat-abi=", "-mabi=", "
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What a configure run says of a board.
+    """What a configure run says about a board.
 
     kconfig: the symbols that are set, without CONFIG_; y, a number or a text.
-    devicetree: the properties as Zephyr hands them to CMake: "DT_CHOSEN|zephyr,sram", "DT_REG|/memory@0|SIZE".
+    devicetree: the properties as Zephyr passes them to CMake: "DT_CHOSEN|zephyr,sram", "DT_REG|/memory@0|SIZE".
     runners: runners.yaml.
     flags: the compiler's flags for the core.
     emulator: the command that runs the firmware in QEMU; empty: Zephyr has none for the board.
-    files: the files of the tree that it was made of.
+    files: the files of the tree that it used.
     """
 
     kconfig: Mapping[str, str]
@@ -148,7 +148,7 @@ class Configured:
     files: tuple[Path, ...]
 
     def number(self, symbol: str) -> int:
-        """Return a Kconfig symbol that is a number; 0, if it is not set."""
+        """Return a numeric Kconfig symbol; 0 if it is not set."""
         return int(self.kconfig.get(symbol, "0") or "0", 0)
 
     def has(self, symbol: str) -> bool:
@@ -159,18 +159,18 @@ class Configured:
 def configure(
     tree: Path, board: str, *, env: Mapping[str, str], roots: Mapping[str, list[Path]], compiler: str
 ) -> Configured:
-    """Configure an empty application for a board, in a folder that is removed afterwards.
+    """Configure an empty application for a board, in a temporary folder.
 
     Args:
         tree: the Zephyr tree.
         board: Zephyr's name of the board.
         env: the environment, with ZEPHYR_BASE and the toolchain's variables.
-        roots: folders with further boards, by the name of CMake's variable.
-        compiler: the compiler that the board wants; "": not known.
+        roots: folders with additional boards, by the name of the CMake variable.
+        compiler: the compiler that the board needs; "": unknown.
 
     Raises:
         BoardError: the tree has no such board, or it needs a qualifier.
-        BuildError: CMake or Ninja is missing, or the run failed: a module of a vendor is missing, or a toolchain.
+        BuildError: CMake or Ninja is missing, or the run failed: a vendor's module or a toolchain is missing.
     """
     for program in ("cmake", "ninja"):
         proc.find(program, hint="sudo apt-get install cmake ninja-build")
@@ -185,7 +185,7 @@ def configure(
         if done.returncode != 0:
             last = ["$ " + shlex.join(done.argv), *done.output.splitlines()[-proc.LAST_LINES :]]
             known = explain(done.output, tree, board, zephyr.modules_in(build), compiler)
-            raise known or BuildError(f"Zephyr can't be configured for {board}", details=last)
+            raise known or BuildError(f"can't configure Zephyr for {board}", details=last)
         return _configured(build, inside=Path(top))
 
 
@@ -215,19 +215,19 @@ def _configured(build: Path, inside: Path) -> Configured:
     )
 
 
-# What a configure run tells, as an entry of boards.yaml: core, features, memories, runners, emulator.
+# A configure run's results as an entry of boards.yaml: core, features, memories, runners, emulator.
 
 
 _KIB = 1024
-_EXTENSIONS = "mafdcv"  # of RISC-V, in the order of its names
-# Options of QEMU that say which machine it is, with one argument each; the others say how Zephyr shows its output.
+_EXTENSIONS = "mafdcv"  # of RISC-V, in their canonical order
+# QEMU options that select the machine, with one argument each; the others are for Zephyr's console output.
 _OF_MACHINE = ("-cpu", "-machine", "-M", "-m", "-bios", "-device", "-smp", "-global", "-dtb")
 _ALONE = ("-no-reboot", "-no-acpi")
 _COUNTED = ("-icount", "shift=0,sleep=off", "-nic", "none", "-display", "none", "-monitor", "none", "-kernel", "{elf}")
 
 
 def entry_of(found: Configured, name: str, *, description: str, source: str, compiler: str) -> dict[str, Any]:
-    """Return the entry of a board, without its name in mtool; `name` is Zephyr's."""
+    """Return a board's entry, without its name in mtool; `name` is Zephyr's."""
     cpu = _cpu(found)
     emulator = _emulator(found, cpu)
     entry: dict[str, Any] = {
@@ -250,7 +250,7 @@ def entry_of(found: Configured, name: str, *, description: str, source: str, com
 
 
 def _cpu(found: Configured) -> str:
-    """Return GCC's name of the core, or of the instruction set; of others the architecture's."""
+    """Return GCC's name of the core, or of the instruction set; otherwise the architecture's."""
     architecture = found.kconfig.get("ARCH", "")
     if architecture == "posix":
         return "host"
@@ -269,7 +269,7 @@ def _cpu(found: Configured) -> str:
 
 
 def _features(found: Configured, cpu: str) -> list[str]:
-    """Return what the compile half may use of the core, as Zephyr's own build will have it."""
+    """Return the core's features that compiled code may use, as Zephyr's own build enables them."""
     if found.kconfig.get("ARCH") == "riscv":
         return ["fpu"] if found.has("FPU") and re.search("[fg]", cpu.removeprefix("rv")) else []
     has_fpu = cpu == "host" or (found.has("CPU_HAS_FPU") and found.has("FPU"))
@@ -279,10 +279,10 @@ def _features(found: Configured, cpu: str) -> list[str]:
 
 
 def _clock_hz(found: Configured) -> int:
-    """Return the core's clock: the devicetree's, or that of the timer that runs at the same rate; 0: not told."""
-    told = found.devicetree.get("DT_PROP|/cpus/cpu@0|clock-frequency", "")
-    if told.isdigit():
-        return int(told)
+    """Return the core's clock: the devicetree's, or that of the timer that runs at the same rate; 0: unknown."""
+    given = found.devicetree.get("DT_PROP|/cpus/cpu@0|clock-frequency", "")
+    if given.isdigit():
+        return int(given)
     return found.number("SYS_CLOCK_HW_CYCLES_PER_SEC") if found.has("CORTEX_M_SYSTICK") else 0
 
 
@@ -304,23 +304,23 @@ def _memories(found: Configured) -> dict[str, Any]:
 
 
 def _flash(runners: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the flash runners: Zephyr's own first, then those of mtool whose settings Zephyr's arguments tell."""
+    """Return the flash runners: Zephyr's own first, then those of mtool's whose settings Zephyr's arguments contain."""
     first = runners.get("flash-runner")
     if not first:
         return {}
     arguments = {name: " ".join(map(str, each or ())) for name, each in (runners.get("args") or {}).items()}
     found = {"west": {"runner": str(first)}}
     for name, setting, option in (("jlink", "device", "device"), ("pyocd", "target", "target")):
-        told = re.search(rf"--{option}[= ](\S+)", arguments.get(name, ""))
-        if told:
-            found[name] = {setting: told[1]}
+        given = re.search(rf"--{option}[= ](\S+)", arguments.get(name, ""))
+        if given:
+            found[name] = {setting: given[1]}
     if "stm32cubeprogrammer" in arguments and "--extload" not in arguments["stm32cubeprogrammer"]:
         found["stm32cubeprogrammer"] = {}
     return found
 
 
 def _emulator(found: Configured, cpu: str) -> dict[str, Any] | None:
-    """Return the emulator: Zephyr's machine in QEMU, which here counts instructions, or the program itself."""
+    """Return the emulator: Zephyr's QEMU machine, set to count instructions, or the program itself."""
     if cpu == "host":
         return {"program": "{elf}", "arguments": [], "announces": "connected to pseudotty: "}
     if not found.emulator:

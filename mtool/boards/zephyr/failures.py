@@ -1,4 +1,4 @@
-"""Failures of Zephyr's configure run or build with a known cause: what is missing, and the command that brings it."""
+"""Known failures of Zephyr's configure run or build: what is missing, and the command that installs it."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from mtool.base.errors import BoardError, BuildError, MtoolError
 from mtool.boards import zephyr
 
 _SDK = "Zephyr's SDK: west sdk install"
-_MOST = 12  # targets, or lines, that a message shows
+_MOST = 12  # targets or lines in a message
 _MISSING_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 _MODULE_OF_KCONFIG = re.compile(r"modules/(hal_\w+)/")
 _MODULE_VARIABLE = re.compile(r"\bZEPHYR_(HAL_\w+|CMSIS\w*)_MODULE(?:_DIR)?\b")
@@ -51,14 +51,14 @@ _NO_32_BITS = re.compile(
 def explain(
     output: str, tree: Path, board: str, modules: Collection[str] | None, compiler: str = ""
 ) -> MtoolError | None:
-    """Return the error that the output stands for; None: its cause is none of these.
+    """Return the error that explains the output; None: the cause is unknown.
 
     Args:
         output: what CMake or Ninja printed.
         tree: the Zephyr tree.
         board: Zephyr's name of the board, with its qualifiers.
-        modules: the modules that the configure run found; None: not known.
-        compiler: the compiler that the board wants ("arm-none-eabi-gcc"), where that is known.
+        modules: the modules that the configure run found; None: unknown.
+        compiler: the compiler that the board needs ("arm-none-eabi-gcc"), if known.
     """
     return next(filter(None, _causes(output, tree, board, modules, compiler)), None)
 
@@ -66,11 +66,11 @@ def explain(
 def _causes(
     output: str, tree: Path, board: str, modules: Collection[str] | None, compiler: str
 ) -> Iterator[MtoolError | None]:
-    """Yield what the output may stand for, the surest first."""
+    """Yield the possible causes, the most certain first."""
     gcc, roots = compiler or "the compiler", zephyr.roots().get("BOARD_ROOT", [])
     if found := _NO_WORKSPACE.search(output):
         yield BuildError(
-            f"the Zephyr tree {tree} lies in no west workspace, and west has no command build without one",
+            f"the Zephyr tree {tree} is not in a west workspace, which west build requires",
             details=[found[0]],
             hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
         )
@@ -78,45 +78,45 @@ def _causes(
     if found := _NO_TOOLCHAIN.search(output):
         variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
         other = f"install {compiler}" if compiler else ""
-        ways = [f"unset ZEPHYR_TOOLCHAIN_VARIANT, which says {variant}" if variant else other, f"take {_SDK}"]
+        ways = [f"unset ZEPHYR_TOOLCHAIN_VARIANT, which is {variant}" if variant else other, f"install {_SDK}"]
         details = [" ".join(found[0].split())]
-        yield BuildError(f"there is no compiler for {board}", details=details, hint="; or ".join(filter(None, ways)))
+        yield BuildError(f"no compiler for {board}", details=details, hint="; or ".join(filter(None, ways)))
     if found := _BLOBS.search(output):
         yield BuildError(
-            f"binary files of {found[1]} are missing, which {board} needs",
+            f"{board} needs binary blobs of {found[1]}, which are missing",
             hint=f"in the west workspace: west blobs fetch {found[1]}",
         )
     yield _no_module(output, tree, board, modules, roots)
     if found := _NO_LIBC.search(output):
         yield BuildError(
-            f"{gcc} has no C library that Zephyr can use: picolibc is missing",
+            f"{gcc} has no C library that Zephyr can use; picolibc is missing",
             details=[_line_of(output, found)],
-            hint=f"sudo apt-get install picolibc-{compiler.removesuffix('-gcc') or 'arm-none-eabi'}; or take {_SDK}",
+            hint=f"sudo apt-get install picolibc-{compiler.removesuffix('-gcc') or 'arm-none-eabi'}; or install {_SDK}",
         )
     if found := _NO_32_BITS.search(output):
         yield BuildError(
-            f"this computer's compiler has no libraries of 32 bits, which {board} needs",
+            f"{board} needs 32-bit libraries, which this computer's compiler does not have",
             details=[_line_of(output, found)],
-            hint="sudo apt-get install gcc-multilib; or take the 64-bit one: --board native_sim",
+            hint="sudo apt-get install gcc-multilib; or use the 64-bit board: --board native_sim",
         )
     if found := _WRONG_ARCH.search(output):
-        instead = f": mtool then takes {compiler}" if compiler else ""
+        instead = f": mtool then uses {compiler}" if compiler else ""
         yield BuildError(
-            f"the toolchain that Zephyr was given does not compile for {board}",
+            f"the toolchain that Zephyr uses can't compile for {board}",
             details=[_line_of(output, found)],
-            hint=f"unset ZEPHYR_TOOLCHAIN_VARIANT{instead}; or take {_SDK}",
+            hint=f"unset ZEPHYR_TOOLCHAIN_VARIANT{instead}; or install {_SDK}",
         )
     if found := _NO_LIBRARIES.search(output):
         yield BuildError(
-            f"{gcc} has no libraries for the core of {board} as Zephyr names it",
+            f"{gcc} has no libraries for {board}'s core",
             details=[found[0]],
-            hint="take Zephyr's SDK, which has them: west sdk install",
+            hint="install Zephyr's SDK, which has them: west sdk install",
         )
     if found := _OUTDATED.search(output):
         yield BuildError(
-            f"the modules of this workspace do not fit the Zephyr tree, as a build for {board} shows",
+            f"the workspace's modules do not match the Zephyr tree (found in a build for {board})",
             details=[" ".join(found[0].split()), f"the tree is Zephyr {zephyr.version(tree)}"],
-            hint="bring the modules to the tree's own versions: west update",
+            hint="update the modules to the tree's versions: west update",
         )
 
 
@@ -125,19 +125,19 @@ def _no_board(output: str, board: str, tree: Path, roots: list[Path]) -> MtoolEr
     if targets:
         valid = targets[2].split()
         what = f"Zephyr's board {board} needs {'another' if '/' in board else 'a'} qualifier"
-        details = ["its targets: " + ", ".join(valid[:_MOST])]
-        return BoardError(what, details=details, hint=f"say which: --board zephyr:{valid[0]}" if valid else "")
+        details = ["available: " + ", ".join(valid[:_MOST])]
+        return BoardError(what, details=details, hint=f"choose one: --board zephyr:{valid[0]}" if valid else "")
     if _NO_BOARD.search(output) and not zephyr.knows(tree, board, roots):
         return unknown_board(board, tree, roots)
     return None
 
 
 def unknown_board(board: str, tree: Path, roots: Iterable[Path]) -> BoardError:
-    """Return the error of a board that a tree does not have."""
+    """Return the error for a board that the tree does not have."""
     near = spelling.near(re.split("[/@]", board)[0], zephyr.board_names(tree, roots))
     what = f"Zephyr {zephyr.version(tree)} has no board {board}"
-    hint = "see its list: west boards; boards outside of the tree: set BOARD_ROOT (docs/add-a-board.md)"
-    return BoardError(what, details=[f"near: {', '.join(near)}"] if near else [], hint=hint)
+    hint = "list its boards: west boards; for boards outside of the tree, set BOARD_ROOT (docs/add-a-board.md)"
+    return BoardError(what, details=[f"similar: {', '.join(near)}"] if near else [], hint=hint)
 
 
 def _no_module(
@@ -157,8 +157,8 @@ def _no_module(
         return None
     evidence = missing or named or variable
     assert evidence is not None
-    what = f"Zephyr's module {' or '.join(lacking)} is missing, which {board} needs"
-    details = [_line_of(output, evidence), f"there are: {', '.join(sorted(modules or ())) or 'none'}"]
+    what = f"{board} needs the Zephyr module {' or '.join(lacking)}, which is missing"
+    details = [_line_of(output, evidence), f"available: {', '.join(sorted(modules or ())) or 'none'}"]
     return BuildError(what, details=details, hint=f"in the west workspace: west update {' '.join(lacking)}")
 
 

@@ -1,7 +1,7 @@
-"""Build an Arduino sketch with what is there: arduino-cli, PlatformIO, or CMake and the plain AVR core.
+"""Build an Arduino sketch with the installed tool: arduino-cli, PlatformIO, or CMake and the plain AVR core.
 
 Tools: arduino-cli 0.13 or newer and the board's core (`arduino-cli core install`); or pio (pip install platformio) and
-the packages that the platform of platformio.ini wants; or those of cmake.py. Override: the template's option `builder`.
+what the platform in platformio.ini requires; or those of cmake.py. Override: the template's option `builder`.
 Products: `build/<kind>/<kind>.ino.elf`, `.hex`, `.bin`; PlatformIO's `firmware.elf` and the like are copied to them.
 """
 
@@ -36,7 +36,7 @@ _WITHOUT_A_NETWORK = (
 
 
 def _by_arduino_cli(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
-    """Build a folder for each kind.
+    """Build each kind in its own folder.
 
     Raises:
         NotReady: the board's core is missing.
@@ -48,14 +48,14 @@ def _by_arduino_cli(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> N
         lacking = NotReady(f"the Arduino core {core} is not installed", hint=hint)
         cmake.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_CORE, lacking))
     if manifest.in_project.program and "standalone" in kinds:
-        # The products of a user's own sketch get the names of the standalone firmware.
+        # The products of a user's own sketch get the standalone firmware's names.
         elf, sketch = folder / manifest.in_project.firmware["standalone"], Path(manifest.in_project.program).name
         for made in elf.parent.glob(f"{sketch}.ino.*"):
             files.write(elf.with_name(elf.name.partition(".")[0] + made.name.removeprefix(sketch)), made.read_bytes())
 
 
 def _arduino_cli_commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    # Without contraction a float result is the same on every machine.
+    # Without contraction, a float result is the same on every machine.
     exact = ["--build-property", "compiler.c.extra_flags=-ffp-contract=off"]
     fqbn = project.board.templates[project.template]
     begin = ["arduino-cli", "compile", "--fqbn", fqbn, "--libraries", "libraries", "--build-path"]
@@ -64,14 +64,14 @@ def _arduino_cli_commands(project: Project, kinds: Sequence[str]) -> list[list[s
 
 
 def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
-    """Build an environment for each kind.
+    """Build each kind in its own environment.
 
     Raises:
-        NotReady: a package that it needs is not there, and can't be had.
+        NotReady: a required package is missing and can't be downloaded.
         MtoolError: as `build`.
     """
-    hint = "it gets them from its registry once: is there a network?"
-    lacking = NotReady("PlatformIO can't get the packages of the board", hint=hint)
+    hint = "check the network: PlatformIO downloads them once from its registry"
+    lacking = NotReady("PlatformIO can't download the board's packages", hint=hint)
     for kind in kinds:
         cmake.run([*_PIO, kind], manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
         elf = folder / manifest.in_project.firmware[kind]
@@ -83,7 +83,7 @@ def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One way to build a sketch: its program, what people call it, how to install it, its build and its commands."""
+    """One way to build a sketch: its program, its title, how to install it, its build function and its commands."""
 
     program: str
     title: str
@@ -120,8 +120,8 @@ TOOLS: Mapping[str, Tool] = {
 def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a sketch.
 
-    Where nothing else was asked for, a tool that can't get the board's core (there is no network) leaves the build to
-    the next that is installed.
+    If no builder was chosen and a tool can't get the board's core (for example without a network), the next installed
+    tool builds the sketch.
 
     Raises:
         BuildError: a tool is missing, or it failed.
@@ -134,7 +134,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     except NotReady as lacking:
         others = _possible(project) if project.options.get("builder", "auto") == "auto" else []
         if not any(_builds_too(TOOLS[name], folder, manifest, kinds, lacking) for name in others if name != first):
-            hint = lacking.hint + (f"; or without a network: {_WITHOUT_A_NETWORK}" if "cmake" in others else "")
+            hint = lacking.hint + (f"; without a network: {_WITHOUT_A_NETWORK}" if "cmake" in others else "")
             raise BuildError(lacking.what, details=lacking.details, hint=hint) from None
     for kind in kinds:
         elf = folder / project.firmware[kind]
@@ -144,10 +144,10 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 
 def _builds_too(tool: Tool, folder: Path, manifest: Manifest, kinds: Sequence[str], lacking: NotReady) -> bool:
-    """Whether a tool is there and builds the sketch in the place of one that could not."""
+    """Return whether a tool is installed and builds the sketch in place of one that is not ready."""
     if shutil.which(tool.program) is None:
         return False
-    log.warning("%s; built with %s in its place", lacking.what, tool.title)
+    log.warning("%s; building with %s instead", lacking.what, tool.title)
     try:
         tool.build(folder, manifest, kinds)
     except BuildError as failed:
@@ -157,15 +157,15 @@ def _builds_too(tool: Tool, folder: Path, manifest: Manifest, kinds: Sequence[st
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    """Return what a build in an empty folder runs."""
+    """Return the commands of a build in an empty folder."""
     return TOOLS[tool_of(project)].commands(project, kinds)
 
 
 def compiler(folder: Path, project: Project) -> Found:
-    """Return what builds the sketch: the tool and its version.
+    """Return the tool that builds the sketch, and its version.
 
     Raises:
-        BuildError: it is missing; the hint installs it.
+        BuildError: it is missing; the hint says how to install it.
     """
     name = tool_of(project)
     tool = TOOLS[name]
@@ -173,29 +173,31 @@ def compiler(folder: Path, project: Project) -> Found:
         toolchains.require("cmake")
         return toolchains.require(project.board.toolchain)
     if shutil.which(tool.program) is None:
-        raise BuildError(f"{tool.program} is not installed", details=["it builds Arduino sketches"], hint=tool.install)
+        raise BuildError(
+            f"{tool.program} is not installed", details=["needed for: Arduino sketches"], hint=tool.install
+        )
     return toolchains.check(Toolchain(tool.program, "Arduino sketches", (tool.program,), tool.install))
 
 
 def tool_of(project: Project) -> str:
-    """Return which of TOOLS builds the sketch: what the option says, else the first that is installed.
+    """Return which of TOOLS builds the sketch: the option's, else the first that is installed.
 
     Raises:
-        UsageError: the board can't be built with what the option says.
+        UsageError: the board can't be built with the chosen tool.
     """
     possible = _possible(project)
     chosen = project.options.get("builder", "auto")
     if chosen != "auto":
         if chosen not in possible:
             raise UsageError(
-                f"{project.board.name} can't be built with {chosen}", details=[f"it can with: {', '.join(possible)}"]
+                f"{project.board.name} can't be built with {chosen}", details=[f"use one of: {', '.join(possible)}"]
             )
         return chosen
     return next((name for name in possible if shutil.which(TOOLS[name].program)), possible[0])
 
 
 def _possible(project: Project) -> list[str]:
-    """Return which of TOOLS can build for the board, the best first."""
+    """Return which of TOOLS can build for the board, the preferred one first."""
     possible = ["arduino-cli"]
     possible += ["platformio"] if "platformio" in project.board.port else []
     possible += ["cmake"] if project.board.port.get("core") == _AVR_CORE else []

@@ -17,7 +17,7 @@ from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 900.0
-_COMPILER = "compiler.txt"  # in build/: what it was configured for, by mtool
+_COMPILER = "compiler.txt"  # in build/, written by mtool: the compiler that the build was configured for
 _SYNTAX = '\n\r"\\;$['
 
 
@@ -25,7 +25,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a project of the builder "cmake".
 
     Raises:
-        UsageError: the folder's path is none that CMake can take.
+        UsageError: CMake can't handle the folder's path.
         BuildError: CMake, the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
@@ -41,20 +41,20 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 
 def check_path(folder: Path) -> None:
-    """Refuse a folder in whose path CMake, which quotes none of them everywhere, reads a character as syntax.
+    """Refuse a folder whose path has characters that CMake reads as syntax, as it does not quote them everywhere.
 
     Raises:
-        UsageError: it is such a folder.
+        UsageError: the path has such characters.
     """
     path = str(folder.resolve())
     found = [character for character in _SYNTAX if character in path]
     if found:
-        details = [f"the path {path} has {', '.join(map(repr, found))}, which CMake reads as syntax"]
+        details = [f"the path {path} contains {', '.join(map(repr, found))}, which CMake reads as syntax"]
         raise UsageError(f"CMake can't build in {folder}", details=details, hint="build elsewhere: --output-dir DIR")
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    """Return what a build in an empty folder runs: the configuration, then the targets."""
+    """Return the commands of a build in an empty folder: the configuration, then the targets."""
     return [
         ["cmake", "-G", "Ninja", "-S", ".", "-B", "build"],
         ["cmake", "--build", "build", "--target", *kinds],
@@ -62,15 +62,15 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
 
 
 def forget_configuration(build_folder: Path) -> None:
-    """Remove what `cmake --fresh` would, which needs CMake 3.24."""
+    """Do what `cmake --fresh` does, which needs CMake 3.24."""
     (build_folder / "CMakeCache.txt").unlink(missing_ok=True)
     shutil.rmtree(build_folder / "CMakeFiles", ignore_errors=True)
 
 
 def _is_configured(folder: Path, compiler: str) -> bool:
-    """Return whether CMake's cache is of this folder and of this compiler: it can't change either in place.
+    """Return whether CMake's cache is for this folder and compiler: CMake can change neither in place.
 
-    Objects of another compiler are not made again otherwise: Ninja looks at the sources' times alone.
+    Otherwise Ninja would keep the other compiler's objects: it only looks at the sources' times.
     """
     cache, made_with = folder / "build" / "CMakeCache.txt", folder / "build" / _COMPILER
     if made_with.is_file() and made_with.read_bytes() != compiler.encode("utf-8", "surrogatepass"):
@@ -83,11 +83,11 @@ def _is_configured(folder: Path, compiler: str) -> bool:
     return f"CMAKE_HOME_DIRECTORY:INTERNAL={folder.resolve().as_posix()}\n" in cache.read_text(errors="replace")
 
 
-# Run a build that Ninja, or another tool, does; explain what it prints when it fails.
+# Run a build with Ninja or another tool; explain its output when it fails.
 
 
 _PROGRESS = re.compile(r"\[\d+/\d+\] ")
-_MOST_WORDS = 40  # of a command that is shown whole
+_MOST_WORDS = 40  # of a command that is shown in full
 
 
 def run(
@@ -100,18 +100,18 @@ def run(
     has_scratch: bool = False,
     not_ready: tuple[re.Pattern[str], NotReady] | None = None,
 ) -> None:
-    """Run a command of a build.
+    """Run a build command.
 
     Args:
         argv: the command.
         manifest: the project's.
         cwd: its folder.
         timeout_s: how long it may take.
-        env, has_scratch: as of `proc.run`.
-        not_ready: what a tool prints that lacks what it builds a board with, and the error of that.
+        env, has_scratch: as for `proc.run`.
+        not_ready: the output of a tool that lacks what it needs for the board, and the error for that.
 
     Raises:
-        NotReady: it has printed that.
+        NotReady: the output matches `not_ready`.
         BuildError: the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
@@ -126,7 +126,7 @@ def run(
 
 
 def failure(done: proc.Completed, manifest: Manifest) -> MtoolError:
-    """Return the error that a failed build stands for: a memory that overflows, or else its last lines."""
+    """Return the error for a failed build: a memory that overflows, or else its last lines."""
     too_large = fit.explain(done.output, manifest)
     if too_large is not None:
         return too_large

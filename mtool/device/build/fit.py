@@ -1,4 +1,4 @@
-"""The memory that a firmware needs on a board, and the error where a memory is too small."""
+"""The memory that firmware needs on a board, and the error if a memory is too small."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from mtool.manifest import Manifest, bytes_in_memories, constants_in_memories
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A share of a memory: what it is, its bytes, and whether these are estimated."""
+    """A share of a memory: its content, its bytes, and whether these are estimated."""
 
     what: str
     bytes: int
@@ -21,7 +21,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The need of a firmware for one memory: the memory's name, the bytes, and the shares that lie in it."""
+    """What firmware needs of one memory: the memory's name, the limit, and the shares."""
 
     memory: str
     limit_bytes: int
@@ -29,12 +29,12 @@ class Need:
 
     @property
     def bytes(self) -> int:
-        """All bytes that are needed."""
+        """The total bytes needed."""
         return sum(part.bytes for part in self.parts)
 
     @property
     def missing_bytes(self) -> int:
-        """The bytes that are missing."""
+        """The bytes by which the memory is too small."""
         return max(self.bytes - self.limit_bytes, 0)
 
     @property
@@ -44,10 +44,10 @@ class Need:
 
 
 def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
-    """Return what a built firmware needs of each memory of its board.
+    """Return what built firmware needs of each memory of its board.
 
-    A linker that reserves nothing for the stack leaves it what is free; then as much counts as the template's option
-    `stack_bytes` asks for.
+    If the linker reserves no stack, the stack can use the free rest; then the template's option `stack_bytes` is
+    counted.
     """
     board = manifest.in_project.board
     beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
@@ -61,12 +61,12 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     needs = []
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
-        lent = sum(one.lent.get(name, 0) for one in manifest.models)
+        buffers = sum(one.lent.get(name, 0) for one in manifest.models)
         pools = beside.get(name, 0)
         own = constants.get(name, 0)
         in_ram = total_in_ram if board.region_for("data") == name else 0
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools - own - in_ram
-        rows = [*((role, known[role]) for role in roles), ("backends' buffers", lent), ("pools", pools)]
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - buffers - pools - own - in_ram
+        rows = [*((role, known[role]) for role in roles), ("backends' buffers", buffers), ("pools", pools)]
         rows += [("constants", own), ("weights in RAM", in_ram)]
         rows += [("code" if board.region_for("code") == name else "data", max(rest, 0))]
         rows += [("stack", unreserved if board.region_for("stack") == name else 0)]
@@ -77,7 +77,7 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
 
 
 def check(size: Size, manifest: Manifest) -> None:
-    """Check a firmware's sizes against the board's memories: some linkers know only the family's largest chip.
+    """Check firmware's sizes against the board's memories: some linkers only know the family's largest chip.
 
     Raises:
         FitError: a memory is too small.
@@ -88,7 +88,7 @@ def check(size: Size, manifest: Manifest) -> None:
 
 
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
-    """Return the error of a board whose memories do not have what is needed."""
+    """Return the error for a board whose memories are too small."""
     do = "do" if len(manifest.models) > 1 else "does"
     what = f"{', '.join(one.model_file for one in manifest.models)} {do} not fit {board.name}"
     hint = advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes})
@@ -96,7 +96,7 @@ def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
 
 
 def line(need: Need, manifest: Manifest) -> str:
-    """Return the line of one memory: what is needed of what is there, and its shares; "about" what is estimated."""
+    """Return the line for one memory: needed and available bytes, and its shares; estimated ones with "about"."""
     kind = " (float32)" if is_float(manifest) else ""
     state = f"{need.memory:8} needs {size_text(need.bytes)} of {size_text(need.limit_bytes)}, " + (
         f"{size_text(need.missing_bytes)} too many" if need.missing_bytes else "fits"
@@ -109,7 +109,7 @@ def line(need: Need, manifest: Manifest) -> str:
     return state + ("     " + ", ".join(parts) if parts else "")
 
 
-# What of a float model's bytes its int8 version has: a quarter, and for each channel an int32 bias and a scale.
+# The int8 version of a float model has a quarter of its bytes, and for each channel an int32 bias and a scale.
 _INT8_CONSTANTS = 0.31
 _INT8_ARENA = 0.25
 
@@ -120,19 +120,19 @@ def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
     Args:
         manifest: the model's.
         board: the board.
-        needed: bytes that are needed of each memory that is too small, by its name.
+        needed: bytes needed of each memory that is too small, by its name.
     """
     if not is_float(manifest):
-        return "a smaller model would; so may a board with more memory: mtool boards"
+        return "try a smaller model, or a board with more memory: mtool boards"
     estimates = {name: round(count - _saved(manifest, board, name)) for name, count in needed.items()}
     sizes = " and ".join(f"{size_text(count)} of {name}" for name, count in estimates.items())
     if all(count <= board.memories[name].size for name, count in estimates.items()):
         return f"an int8 version would need about {sizes}: mtool quantize {manifest.model_file} --data DIR"
-    return f"even an int8 version would need about {sizes}; a board with more memory may do: mtool boards"
+    return f"even an int8 version would need about {sizes}; try a board with more memory: mtool boards"
 
 
 def is_float(manifest: Manifest) -> bool:
-    """Tell whether most of the model's products are of floats, and nearly all its parameters have four bytes."""
+    """Return whether most of the model's products are of floats, and nearly all its parameters have four bytes."""
     of_floats = sum(one.macs for one in manifest.operators if {each.dtype for each in one.reads} == {"float32"})
     return (
         2 * of_floats > sum(one.macs for one in manifest.operators)
@@ -141,32 +141,32 @@ def is_float(manifest: Manifest) -> bool:
 
 
 def _saved(manifest: Manifest, board: Board, name: str) -> float:
-    """Return the bytes of a memory that an int8 version does not need, about."""
+    """Return approximately how many bytes of a memory an int8 version saves."""
     weights = manifest.constant_bytes * (1 - _INT8_CONSTANTS) if board.region_for("weights") == name else 0
     return weights + (manifest.bytes_of_arena * (1 - _INT8_ARENA) if board.region_for("arena") == name else 0)
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes as KB of 1,024; rounded up, so that what does not fit never looks as if it did."""
+    """Return a size in KB of 1,024 bytes, rounded up so that something too large never looks as if it fits."""
     return f"{count:,} B" if count < 10 * 1024 else f"{-(-count // 1024):,} KB"
 
 
-# Explain what a linker or a compiler says of a firmware that is too large.
+# Explain a linker's or compiler's output for firmware that is too large.
 
 
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
 _ROLES = {"FLASH": "code", "RAM": "data"}  # the role of the memories in Zephyr's linker scripts
-_TOO_LARGE = re.compile(r"size of array .(\w+). is too large")  # more than an AVR's compiler can count
+_TOO_LARGE = re.compile(r"size of array .(\w+). is too large")  # larger than an AVR compiler can index
 _OUTSIDE = re.compile(r"address (0x[0-9a-f]+) of .* section .* is not within region")
 ARRAY_BYTES_AVR = 32767
 """The largest array that avr-gcc takes: a difference of two pointers has 16 bits."""
 
 
 def explain(output: str, manifest: Manifest) -> FitError | None:
-    """Return the error that a linker's output stands for, or None if no memory overflowed.
+    """Return the error for a linker's output, or None if no memory overflowed.
 
     Args:
-        output: what GNU ld wrote, or the compiler of an array that it can't address.
+        output: of GNU ld, or of a compiler for an array that it can't address.
         manifest: the project's.
     """
     board = manifest.in_project.board
@@ -177,7 +177,7 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
             name = board.region_for(role)
             if name is not None and count > board.memories[name].size:
                 missed[name] = count - board.memories[name].size
-    refused = [f"{name} is one array of more than {ARRAY_BYTES_AVR:,} B, which the compiler does not take"
+    refused = [f"{name} is one array of more than {ARRAY_BYTES_AVR:,} B, which the compiler can't address"
                for name in manifest.constants if name in too_large]  # fmt: skip
     if not missed and not refused:
         return None
@@ -188,9 +188,9 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
 
 
 def _missed(output: str, board: Board) -> dict[str, int]:
-    """Return by how many bytes each memory is too small."""
+    """Return the number of bytes by which each memory is too small."""
     missed = {}
-    by_upper = {name.upper(): name for name in board.memories}  # Zephyr's regions of a devicetree
+    by_upper = {name.upper(): name for name in board.memories}  # regions from a devicetree in Zephyr
     for region, count in _OVERFLOW.findall(output):
         role = board.region_for(_ROLES.get(region, ""))
         name = region if region in board.memories else by_upper.get(region) if role is None else role
@@ -208,7 +208,7 @@ def _missed(output: str, board: Board) -> dict[str, int]:
 
 
 def _line(board: Board, name: str, missed_bytes: int, manifest: Manifest) -> str:
-    """Return the line of one memory: what it needs of what it has, and the model's share of it."""
+    """Return the line for one memory: needed and available bytes, and the model's share."""
     limit = board.memories[name].size
     own = [("weights", manifest.constant_bytes), ("arena", manifest.bytes_of_arena)]
     parts = [Part(role, count) for role, count in own if board.region_for(role) == name]

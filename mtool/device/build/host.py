@@ -1,9 +1,9 @@
 """Build a program for this computer: one call of the C compiler, with the arguments in `<kind>.args`.
 
-What has an optimisation level of its own is compiled before, with the arguments in `level.args`.
+Files with their own optimisation level are compiled first, with the arguments in `level.args`.
 
-Tools: the board's compiler (boards.yaml, `toolchain`), for which gcc, clang or the package ziglang may stand where
-there is no `cc`. Overrides: none; the file is the template's.
+Tools: the board's compiler (boards.yaml, `toolchain`); gcc, clang or the package ziglang can replace
+a missing `cc`. Overrides: none; the file is the template's.
 Products: `build/<kind>`.
 """
 
@@ -34,18 +34,18 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     for kind in kinds:
         firmware = folder / manifest.in_project.firmware[kind]
         if not firmware.exists() and (suffixed := firmware.with_name(firmware.name + ".exe")).exists():
-            suffixed.replace(firmware)  # Windows starts it by its path, whatever its name ends with
+            suffixed.replace(firmware)  # Windows starts it by its path, whatever its suffix
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    """Return what a build runs."""
+    """Return the commands of a build."""
     return calls([project.board.toolchain], project, kinds)
 
 
 def calls(
     compiler: Sequence[str], project: Project, kinds: Sequence[str], further: Sequence[str] = ()
 ) -> list[list[str]]:
-    """Return a call of a compiler for each file with a level, and for each kind, with further arguments."""
+    """Return a compiler call for each file with its own level, and for each kind, with further arguments."""
     objects = [
         [*compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
         for path, level in project.levels.items()

@@ -1,9 +1,9 @@
-"""Compile and link a model to the image of a native module: code and constants that run wherever they lie.
+"""Compile and link a model to the image of a native module: position-independent code and constants.
 
 Tools: the GCC of the board. Products: none; the image is returned.
 
-Code reaches its constants relative to the program counter, as both are one piece. It is linked twice, for two
-addresses: if the bytes differ, an address stands in them, and it is refused.
+Code addresses its constants relative to the program counter, as both are one piece. It is linked twice, for two
+addresses: if the bytes differ, they contain an address, and the image is refused.
 """
 
 import io
@@ -60,13 +60,13 @@ class Image:
 
     Attributes:
         data: code, then constants.
-        code_bytes: of the code.
-        entry: where it is entered, an offset.
-        alignment: of its place.
-        linked: functions of the compiler's library that are part of it.
+        code_bytes: the size of the code.
+        entry: the entry point, an offset.
+        alignment: of its address.
+        linked: the compiler's library functions that are part of it.
         imports: names of the firmware's functions that it calls, in the order of its table.
-        machine: what it needs of a core (mtool.manifest.modules.format).
-        stack_bytes: that its code takes, without what it imports; 0: not known.
+        machine: its requirements on a core (mtool.manifest.modules.format).
+        stack_bytes: the stack of its code, without imports; 0: unknown.
     """
 
     data: bytes
@@ -84,14 +84,14 @@ def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -
 
     Args:
         files: the model's C and headers, and `mt_module_call` of mtool.manifest.modules.entry.
-        board: whose compiler and options are used.
-        levels: the compiler's optimisation option of files that have their own.
-        level: that of the others.
+        board: the board, for its compiler and options.
+        levels: the compiler's optimisation option for files that have their own.
+        level: the option for the others.
 
     Raises:
-        UsageError: there are no native modules for the board.
-        BuildError: the compiler is missing or fails, or the code can't be a module: it has variables, addresses, or
-            calls what firmware has not.
+        UsageError: native modules do not support the board.
+        BuildError: the compiler is missing or fails, or the code can't be a module: it has variables or addresses, or
+            calls functions that firmware does not export.
     """
     check_board(board)
     with tempfile.TemporaryDirectory(prefix="mtool-module-") as place:
@@ -99,23 +99,23 @@ def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -
         build = _Build(folder, board)
         base = base_of(build.machine)
         if base is None:
-            what = f"there are no native modules for {board.name}"
+            what = f"native modules do not support {board.name}"
             details = [f"its core is {machines.describe(build.machine)}"]
-            raise UsageError(what, details=details, hint="Arm cores from the Cortex-M3 on and 32-bit RISC-V have them")
+            raise UsageError(what, details=details, hint="they need an Arm core, Cortex-M3 or later, or 32-bit RISC-V")
         write(files, folder / "src", edits="force")
         return build.image(files, base, levels, level)
 
 
 def check_board(board: Board) -> None:
-    """Refuse a board that native modules are not made for.
+    """Refuse a board that native modules do not support.
 
     Raises:
         UsageError: its compiler is not GCC for Arm or RISC-V.
-        BuildError: that is not installed.
+        BuildError: the compiler is not installed.
     """
     if _GCC.fullmatch(board.toolchain) is None:
-        details = [f"they are made by GCC for Arm and RISC-V, and its toolchain is {board.toolchain or 'none'}"]
-        raise UsageError(f"there are no native modules for {board.name}", details=details)
+        details = [f"they need GCC for Arm or RISC-V; the board's toolchain is {board.toolchain or 'none'}"]
+        raise UsageError(f"native modules do not support {board.name}", details=details)
     toolchains.require(board.toolchain)
 
 
@@ -141,13 +141,14 @@ class _Build:
             objects.append(self._compile(own, f"src/{path}", number))
         imports = sorted(self._undefined(objects) & set(EXPORTS))
         if len(imports) > base.most:
-            raise BuildError(f"a module imports at most {base.most} functions", details=[f"found {len(imports)}"])
+            details = [f"found {len(imports)}, expected at most {base.most}"]
+            raise BuildError("the module imports too many functions", details=details)
         (self.folder / "entry.S").write_text(assembly(base, imports))
         objects.append(self._compile([], "entry.S", len(objects)))
         image, other = (self._linked(objects, address) for address in _ADDRESSES)
         if other != image:
             raise self._addresses(objects)
-        # The stack that the entry takes with what it calls of the module; 0: not known.
+        # The stack of the entry and of the module's functions that it calls; 0: unknown.
         inner = symbolizer.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
         stack_bytes = inner and inner + base.stack_bytes
         return replace(image, imports=tuple(imports), machine=self.machine, stack_bytes=stack_bytes)
@@ -166,7 +167,7 @@ class _Build:
         if done.returncode != 0:
             is_ours = "impossible constraints" in done.output
             what = f"{PurePosixPath(source).name} can't be compiled as a module"
-            hint = "a schedule takes every register: choose another by --schedule" if is_ours else ""
+            hint = "a schedule needs every register; choose another with --schedule" if is_ours else ""
             raise BuildError(what, details=done.output.rstrip().splitlines()[-proc.LAST_LINES :], hint=hint)
         return target
 
@@ -186,15 +187,13 @@ class _Build:
         if done.returncode != 0:
             missing = sorted({*_UNDEFINED.findall(done.output)} - {"_GLOBAL_OFFSET_TABLE_"})
             if missing:
-                what = f"the model calls what no firmware exports: {', '.join(missing)}"
+                what = f"the model calls functions that firmware does not export: {', '.join(missing)}"
                 raise BuildError(what, details=[f"modules may call: {', '.join(sorted(EXPORTS))}"])
-            raise BuildError(
-                "the module can't be linked", details=done.output.rstrip().splitlines()[-proc.LAST_LINES :]
-            )
+            raise BuildError("can't link the module", details=done.output.rstrip().splitlines()[-proc.LAST_LINES :])
         return _parts((self.folder / "module.elf").read_bytes(), address)
 
     def _addresses(self, objects: Sequence[str]) -> BuildError:
-        """Return the error that names what has addresses in it."""
+        """Return the error that names the sections with addresses."""
         wrong = []
         for name in objects:
             elf = ELFFile(io.BytesIO((self.folder / name).read_bytes()))
@@ -204,7 +203,7 @@ class _Build:
                     kinds = {relocation["r_info_type"] for relocation in section.iter_relocations()}
                     if kinds & {1, 2} and of["sh_flags"] & SH_FLAGS.SHF_ALLOC:  # R_RISCV_32, R_ARM_ABS32
                         wrong.append(of.name)
-        what = "the code holds addresses, which no module may have: it runs wherever it lies"
+        what = "the code contains absolute addresses, but a module must run at any address"
         return BuildError(what, details=[f"in {', '.join(sorted(set(wrong)))}"] if wrong else [])
 
 
@@ -221,7 +220,7 @@ def _parts(data: bytes, address: int) -> Image:
     if wrong:
         inside = {elf.get_section_index(one.name) for one in wrong}
         names = sorted(one.name for one in symbols if one["st_shndx"] in inside and one["st_size"])
-        what = "the model has variables or tables of addresses, which a module has no place for"
+        what = "the model has variables or tables of addresses, which a module can't contain"
         raise BuildError(what, details=[f"in {', '.join(one.name for one in wrong)}: {', '.join(names) or 'no names'}"])
     text, *rest = sorted(loaded, key=lambda one: one["sh_addr"])
     image = bytearray(text.data())

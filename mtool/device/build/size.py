@@ -1,7 +1,7 @@
-"""Sizes of a firmware in flash and RAM, read from its ELF file.
+"""Sizes of firmware in flash and RAM, read from its ELF file.
 
-On a board with memories the whole image is counted: startup, model, libraries. Where an operating
-system places things (`memories` is empty) only the model's own symbols are, since the rest of the
+On a board with memories the whole image counts: startup, model, libraries. Where an operating
+system places things (`memories` is empty), only the model's own symbols count, as the rest of the
 program says nothing about a microcontroller.
 """
 
@@ -20,23 +20,23 @@ from mtool.manifest import Manifest, arenas_of
 
 STACK_SECTION = ".stack"
 _NOT_IN_FILE = "SHT_NOBITS"
-_APART = (".eeprom", ".fuse", ".lock", ".signature")  # memories of an AVR's own
+_APART = (".eeprom", ".fuse", ".lock", ".signature")  # separate memories of an AVR
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes that a firmware takes.
+    """The sizes of firmware in bytes.
 
     Attributes:
-        flash_code_bytes: all that lies in flash (code, vectors, read-only data, the load image of .data) but for the
+        flash_code_bytes: everything in flash (code, vectors, read-only data, the load image of .data) except the
             model's constants.
         flash_const_bytes: the model's constants: weights, biases, scales, tables.
         ram_static_bytes: .data and .bss, without the arena and the stack.
         arena_bytes: the arena, all of its pools.
-        stack_bytes: the memory reserved for the stack; 0 where an operating system does it.
-        functions: bytes of code by function, the largest first.
+        stack_bytes: the memory reserved for the stack; 0 if an operating system does this.
+        functions: bytes of code by function, largest first.
         memories: bytes in each memory of the board, by its name.
-        has_threads: stacks are variables of the kernel, among `ram_static_bytes`.
+        has_threads: stacks are kernel variables, included in `ram_static_bytes`.
     """
 
     flash_code_bytes: int
@@ -51,7 +51,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A section that takes memory, or a function or object in one; `kind` is ELF's type of it."""
+    """A section that takes memory, or a function or object in one; `kind` is its ELF type."""
 
     name: str
     kind: str
@@ -61,11 +61,11 @@ class _Piece:
 
 
 def measure(elf: Path, manifest: Manifest) -> Size:
-    """Return the sizes of a firmware of a model.
+    """Return the sizes of a model's firmware.
 
     Args:
-        elf: what the build made; the standalone kind for the sizes of the model alone.
-        manifest: of a model of the project, which names the constants and the arenas of all of its models.
+        elf: the built file; the standalone kind for the sizes of the model alone.
+        manifest: a model of the project; it names the constants and the arenas of all of the project's models.
 
     Raises:
         BuildError: the file is not an ELF file, or holds no symbols.
@@ -110,7 +110,7 @@ def addresses(elf: Path) -> dict[str, int]:
 
 
 def _by_memory(sections: Iterable[_Piece], board: Board) -> dict[str, int]:
-    """Return the bytes in each memory. What lies in none (an alias, a core's own) counts where the board has such."""
+    """Return the bytes in each memory. A section in none (an alias, a core's own) counts for the memory of its role."""
     found = dict.fromkeys(board.memories, 0)
     code, data = board.region_for("code"), board.region_for("data")
     if code is None or data is None:
@@ -125,13 +125,13 @@ def _by_memory(sections: Iterable[_Piece], board: Board) -> dict[str, int]:
 
 
 def memory_at(board: Board, address: int) -> str | None:
-    """Return the name of the memory that an address lies in; None: in none."""
+    """Return the name of the memory that contains an address; None: there is none."""
     inside = (name for name, one in board.memories.items() if one.base <= address < one.base + one.size)
     return next(inside, None)
 
 
 def _functions(symbols: Iterable[_Piece]) -> dict[str, int]:
-    """Return the bytes of each function. One with several entry points (libgcc's float routines) is counted once."""
+    """Return the bytes of each function. One with several entry points (libgcc's float routines) counts once."""
     functions = {}
     end = 0
     code = (symbol for symbol in symbols if symbol.kind == "STT_FUNC" and symbol.bytes > 0)
@@ -143,18 +143,18 @@ def _functions(symbols: Iterable[_Piece]) -> dict[str, int]:
 
 
 def _read(elf: Path) -> tuple[list[_Piece], list[_Piece]]:
-    """Return the sections that take memory and the functions and objects in them, each address once."""
+    """Return the sections that take memory, and the functions and objects in them, each address once."""
     try:
         with elf.open("rb") as file:
             parsed = ELFFile(file)
             written = [bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE) for section in parsed.iter_sections()]
             table = parsed.get_section_by_name(".symtab")
             if not isinstance(table, SymbolTableSection):
-                raise BuildError(f"{elf} holds no symbols", hint="build it again; nothing should strip it")
+                raise BuildError(f"{elf} has no symbols", hint="build it again, and do not strip it")
             sections = []
             for one, is_written in zip(parsed.iter_sections(), written, strict=True):
                 if one["sh_flags"] & SH_FLAGS.SHF_ALLOC:
-                    writable = is_written or one.name == STACK_SECTION  # which lld has for reading
+                    writable = is_written or one.name == STACK_SECTION  # lld marks it read-only
                     sections.append(_Piece(one.name, one["sh_type"], one["sh_addr"], one["sh_size"], writable))
             symbols = {}
             for symbol in table.iter_symbols():
@@ -164,24 +164,24 @@ def _read(elf: Path) -> tuple[list[_Piece], list[_Piece]]:
                     symbols[at] = _Piece(symbol.name, *at, written[index])
             return sections, list(symbols.values())
     except FileNotFoundError:
-        raise BuildError(f"{elf} is not there", hint="build it first") from None
+        raise BuildError(f"{elf} does not exist", hint="build it first") from None
     except ELFError:
-        raise BuildError(f"{elf} is not an ELF file", details=["sizes are read from ELF files only"]) from None
+        raise BuildError(f"{elf} is not an ELF file", details=["sizes can only be read from ELF files"]) from None
 
 
-# Where a firmware has what lies in memories of the board by name: a template may know nothing of it.
+# Check where firmware has buffers that belong in named memories: a template may not support them.
 
 
 def check(elf: Path, manifest: Manifest) -> None:
-    """Check that a firmware has the memories of backends, and pools of its arena or constants, where they are wanted.
+    """Check that buffers of backends and pools of the arena or constants are in the memories that they belong in.
 
     Raises:
-        BuildError: one lies elsewhere.
+        BuildError: one is in another memory.
     """
     project, models = manifest.project, manifest.models
     pools = [pool for one in models for pool in one.pools]
-    wanted = [(f"{manifest.model}_{name}", name, "a backend wants to have") for name in manifest.lent]
-    wanted += [(pool.symbol, pool.memory, "the model has") for pool in pools if pool.memory]
+    wanted = [(f"{manifest.model}_{name}", name, "a backend's buffers") for name in manifest.lent]
+    wanted += [(pool.symbol, pool.memory, "the model's buffers") for pool in pools if pool.memory]
     own = [(pool.symbol, pool.section) for pool in pools if pool.section and pool.bytes]
     constants = [(symbol, pool.name) for one in models for pool in one.constant_pools for symbol in pool.constants]
     if not (wanted or own or constants) or project is None or not project.board.memories:
@@ -191,21 +191,21 @@ def check(elf: Path, manifest: Manifest) -> None:
     def check_place(symbol: str, name: str, who: str, section: str) -> None:
         address = found.get(symbol)
         if address is not None and memory_at(board, address) != name:
-            begin = f"{name} of {board.name} begins at 0x{board.memories[name].base:08x}"
-            what = f"the template {project.template} does not put into {name} what {who} there"
-            hint = f"its linker script has to put the section {section} there; or use another template"
-            raise BuildError(what, details=[f"{symbol} lies at 0x{address:08x}", begin], hint=hint)
+            begin = f"{name} of {board.name} starts at 0x{board.memories[name].base:08x}"
+            what = f"the template {project.template} does not place {who} in {name}"
+            hint = f"its linker script must place the section {section} there; or use another template"
+            raise BuildError(what, details=[f"{symbol} is at 0x{address:08x}", begin], hint=hint)
 
     for symbol, section in own:
         address = found.get(symbol)
         name = None if address is None else memory_at(board, address)
         if name is not None and not board.memories[name].is_written:
             held = f"{board.name} has {' and '.join(board.memories[name].holds)} in {name}"
-            what = f"the section {section} lies in {name}, and a pool has to be written to"
-            hint = "the linker script has to put it into RAM; sections whose names begin with .bss have no contents"
-            raise BuildError(what, details=[f"{symbol} lies at 0x{address:08x}", held], hint=hint)
+            what = f"the section {section} is in {name}, but a pool must be writable"
+            hint = "the linker script must place it in RAM; names of sections without contents begin with .bss"
+            raise BuildError(what, details=[f"{symbol} is at 0x{address:08x}", held], hint=hint)
     for symbol, name in constants:
         if name in board.memories:
-            check_place(symbol, name, "the model has", f".rodata.mt_in.{name}.*, or that of --pool,")
+            check_place(symbol, name, "the model's constants", f".rodata.mt_in.{name}.*, or that of --pool,")
     for symbol, name, who in wanted:
         check_place(symbol, name, who, f".bss.mt_lent.{name}")

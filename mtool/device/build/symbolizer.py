@@ -1,4 +1,4 @@
-"""The symboliser: function, file and line of an address in a firmware, read from its ELF file."""
+"""The symbolizer: function, file and line of an address in firmware, read from its ELF file."""
 
 import graphlib
 import re
@@ -18,7 +18,7 @@ _THUMB = 1  # bit 0 of an Arm function's address
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """An address in a function: so many bytes from its start; the file's name and the line, if they are known."""
+    """An address in a function: its offset in bytes; the file's name and the line, if known."""
 
     function: str
     offset: int
@@ -36,14 +36,14 @@ def symbols(elf: ELFFile) -> Iterator[Symbol]:
 
 
 class Symboliser(Closing):
-    """The addresses of a firmware; use it in a `with` statement.
+    """The addresses of firmware; use it in a `with` statement.
 
     Args:
         elf: the firmware with its symbols.
 
     Raises:
         OSError: the file can't be read.
-        ELFError: it is no ELF file.
+        ELFError: it is not an ELF file.
     """
 
     def __init__(self, elf: Path) -> None:
@@ -55,7 +55,7 @@ class Symboliser(Closing):
             raise
 
     def of(self, address: int) -> SourceLocation | None:
-        """Return what stands at `address`, or None if it lies in no function that has a size."""
+        """Return the location of `address`, or None if it is not in a function with a size."""
         is_arm = self._elf.get_machine_arch() == "ARM"
         for symbol in self._of_kind("STT_FUNC"):
             start = symbol["st_value"] & ~_THUMB if is_arm else symbol["st_value"]
@@ -64,18 +64,18 @@ class Symboliser(Closing):
         return None
 
     def address(self, name: str) -> int | None:
-        """Return the address of a symbol, or None if there is none of that name."""
+        """Return the address of a symbol, or None if the name is unknown."""
         return next((int(symbol["st_value"]) for symbol in symbols(self._elf) if symbol.name == name), None)
 
     def end_of_object(self, address: int) -> int | None:
-        """Return where the object ends that `address` lies in, or None if it lies in none."""
+        """Return the end of the object that contains `address`, or None if there is none."""
         for symbol in self._of_kind("STT_OBJECT"):
             if symbol["st_value"] <= address < symbol["st_value"] + symbol["st_size"]:
                 return int(symbol["st_value"] + symbol["st_size"])
         return None
 
     def image_start(self) -> int:
-        """Return the lowest address at which the file is to be loaded."""
+        """Return the lowest address at which the file is loaded."""
         segments = [segment for segment in self._elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
         return min((int(segment["p_vaddr"]) for segment in segments), default=0)
 
@@ -83,7 +83,7 @@ class Symboliser(Closing):
         return (symbol for symbol in symbols(self._elf) if symbol["st_info"]["type"] == kind)
 
     def _line(self, address: int) -> tuple[str, int]:
-        """Return the file's name and the line of an address; ("", 0) if that is not known."""
+        """Return the file's name and the line of an address; ("", 0): unknown."""
         if not self._elf.has_dwarf_info():
             return "", 0
         try:
@@ -96,7 +96,7 @@ class Symboliser(Closing):
                 if program is not None and (found := _in_program(program, address)) is not None:
                     return found
         except (DWARFError, ELFError):
-            pass  # a debug format that is not known: the function has to do
+            pass  # an unknown debug format: show the function alone
         return "", 0
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Symboliser(Closing):
 
 
 def _in_program(program: Any, address: int) -> tuple[str, int] | None:
-    """Return the file and line of the last row at or before `address`, in a sequence that goes on after it."""
+    """Return the file and line of the last row at or before `address`, in a sequence that continues after it."""
     before = None
     for entry in program.get_entries():
         state = entry.state
@@ -119,7 +119,7 @@ def _in_program(program: Any, address: int) -> tuple[str, int] | None:
     return None
 
 
-# How deep the stack of linked functions goes, from what GCC says of each (`-fcallgraph-info=su`).
+# The stack depth of linked functions, from GCC's output for each (`-fcallgraph-info=su`).
 
 
 _NODE = re.compile(
@@ -130,16 +130,16 @@ _INDIRECT = "__indirect_call"
 
 
 def deepest(texts: Iterable[str], start: str) -> int:
-    """Return the bytes of stack that a function takes with all that it calls.
+    """Return the bytes of stack that a function needs, with everything that it calls.
 
-    Functions that no text describes (of the firmware, of the compiler's library) count as nothing.
+    Functions that no text describes (the firmware's, the compiler's library) count as 0.
 
     Args:
-        texts: the call graphs, one of each file.
+        texts: the call graphs, one for each file.
         start: the function's name.
 
     Returns:
-        0 where it is not known: functions call one another in a circle or through a pointer, or a frame's size varies.
+        0 if unknown: functions call one another in a circle or through a pointer, or a frame's size varies.
     """
     frames: dict[str, int] = {}
     calls: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""The programs that builds and emulators need, and the exact command that installs each (toolchains.yaml)."""
+"""The programs that builds and emulators need, and the commands that install them (toolchains.yaml)."""
 
 import contextlib
 import functools
@@ -24,7 +24,7 @@ _ENVIRONMENT = (*_OF_GCC, *_OF_CMAKE, *_OF_OTHERS)
 
 
 class NotReady(BuildError):
-    """A tool is there, but not what it builds a board with (a core, a platform), and it could not get that."""
+    """A tool is installed, but lacks what it needs for a board (a core, a platform) and can't download it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Toolchain:
     """A set of programs that are installed together.
 
     Attributes:
-        name: what boards.yaml and messages call it; its first program.
+        name: its name in boards.yaml and messages; its first program.
         purpose: what it is needed for.
-        programs: looked for on PATH, all of them.
+        programs: all of them are looked up on PATH.
         install: the command that installs it.
         needs: a file that the compiler must find ("picolibc.specs"), or "".
-        is_package: it is a Python package of that name, beside this one.
-        instead: a board that needs no such program, or "".
+        is_package: it is a Python package of that name, in this Python environment.
+        instead: a board that does not need the program, or "".
     """
 
     name: str
@@ -55,10 +55,10 @@ class Found:
     """An installed toolchain.
 
     Attributes:
-        toolchain: which.
+        toolchain: the toolchain.
         version: "12.2.1"; "" if it is missing.
-        missing: its programs that are missing.
-        files: its first program and its C library, as they are now.
+        missing: the programs that are missing.
+        files: paths, sizes and times of its first program and its C library.
     """
 
     toolchain: Toolchain
@@ -68,12 +68,12 @@ class Found:
 
     @property
     def identity(self) -> str:
-        """What tells it from any other: one of the same version elsewhere, or one that is told other things.
+        """A text that changes when the toolchain changes: its version, its place, its files or its environment.
 
-        The environment's variables that compilers read are part of it.
+        It includes the environment variables that compilers read.
         """
-        told = [f"{name}={os.environ[name]}" for name in _ENVIRONMENT if os.environ.get(name)]
-        return "\n".join([f"{self.toolchain.name} {self.version}", *self.files, *told])
+        variables = [f"{name}={os.environ[name]}" for name in _ENVIRONMENT if os.environ.get(name)]
+        return "\n".join([f"{self.toolchain.name} {self.version}", *self.files, *variables])
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def known() -> dict[str, Toolchain]:
 
 
 def check(toolchain: Toolchain) -> Found:
-    """Return what is installed of a toolchain. Runs its first program for the version, if it is a program."""
+    """Find what is installed of a toolchain. Runs its first program for the version, if it is a program."""
     if toolchain.is_package:
         if importlib.util.find_spec(toolchain.name) is None:
             return Found(toolchain, "", (toolchain.name,))
@@ -102,20 +102,20 @@ def check(toolchain: Toolchain) -> Found:
     if program in missing:
         return Found(toolchain, "", tuple(missing))
     library = output_of([program, f"-print-file-name={toolchain.needs}"]) if toolchain.needs else ""
-    if toolchain.needs and not Path(library).is_absolute():  # GCC answers with the bare name if there is no such file
+    if toolchain.needs and not Path(library).is_absolute():  # GCC prints the bare name if the file is missing
         missing.append(toolchain.needs)
     version = _version(output_of([program, "--version"]))
     return Found(toolchain, version, tuple(missing), _as_they_are(program, library))
 
 
 def require(name: str) -> Found:
-    """Return a toolchain that is complete.
+    """Return a complete toolchain.
 
     Args:
-        name: one of `known`, or any other program (a user's own compiler), of which nothing is known.
+        name: one of `known`, or any other program, such as a user's own compiler.
 
     Raises:
-        BuildError: something of it is missing; the hint is the command that installs it.
+        BuildError: a part of it is missing; the hint is the command that installs it.
     """
     toolchain = known().get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
     found = check(toolchain)
@@ -124,13 +124,13 @@ def require(name: str) -> Found:
             f"{' and '.join(found.missing)} is not installed",
             details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
             hint=toolchain.install
-            + (f"; or with nothing but pip: --board {toolchain.instead}" if toolchain.instead else ""),
+            + (f"; or use a board that needs only pip: --board {toolchain.instead}" if toolchain.instead else ""),
         )
     return found
 
 
 def compiler_here(name: str) -> list[str]:
-    """Return how a compiler is called here: for a missing `cc`, gcc, clang or that of ziglang stand in."""
+    """Return the compiler's command on this computer: gcc, clang or ziglang's can replace a missing `cc`."""
     if name != _HOST or shutil.which(name) is not None:
         return [name]
     other = next((program for program in _OTHERS if shutil.which(program) is not None), "")
@@ -140,7 +140,7 @@ def compiler_here(name: str) -> list[str]:
 
 
 def zig() -> Path:
-    """Return the program of the package ziglang.
+    """Return the zig program of the package ziglang.
 
     Raises:
         BuildError: it is not installed.
@@ -152,14 +152,14 @@ def zig() -> Path:
 
 
 def _version(text: str) -> str:
-    """Return the version in the first line of what `--version` prints; what is in brackets there is the packager's."""
+    """Return the version in the first line of `--version`, ignoring the packager's text in brackets."""
     first_line = re.sub(r"\([^)]*\)", "", text.partition("\n")[0])
     match = re.search(r"\d+(?:\.\d+)+", first_line)
     return match[0] if match else first_line.strip()
 
 
 def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
-    """Return the paths of a program and of what it needs, with the size and the time of each."""
+    """Return the paths of a program and its libraries, with the size and the time of each."""
     found = []
     for path in filter(None, (shutil.which(program), *libraries)):
         with contextlib.suppress(OSError):
@@ -169,5 +169,5 @@ def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
 
 
 def output_of(argv: list[str]) -> str:
-    """Return what a program prints, without the spaces around it."""
+    """Return a program's output, without surrounding whitespace."""
     return proc.run(argv, what=" ".join(argv), timeout_s=_VERSION_TIMEOUT_S).output.strip()

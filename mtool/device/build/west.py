@@ -1,8 +1,8 @@
 """Build a Zephyr application with west: one build folder for each firmware kind.
 
 Tools: west, cmake, ninja, dtc, a Zephyr tree, and a toolchain that Zephyr knows.
-Overrides: ZEPHYR_BASE names the tree; without it, the project lies in a west workspace. ZEPHYR_TOOLCHAIN_VARIANT names
-the toolchain; without it and without a Zephyr SDK, the board's own compiler (boards.yaml) is given to Zephyr.
+Overrides: ZEPHYR_BASE names the tree; without it, the project must be in a west workspace. ZEPHYR_TOOLCHAIN_VARIANT
+names the toolchain; without it and without a Zephyr SDK, Zephyr uses the board's own compiler (boards.yaml).
 Products: `build/<kind>/zephyr/zephyr.elf`, `.bin`, `.hex`; native_sim's program is `zephyr.exe`.
 """
 
@@ -31,9 +31,9 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a project of the builder "west".
 
     Raises:
-        BuildError: there is no west or no Zephyr; or CMake, the compiler or the linker failed.
+        BuildError: west or Zephyr is missing; or CMake, the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
-        UsageError: Zephyr has no name for the board, or CMake can't take the folder's path.
+        UsageError: Zephyr has no name for the board, or CMake can't handle the folder's path.
     """
     project = manifest.in_project
     cmake.check_path(folder)
@@ -42,12 +42,12 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     for kind in kinds:
         place = folder / "build" / kind
         configured = _is_configured(place, folder, env)
-        if not configured:  # west wipes what CMake's cache tells of; Kconfig goes on from its last answers
+        if not configured:  # west only wipes what CMake's cache names; Kconfig would reuse its last answers
             (place / "zephyr" / ".config").unlink(missing_ok=True)
         argv = command(project, kind, configured=configured)
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
         if done.returncode != 0:
-            # What failed may be remembered, such as a missing C library: without this file it is configured again.
+            # A failed check may be cached, such as a missing C library: without this file it is configured again.
             (place / "build.ninja").unlink(missing_ok=True)
             tree, modules = zephyr.base(place), zephyr.modules_in(place)
             known = explain(done.output, tree, board_name(project), modules, project.board.toolchain)
@@ -55,7 +55,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    """Return what a build in an empty folder runs: west for each kind."""
+    """Return the commands of a build in an empty folder: west for each kind."""
     return [command(project, kind, configured=False) for kind in kinds]
 
 
@@ -65,7 +65,7 @@ def command(project: Project, kind: str, *, configured: bool) -> list[str]:
     Args:
         project: the project.
         kind: a key of `project.firmware`.
-        configured: its build folder is there, so that CMake runs again only if its files changed.
+        configured: its build folder exists, so CMake runs again only if its files changed.
 
     Raises:
         UsageError: boards.yaml has no Zephyr name for the board.
@@ -85,26 +85,26 @@ def board_name(project: Project) -> str:
     """Return Zephyr's name of a project's board.
 
     Raises:
-        UsageError: its entry has none.
+        UsageError: its entry has no Zephyr name.
     """
     board = project.board.templates.get(project.template, project.board.templates.get(_TEMPLATE))
     if board is None:
-        what = f"Zephyr's name of {project.board.name} is not known"
+        what = f"unknown Zephyr name for {project.board.name}"
         hint = "add it to the board's entry in boards.yaml: templates: {zephyr: NAME}"
         raise UsageError(what, details=[f"its templates: {', '.join(project.board.templates)}"], hint=hint)
-    if struct.calcsize("P") == _BYTES_OF_32_BITS:  # this computer's own programs are of 32 bits
+    if struct.calcsize("P") == _BYTES_OF_32_BITS:  # this computer's own programs are 32-bit
         return str(project.board.port.get("zephyr_32", board))
     return board
 
 
 def program() -> str:
-    """Return west: on PATH, or beside this Python's own interpreter."""
+    """Return west: on PATH, or beside this Python interpreter."""
     beside = Path(sys.executable).parent / "west"
     return str(beside) if shutil.which("west") is None and beside.is_file() else "west"
 
 
 def environment(folder: Path, project: Project) -> dict[str, str]:
-    """Return this process's environment with what Zephyr's CMake code needs besides.
+    """Return this process's environment with the variables that Zephyr's CMake code needs.
 
     Raises:
         BuildError: there is no Zephyr tree, or the board's compiler is missing.
@@ -117,10 +117,10 @@ def environment(folder: Path, project: Project) -> dict[str, str]:
 
 
 def compiler(folder: Path, project: Project) -> Found:
-    """Return what builds the project: Zephyr, its version and the toolchain that was chosen for it.
+    """Return what builds the project: Zephyr, its version and the chosen toolchain.
 
     Raises:
-        BuildError: there is no Zephyr tree, or nothing that Zephyr could build with.
+        BuildError: there is no Zephyr tree, or no toolchain for Zephyr.
     """
     env = environment(folder, project)
     version = zephyr.version(Path(env["ZEPHYR_BASE"]))
@@ -134,7 +134,7 @@ def compiler(folder: Path, project: Project) -> Found:
 
 
 def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> bool:
-    """Return whether CMake's cache is of this folder and this Zephyr: it can't change either in place."""
+    """Return whether CMake's cache is for this folder and this Zephyr: CMake can change neither in place."""
     cache = build_folder / "CMakeCache.txt"
     if not cache.is_file() or not (build_folder / "build.ninja").is_file():
         return False
@@ -149,6 +149,6 @@ def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> 
 
 
 def _cached(text: str, name: str) -> str:
-    """Return what CMake's cache holds of a variable; "": nothing."""
+    """Return a variable's value in CMake's cache; "": it is not set."""
     found = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
     return found[1] if found else ""

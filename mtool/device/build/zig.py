@@ -22,7 +22,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a project of the builder "zig".
 
     Raises:
-        UsageError: the project lacks its list of sources, or that names something else.
+        UsageError: the project's list of sources is missing or invalid.
         BuildError: the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
@@ -33,19 +33,21 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    """Return what a build runs after that of the mathematics, without the headers' folders: the README has all."""
+    """Return the commands after musl's mathematics is built, without header folders: the README has all of them."""
     return host.calls(["python", "-m", "ziglang", "cc"], project, kinds, (_LIBM,))
 
 
 def _libm(folder: Path, board: Board) -> list[str]:
-    """Return the arguments of zig that make a library of the sources of musl's mathematics that the project lists."""
+    """Return zig's arguments that build a library from the project's list of musl's mathematics sources."""
     try:
         names = (folder / _LIST).read_text().split()
     except OSError as missing:
-        raise UsageError(f"{folder / _LIST} can't be read", details=[str(missing)], hint="write it again") from None
+        raise UsageError(
+            f"{folder / _LIST} can't be read", details=[str(missing)], hint="create the project again"
+        ) from None
     wrong = [name for name in names if not name.endswith(".c") or Path(name).name != name]
     if wrong:
-        raise UsageError(f"{folder / _LIST} names no source of musl's mathematics", details=wrong)
+        raise UsageError(f"{folder / _LIST} names files that are not sources of musl's mathematics", details=wrong)
     musl = _folder() / "musl"
     own = [f"-I{musl / inner}" for inner in ("src/include", "src/internal", "arch/generic")]
     flags = ["-cflags", "-w", "-ffunction-sections", "-fomit-frame-pointer", "-ffp-contract=off", "--"]
@@ -55,7 +57,7 @@ def _libm(folder: Path, board: Board) -> list[str]:
 
 
 def header_options(board: Board) -> list[str]:
-    """Return the options that name the folders of musl's headers."""
+    """Return the options for the folders of musl's headers."""
     libc, arch = _folder(), "arm" if board.cpu.startswith("cortex-m") else "riscv32"
     folders = (libc / "include" / f"{arch}-linux-musl", libc / "include" / "generic-musl", libc / "musl" / "include")
     return [option for folder in folders for option in ("-isystem", str(folder))]

@@ -1,4 +1,4 @@
-"""Estimate the cycles of an inference from the instructions that really run; docs/cycles.md has the assumptions."""
+"""Estimate the cycles of an inference from the executed instructions; docs/cycles.md has the assumptions."""
 
 from mtool.device.cycles.cores import Core, cores
 from mtool.device.cycles.estimate import KINDS, Clock, Estimate, Part, cores_for, estimate

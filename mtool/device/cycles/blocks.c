@@ -40,7 +40,7 @@
 #define MAX_ENDS 32
 #define MAX_FLASHES 8
 #define MAX_LINES 2048
-#define READS_AND_WRITES 3 /* QEMU 7.2 leaves reads out if only they are asked for; nobody writes to flash */
+#define READS_AND_WRITES 3 /* QEMU 7.2 omits some reads if writes are not requested too; flash is never written */
 
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;

@@ -1,4 +1,4 @@
-"""Cycles of each instruction on a core: the tables in `tables/` beside this file."""
+"""The cycles of each instruction on a core: the tables in `tables/` beside this file."""
 
 import functools
 import re
@@ -19,17 +19,17 @@ class Cost(Strict):
     """The cost of an instruction.
 
     Attributes:
-        cycles: in which nothing else is issued by a core that issues one at a time.
-        per_word: further cycles for each word that is loaded or stored.
-        words_per_cycle: how many words a core with wide paths moves in a cycle; 0: the words do not count.
+        cycles: during which a single-issue core issues nothing else.
+        per_word: additional cycles for each word that is loaded or stored.
+        words_per_cycle: words that a core with wide paths moves per cycle; 0: the words do not count.
         latency: cycles until its result can be read.
-        late: cycles that an accumulator, or what is stored, may come after the other operands.
-        uses: the units that it takes for a cycle.
-        alone: nothing is issued beside it.
-        first: it is issued only as the first of a pair.
-        light: it can be issued beside another one, on a core that pairs only with such.
-        holds: cycles for which it takes its units: 2 for a vector that goes through them in two beats.
-        taken: cycles that it costs when it jumps, in place of the core's `refill`.
+        late: cycles by which an accumulator, or the stored value, may come after the other operands.
+        uses: the units that it occupies for a cycle.
+        alone: nothing else can be issued in the same cycle.
+        first: it can only be the first of a pair.
+        light: on a core that pairs only light instructions, it can be issued beside another one.
+        holds: cycles for which it occupies its units: 2 for a vector that takes two beats.
+        taken: its cycles when it jumps, instead of the core's `refill`.
     """
 
     cycles: int = 1
@@ -49,28 +49,28 @@ class Core(Strict):
     """A core's table.
 
     Attributes:
-        name: what people call it.
-        cpu: its name in boards.yaml; another one if no board has it.
+        name: the core's usual name.
+        cpu: its name in boards.yaml; any other name if no board has it.
         source: where the figures come from.
-        runs: the cores, by their names in boards.yaml, whose code it can run.
-        issue: one instruction after the other; or as soon as operands and units are there, up to two in a cycle.
-        pairs: of the latter: any two instructions, or two of 16 bits, one of them `light`.
+        runs: the cores whose code it can run, by their names in boards.yaml.
+        issue: one instruction after the other; or as soon as operands and units are ready, up to two per cycle.
+        pairs: for dual issue: any two instructions, or two 16-bit ones, one of them `light`.
         load_overlap: a load shares a cycle with the load before it, as on a Cortex-M4.
-        unaligned: an access to an unaligned address is made in pieces, a cycle each, as on a Cortex-M4.
+        unaligned: an unaligned access is split, a cycle for each part, as on a Cortex-M4.
         load_stall: cycles by which the next instruction waits for a loaded value.
-        refill: cycles that a jump costs beyond its own, for a core that does not foresee it.
-        refill_straddling: further ones, if the target has to be fetched as two words.
-        misprediction: cycles of a jump that was foreseen wrongly.
+        refill: cycles of a jump in addition to its own, for a core without branch prediction.
+        refill_straddling: additional cycles if the target has to be fetched as two words.
+        misprediction: cycles of a mispredicted jump.
         address_stall: cycles by which an address waits for the instruction before it.
         float_stall: cycles by which the next instruction waits for a floating-point result.
-        units: how many of each execution unit there are.
-        per_instruction: cycles of an instruction, at least and at most, as this table gives them for the int8 models of
+        units: the number of each execution unit.
+        per_instruction: the least and the most cycles per instruction that this table gives for the int8 models of
             MLPerf Tiny in memory without wait states; empty: not counted.
-        schedules_factor: times as many instructions are counted for those models as the schedules estimate.
-        schedules_error: how far their estimates, times that factor, are off at most.
-        small_models_factor: times as long as that makes it takes a model with fewer than a million products.
-        small_models_error: how far that is off at least.
-        groups: costs by group of instructions; a group that is not named has the default.
+        schedules_factor: the ratio of counted to estimated instructions for those models.
+        schedules_error: the largest error of the estimates times that factor.
+        small_models_factor: the ratio of the actual time to that estimate for models with under a million products.
+        small_models_error: the least error of that.
+        groups: costs by instruction group; a group that is not listed has the default cost.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Core(Strict):
     groups: dict[str, Cost]
 
     def cost(self, group: str) -> Cost:
-        """Return what an instruction of a group costs."""
+        """Return the cost of an instruction in a group."""
         return self.groups.get(group, _DEFAULT)
 
 
@@ -104,7 +104,7 @@ _DEFAULT = Cost()
 
 
 class Group(Strict):
-    """Instructions that cores time alike; see `groups/`."""
+    """Instructions with the same timing; see `groups/`."""
 
     kind: Literal["load", "store", "multiply-accumulate", "arithmetic", "branch", "other"]
     mnemonics: str
@@ -115,7 +115,7 @@ class Group(Strict):
 
 @functools.cache
 def cores() -> tuple[Core, ...]:
-    """Return the cores that there are tables for: Cortex-M first, the smaller before the larger."""
+    """Return the cores that have tables: Cortex-M first, smaller before larger."""
     tables = [Core.model_validate(resources.read_yaml(path)) for path in sorted(_CORES.glob("*.yaml"))]
     return tuple(sorted(tables, key=lambda core: (not core.cpu.startswith("cortex-m"), _order(core.cpu))))
 
@@ -146,21 +146,21 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, as far as its time depends on it.
+    """One instruction, with everything that its timing depends on.
 
     Attributes:
         address: of its first byte.
         bytes: 2 or 4.
-        mnemonic: without condition, "s" and data type; one that is not known stays as the disassembler wrote it.
+        mnemonic: without condition, "s" and data type; an unknown one is as the disassembler wrote it.
         group: see `groups/`.
         operands: as the disassembler wrote them.
-        reads: registers that it needs, but for `early` and `late`; a double-precision one counts as two.
-        early: registers of its address, or of a shifted operand.
-        late: its accumulator, or what it stores.
-        writes: registers that it changes, but for the base of an address.
-        base: the base of the address, if that is changed too; else empty.
+        reads: registers that it reads, except `early` and `late`; a double-precision register counts as two.
+        early: registers in its address, or in a shifted operand.
+        late: its accumulator, or the stored registers.
+        writes: registers that it changes, except the base of an address.
+        base: the address's base register if that is changed too; else empty.
         words: 32-bit words that it loads or stores.
-        indexed: the address has a register as its offset.
+        indexed: the address has a register offset.
         double: it works in double precision.
     """
 
@@ -180,16 +180,16 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """Return what the instruction mix counts it as."""
+        """Return its kind in the instruction mix."""
         return groups()[self.group].kind if self.group else "other"
 
     @property
     def target(self) -> int | None:
-        """Return the address that it jumps to, if that is written in it."""
+        """Return its jump target, if that is an immediate."""
         last = self.operands.rpartition(",")[2].strip()
         return int(last, 16) if self.kind == "branch" and _ADDRESS.fullmatch(last) else None
 
     @property
     def returns(self) -> bool:
-        """Return whether it leaves a function for its caller."""
+        """Return whether it returns from a function."""
         return "pc" in self.writes or self.mnemonic == "ret" or (self.mnemonic == "bx" and self.operands == "lr")

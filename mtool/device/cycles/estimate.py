@@ -1,4 +1,4 @@
-"""An estimate of cycles from the instructions that an inference really runs."""
+"""An estimate of cycles from the instructions that an inference executes."""
 
 import logging
 from collections import Counter
@@ -21,20 +21,20 @@ from mtool.manifest import Manifest, Operator
 log = logging.getLogger(__name__)
 
 _INSTRUCTIONS = "instructions"
-_CALLERS = ("operator", "calls", "head_call")  # through which steps and rows call operators
+_CALLERS = ("operator", "calls", "head_call")  # functions through which steps and rows call operators
 KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where an estimate becomes a time: a board's core, clock and flash.
+    """What turns an estimate into a time: a board's core, clock and flash.
 
     Attributes:
-        name: what it is shown as: the board's name, or a frequency.
-        cpu: the core, one of those that there is a table for.
+        name: its name in the output: the board's name, or a frequency.
+        cpu: the core; there is a table for it.
         hz: its clock.
-        reads: how the memory of code and weights answers; None: at once, or it is not known.
-        draws: the power that its chip draws; None: not known.
+        reads: the timing of the memory for code and weights; None: no wait states, or unknown.
+        draws: the chip's power consumption; None: unknown.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Clock:
 
     @property
     def waits(self) -> int:
-        """Return the cycles that a read of the flash waits."""
+        """Return the wait cycles of a flash read."""
         return self.reads.waits(self.hz) if self.reads else 0
 
 
 def flash_arguments(clocks: Sequence[Clock], counted: Board) -> list[str]:
-    """Return what the plugin has to know of the clocks' flashes.
+    """Return the plugin's arguments for the clocks' flashes.
 
     Args:
-        clocks: those with `reads`.
-        counted: the board that runs in the emulator, whose memories of code and weights stand for the flash.
+        clocks: the ones with `reads`.
+        counted: the board in the emulator, whose memories of code and weights stand for the flash.
     """
     stands = [memory for memory in (counted.memory_for("code"), counted.memory_for("weights")) if memory is not None]
     base = min((memory.base for memory in stands), default=0)
@@ -74,16 +74,16 @@ def flash_waits(block: Block, clock: Clock, index: int, cycles: int) -> int:
     """Return the cycles for which a block waited for a flash.
 
     Args:
-        block: what ran.
+        block: the executed block.
         clock: the board.
-        index: which of the flashes that were counted is this board's.
-        cycles: what the block took without waits, in all.
+        index: the board's index among the counted flashes.
+        cycles: the block's total cycles without waits.
     """
     if clock.reads is None or not block.reads:
         return 0
     jumped, followed, data = block.reads[index]
     after = clock.waits
-    if clock.reads.prefetch:  # begun when the read before has come, and that takes so long to execute:
+    if clock.reads.prefetch:  # a read starts when the previous one ends, and overlaps its execution:
         length = sum(instruction.bytes for instruction in block.body)
         executing = cycles * clock.reads.width / (block.count * length)
         after = max(0, round(clock.waits + 1 - executing))
@@ -104,15 +104,15 @@ class Estimate:
     """Cycles of one inference.
 
     Attributes:
-        instructions: that were executed.
-        jumps: taken branches, calls and returns among them.
+        instructions: the number executed.
+        jumps: taken branches, including calls and returns.
         cycles: by core ("cortex-m4").
         mix: instructions by kind, one of KINDS.
-        operators: the model's operators in their order, each with all the functions that it calls; then what the entry
-            point did itself and called besides. Where operators and calls do not match (the compiler has inlined one),
-            the functions that the entry point called instead.
-        waits: cycles for which a board's core waits for its flash besides, by the clock's name.
-        functions: each function without those that it calls; the one with the most cycles of the first core first.
+        operators: the model's operators in order, each with all the functions that it calls; then the entry point's own
+            cost and its other calls. If operators and calls do not match (the compiler has inlined one),
+            the functions that the entry point called.
+        waits: additional cycles for which a board's core waits for its flash, by the clock's name.
+        functions: each function without those that it calls; most cycles on the first core first.
     """
 
     instructions: int
@@ -124,7 +124,7 @@ class Estimate:
     waits: Mapping[str, int] = field(default_factory=dict)
 
     def milliseconds(self, clock: Clock) -> float:
-        """Return how long an inference takes on a board."""
+        """Return the duration of an inference on a board."""
         return (self.cycles[clock.cpu] + self.waits.get(clock.name, 0)) / clock.hz * 1e3
 
     def as_json(self) -> dict[str, Any]:
@@ -136,20 +136,20 @@ def cores_for(board: Board) -> tuple[Core, ...]:
     """Return the cores that run a board's code and have a table.
 
     Raises:
-        UsageError: there is none, or the board has no emulator to count in.
+        UsageError: there is none, or the board has no emulator that can count.
     """
     able = tuple(core for core in cores() if board.cpu in core.runs)
     if not able:
         raise UsageError(
-            f"cycles can't be estimated for {board.name}: there is no table for {board.cpu}",
-            details=[f"there are tables for: {', '.join(core.cpu for core in cores())}"],
-            hint=f"boards that work: {', '.join(_countable())}",
+            f"can't estimate cycles for {board.name}: there is no table for {board.cpu}",
+            details=[f"available tables: {', '.join(core.cpu for core in cores())}"],
+            hint=f"supported boards: {', '.join(_countable())}",
         )
     if not _is_counted(board):
         raise UsageError(
-            f"cycles can't be estimated for {board.name}: it has no emulator to count instructions in",
-            details=["its emulator counts instructions, and does not tell which they are"] if board.emulator else [],
-            hint=f"boards that work: {', '.join(_countable())}; --clock {board.name} gives milliseconds there",
+            f"can't estimate cycles for {board.name}: it has no emulator that can list instructions",
+            details=["its emulator counts instructions but does not report which ones ran"] if board.emulator else [],
+            hint=f"supported boards: {', '.join(_countable())}; use --clock {board.name} there for its milliseconds",
         )
     return able
 
@@ -160,7 +160,7 @@ def _countable() -> list[str]:
 
 
 def _is_counted(board: Board) -> bool:
-    """Tell whether the board's emulator takes the plugin that says which instructions ran: QEMU does."""
+    """Return whether the board's emulator supports the plugin that reports executed instructions: QEMU does."""
     return board.emulator is not None and board.emulator.program != unicorn.PROGRAM
 
 
@@ -172,12 +172,12 @@ def estimate(
     Args:
         folder: the project.
         inputs: an array for each input of the model.
-        clocks: the boards whose flash is looked at.
-        model: the name of one of the project's models; empty: the only one.
+        clocks: the boards whose flash is modelled.
+        model: one of the project's models; empty: the only one.
 
     Raises:
         UsageError: the board's core has no table, or the board has no emulator.
-        BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, the emulator.
+        BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, or the emulator.
     """
     described = manifest.load(folder, model)
     board = described.in_project.board
@@ -192,7 +192,7 @@ def estimate(
 
 
 def entry_points(described: Manifest) -> tuple[str, ...]:
-    """Return the functions that an inference calls, the one that begins it first."""
+    """Return the functions that an inference calls; the first one starts it."""
     name = described.model
     if described.interface_api == "feed":
         return f"{name}_begin", f"{name}_feed", f"{name}_finish"
@@ -208,11 +208,11 @@ def summarise(
     operators: Sequence[Operator],
     clocks: Sequence[Clock] = (),
 ) -> Estimate:
-    """Return the estimate of what ran.
+    """Return the estimate for executed code.
 
     Args:
-        executed: what ran.
-        listing: the code that it lies in, for the functions' names.
+        executed: the executed code.
+        listing: the firmware's code, for the functions' names.
         able: the cores to estimate for.
         operators: the model's, in their order.
         clocks: the boards whose flash was counted.
@@ -244,7 +244,7 @@ def summarise(
         by_call.setdefault(names[block.call], Counter()).update(spent)
         by_function.setdefault(listing.function_at(block.body[0].address), Counter()).update(spent)
     if unknown:
-        log.warning("counted as one cycle, for want of a table: %s", ", ".join(sorted(unknown)))
+        log.warning("not in the table, counted as one cycle: %s", ", ".join(sorted(unknown)))
     functions = _parts(by_function, able)
     main = able[0].cpu
     order = {name: index for index, name in enumerate([*names[1:], names[0]])}
@@ -264,14 +264,14 @@ def _parts(sums: Mapping[str, Counter[str]], able: Sequence[Core]) -> list[Part]
 
 
 def _straddles(target: int | None, listing: Listing) -> bool:
-    """Return whether the instruction at an address lies in two words."""
+    """Return whether the instruction at an address spans two words."""
     if target is None or target % 4 == 0:
         return False
     return any(instruction.bytes == 4 for instruction in listing.between(target, target + 1))
 
 
 def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:
-    """Return what the functions themselves and each of their calls are called: an operator's name, or the callee's."""
+    """Return the names of the functions themselves and of each of their calls: an operator's name, or the callee's."""
     itself = ", ".join(executed.functions)
     callees = {operator.function for operator in operators}
     called = [name for name in executed.calls if name in callees]

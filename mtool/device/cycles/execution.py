@@ -1,4 +1,4 @@
-"""The code that an inference executes, and how often: counted in QEMU by a small plugin."""
+"""The code that an inference executes, with counts from a small QEMU plugin."""
 
 import bisect
 import re
@@ -16,7 +16,7 @@ from mtool.device.cycles import riscv, thumb
 from mtool.device.cycles.cores import Instruction
 from mtool.device.session.opening import open
 
-# The instructions of a firmware, from the toolchain's own disassembler.
+# The instructions of firmware, from the toolchain's disassembler.
 
 
 _TIMEOUT_S = 120.0
@@ -26,15 +26,15 @@ _NOTE = re.compile(r"\s*(?:[@;]|# | <)")
 
 
 class Listing:
-    """The code of a firmware.
+    """The code of firmware.
 
     Args:
         elf: the firmware.
-        toolchain: the compiler that made it, whose disassembler is used.
-        helium: the core has MVE, whose instructions the disassembler else takes for a coprocessor's.
+        toolchain: the compiler that built it, for its disassembler.
+        helium: the core has MVE; otherwise the disassembler would decode its instructions as a coprocessor's.
 
     Raises:
-        BuildError: there is no such disassembler, or it can't read the firmware.
+        BuildError: the disassembler is missing or can't read the firmware.
     """
 
     def __init__(self, elf: Path, toolchain: str, *, helium: bool = False) -> None:
@@ -57,7 +57,7 @@ class Listing:
         """Return the instructions of a function.
 
         Raises:
-            BuildError: the firmware has none of that name.
+            BuildError: the firmware has no such function.
         """
         starts = [address for address, label in self._labels if label == name]
         if not starts:
@@ -67,11 +67,11 @@ class Listing:
         return self.between(starts[0], end)
 
     def has(self, name: str) -> bool:
-        """Tell whether the firmware has a function of that name."""
+        """Return whether the firmware has a function of that name."""
         return any(label == name for _, label in self._labels)
 
     def function_at(self, address: int) -> str:
-        """Return the function that an address lies in, without GCC's ".constprop.0"; empty before the first."""
+        """Return the function that contains an address, without GCC's ".constprop.0"; empty before the first."""
         index = bisect.bisect_right(self._labels, (address, chr(0x10FFFF)))
         return self._labels[index - 1][1].partition(".")[0] if index else ""
 
@@ -96,12 +96,12 @@ class Block:
     """Code that ran from its first instruction to its last.
 
     Attributes:
-        call: which call of the functions that were counted it ran in, from 1; 0: in such a function itself.
+        call: the number of the counted functions' call in which it ran, from 1; 0: in such a function itself.
         body: its instructions.
         count: how often it ran.
-        jumps: how often something else came after it than the instruction that follows it in memory.
-        unaligned: accesses that those to unaligned addresses are made of, beyond one each.
-        reads: of each flash, beyond what its caches had: of code after a jump, of code that follows, of data.
+        jumps: how often the next executed instruction was not the next one in memory.
+        unaligned: additional accesses from splitting unaligned ones.
+        reads: of each flash, those that missed its caches: of code after a jump, of code that follows, of data.
     """
 
     call: int
@@ -114,7 +114,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The executed code: the functions that were counted, those that they called, in order, and the blocks."""
+    """The executed code: the counted functions, the functions that they called, in order, and the blocks."""
 
     functions: tuple[str, ...]
     calls: tuple[str, ...]
@@ -131,20 +131,20 @@ def execute(
     through: Sequence[str] = (),
     model: str = "",
 ) -> Executed:
-    """Run one inference in the board's emulator and return what ran in it.
+    """Run one inference in the board's emulator and return the executed code.
 
     Args:
-        folder: a project that is built.
+        folder: a built project.
         listing: the code of its firmware.
-        functions: what to count: from the entry of one of them until it returns. The first one begins an inference.
+        functions: what to count, from the entry of each until it returns. The first one starts an inference.
         inputs: an array for each input of the model.
-        flashes: what the plugin has to know of each flash whose reads are counted; see `estimate.flash_arguments`.
-        through: functions that count as those that call them, where the firmware has them: what they call is told.
-        model: the name of one of the project's models; empty: the only one.
+        flashes: the plugin's arguments for each flash whose reads are counted; see `estimate.flash_arguments`.
+        through: functions that count as part of their callers, if the firmware has them: their calls are reported.
+        model: one of the project's models; empty: the only one.
 
     Raises:
         BuildError: there is no compiler for this computer, or the emulator can't count.
-        MtoolError: as `session.open` and `Device.run` do.
+        MtoolError: as for `session.open` and `Device.run`.
     """
     with tempfile.TemporaryDirectory(prefix="mtool-cycles-") as temporary:
         out = Path(temporary) / "blocks.txt"
@@ -154,9 +154,9 @@ def execute(
             device = open(folder, emulator_arguments=arguments, model=model)
         except CommunicationError as failed:
             raise BuildError(
-                "the emulator does not start with the plugin that counts instructions",
+                "the emulator did not start with the plugin that counts instructions",
                 details=[failed.what, *failed.details],
-                hint="it has to be a QEMU with TCG plugins (Debian's is), version 4.2 or newer",
+                hint="use QEMU 4.2 or newer with TCG plugins, such as Debian's",
             ) from None
         with device:
             device.run(inputs, in_steps=False)
@@ -167,7 +167,7 @@ def build_plugin(folder: Path) -> Path:
     """Build the plugin for this computer's QEMU in a folder and return its path.
 
     Raises:
-        BuildError: there is no compiler, or it fails.
+        BuildError: there is no compiler, or it failed.
     """
     toolchains.require("cc")
     plugin = folder / "blocks.so"
@@ -187,11 +187,11 @@ def emulator_arguments(
     """Return the arguments with which QEMU counts what runs from the entry of some functions until they return.
 
     Args:
-        plugin: the plugin, built.
+        plugin: the built plugin.
         listing: the code of the firmware.
         functions: what to count.
-        out: the file that the counts go to when QEMU ends.
-        flashes, through: as `execute` has them.
+        out: the file to which QEMU writes the counts when it ends.
+        flashes, through: as for `execute`.
 
     Raises:
         BuildError: there is no such function, or it does not return.
@@ -202,7 +202,7 @@ def emulator_arguments(
         start, size = _extent(body)
         ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
         if not ends:
-            raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
+            raise BuildError(f"found no return instruction in {function}", details=["counting ends at its return"])
         counted += [f"begin={start:x}", f"size={size:x}", *ends]
     for function in filter(listing.has, through):
         start, size = _extent(listing.function(function))
@@ -216,13 +216,13 @@ def _extent(body: Sequence[Instruction]) -> tuple[int, int]:
 
 
 def read(out: Path, listing: Listing, functions: Sequence[str]) -> Executed:
-    """Return what QEMU has counted.
+    """Return what QEMU counted.
 
     Raises:
         BuildError: it counted nothing, or a function did not run from its entry to a return, the first one once.
     """
     if not out.is_file():
-        raise BuildError("the emulator counted nothing", details=[f"it left no {out.name}"])
+        raise BuildError("the emulator counted nothing", details=[f"it wrote no {out.name}"])
     calls, blocks = [], []
     runs: list[tuple[int, int]] = []
     for kind, *fields in map(str.split, out.read_text().splitlines()):
@@ -239,7 +239,5 @@ def read(out: Path, listing: Listing, functions: Sequence[str]) -> Executed:
             blocks.append(Block(int(call), tuple(body), count, jumps, unaligned, of_flashes))
     for function, (started, ended) in zip(functions, runs, strict=True):
         if started != ended or not started or (started > 1 and function == functions[0]):
-            raise BuildError(
-                f"{function} can't be followed", details=[f"it was entered {started} times and returned {ended} times"]
-            )
+            raise BuildError(f"can't count {function}", details=[f"number of entries: {started}, returns: {ended}"])
     return Executed(tuple(functions), tuple(calls), tuple(blocks))

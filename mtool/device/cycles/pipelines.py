@@ -11,25 +11,25 @@ _FLOAT_RESULTS = frozenset(
 
 
 def cycles(instructions: Sequence[Instruction], core: Core) -> list[int]:
-    """Return the cycles that each instruction adds to those before it, when they run in this order without a jump.
+    """Return the cycles that each instruction adds when they run in this order without a jump.
 
-    A block starts with everything before it done. What a jump at its end costs is not in it, see `jump_cycles`.
+    A block starts with all earlier instructions done. The cost of a jump at its end is not included, see `jump_cycles`.
     """
     time = _single if core.issue == "single" else _dual
-    if instructions and instructions[-1].target == instructions[0].address:  # a loop: what a round costs after another
+    if instructions and instructions[-1].target == instructions[0].address:  # a loop: the cost of a further round
         return time([*instructions, *instructions], core)[len(instructions) :]
     return time(instructions, core)
 
 
 def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "", straddles: bool = False) -> int:
-    """Return what the jumps at the end of a block cost beyond its instructions.
+    """Return the cost of the jumps at the end of a block, in addition to its instructions.
 
     Args:
         core: the core's table.
         count: how often the block ran.
-        jumps: after how many of them the next instruction was not the following one.
-        last: the group of the block's last instruction, which has jumped.
-        straddles: what it jumps to has four bytes of which two lie in the next word.
+        jumps: how often the next executed instruction was not the next one in memory.
+        last: the group of the block's last instruction, which jumped.
+        straddles: whether the jump's target is a four-byte instruction that spans two words.
     """
     taken = core.cost(last).taken
     each = core.refill if taken is None else taken
@@ -40,7 +40,7 @@ def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "", straddles
 def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
     """Time a three-stage pipeline: Cortex-M4 Technical Reference Manual, 3.3.1 to 3.3.2 and 7.2.3.
 
-    What that says of the FPU in words is in GCC's cortex-m4-fpu.md in figures: integer instructions go on under a
+    What it says about the FPU in words is in figures in GCC's cortex-m4-fpu.md: integer instructions continue during a
     multiply-accumulate or a division, VLDR follow each other as LDR do, an addend is read one cycle later.
     """
     spent = []
@@ -81,7 +81,7 @@ def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
 def _overlaps(before: Instruction, instruction: Instruction) -> bool:
     """Return whether an access shares a cycle with the load before it: LDR, LDR and LDR, STR [Rn, Rm].
 
-    Not if its address is what was loaded, nor if either load changes its base register.
+    Not if its address was just loaded, nor if either load changes its base register.
     """
     if not _is_load(before) or before.base or before.writes & instruction.early:
         return False
@@ -111,7 +111,7 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
         at = max([now, *needed])
         free = all(used[unit] + count <= core.units[unit] for unit, count in wanted.items())
         fits = free and (core.pairs == "any" or _narrow_pair(before, instruction, core))
-        if not cost.cycles:  # a loop's end whose target is known beforehand
+        if not cost.cycles:  # a loop's end whose target is known in advance
             spent.append(0)
             continue
         second = at == now and issued < 2 and not closed and fits and not (cost.first or cost.alone)
@@ -139,7 +139,7 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
 
 
 def _narrow_pair(before: Instruction | None, instruction: Instruction, core: Core) -> bool:
-    """Return whether two instructions of 16 bits, one of them light, go together."""
+    """Return whether two 16-bit instructions, one of them light, can be issued together."""
     pair = [one for one in (before, instruction) if one is not None]
     return len(pair) == 2 and all(one.bytes == 2 for one in pair) and any(_light(one, core) for one in pair)
 

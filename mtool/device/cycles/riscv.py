@@ -1,4 +1,4 @@
-"""What the disassembler writes of RISC-V code, read into instructions."""
+"""Parse the disassembler's text of RISC-V code."""
 
 import re
 from dataclasses import replace
@@ -10,7 +10,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def decode(address: int, size: int, written: str, operands: str) -> Instruction:
-    """Return an instruction of 2 or 4 bytes from what the disassembler wrote: "lw" and "a5,12(a4)"."""
+    """Return an instruction of 2 or 4 bytes from the disassembler's text: "lw" and "a5,12(a4)"."""
     mnemonic = written.removeprefix("c.")
     group = group_of("riscv").get(mnemonic, "")
     described = groups().get(group)

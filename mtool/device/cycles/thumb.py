@@ -1,4 +1,4 @@
-"""What the disassembler writes of Thumb code, read into instructions."""
+"""Parse the disassembler's text of Thumb code."""
 
 import re
 
@@ -13,7 +13,7 @@ _VECTOR = re.compile(r"\bq\d")
 
 
 def decode(address: int, size: int, written: str, operands: str) -> Instruction:
-    """Return an instruction of 2 or 4 bytes from what the disassembler wrote: "ldr.w" and "r3, [r2, #4]!"."""
+    """Return an instruction of 2 or 4 bytes from the disassembler's text: "ldr.w" and "r3, [r2, #4]!"."""
     mnemonic = _mnemonic(written)
     parts = [part.strip() for part in _OPERAND.findall(operands)]
     group = _group(mnemonic, written, operands)
@@ -32,7 +32,7 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
     if memory:
         base = memory
         writes_back = memory.endswith("!") or not is_memory[-1]
-    else:  # of several registers: {r4, lr} stands alone after push and pop
+    else:  # a register list is the only operand of push and pop: {r4, lr}
         base = "" if not listed else parts[0] if len(parts) > 1 else "sp"
         writes_back = base.endswith("!") or (bool(listed) and len(parts) == 1)
     results_at = {parts.index(listed)} if results == "list" else set(range(results))
@@ -68,12 +68,12 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
 
 
 def _group(mnemonic: str, written: str, operands: str) -> str:
-    """Return the group of an instruction; one with a Q register is a vector's, in floating point or in integers."""
+    """Return the group of an instruction; with a Q register it is a vector one, of floats or of integers."""
     known = group_of()
     if _VECTOR.search(operands):
         name = written.split(".")[0]
         kinds = (".f", "") if ".f" in written else ("",)
-        for base in (name, name[:-1]):  # in a VPT block with "t" or "e" at its end
+        for base in (name, name[:-1]):  # in a VPT block it ends in "t" or "e"
             for kind in kinds:
                 if group := known.get(f"q:{base}{kind}"):
                     return group
@@ -83,7 +83,7 @@ def _group(mnemonic: str, written: str, operands: str) -> str:
 
 
 def _mnemonic(written: str) -> str:
-    """Return a mnemonic as `instructions.yaml` has it: "vcvt" for "vcvtne.f32.s32", "add" for "addsne.w"."""
+    """Return a mnemonic as in the groups: "vcvt" for "vcvtne.f32.s32", "add" for "addsne.w"."""
     known = group_of()
     whole = written.split(".")[0]
     unconditional = whole[:-2] if whole[-2:] in _CONDITIONS else whole
@@ -94,7 +94,7 @@ def _mnemonic(written: str) -> str:
 
 
 def _set(texts: list[str]) -> frozenset[str]:
-    """Return the registers that stand in texts; d1 is s2 and s3, q1 is s4 to s7."""
+    """Return the registers in texts; d1 is s2 and s3, q1 is s4 to s7."""
     found: set[str] = set()
     for match in _REGISTERS.finditer(" ".join(texts)):
         letter, low, high, single = match.groups()

@@ -1,4 +1,4 @@
-"""The flash stage: a built firmware is written into a board, by one of the tools that can."""
+"""The flash stage: write built firmware to a board with one of the supported tools."""
 
 from mtool.device.flash.flashing import Flashed, all_runners, choose, flash, job_of, plan, runners_of
 from mtool.device.flash.runner import Job, Runner

@@ -1,7 +1,7 @@
-"""A command line of a board's entry, mtool.toml or an option, which flashes a board or cycles its power.
+"""A command line from a board's entry, mtool.toml or an option, which flashes a board or cycles its power.
 
-Its words (mtool.base.command_line) may hold `{port}`, `{probe}` and the like. A program that is named with a relative
-path is looked for from the working folder on.
+Its words (mtool.base.command_line) may contain `{port}`, `{probe}` and other placeholders. A program with a relative
+path is looked up in the working folder.
 """
 
 import re
@@ -17,22 +17,22 @@ from mtool.device.flash.runner import NEWEST, Command, Job, Runner, Version
 
 FLASH: Final = ("elf", "hex", "bin", "folder", "port", "probe")
 POWER: Final = ("port", "probe")
-"""The names that may stand in braces in a flash command and in a power command."""
+"""The placeholders of a flash command and a power command."""
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
 
 def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
-    """Return the words of a command line, with its places filled.
+    """Return the words of a command line, with its placeholders replaced.
 
     Args:
         text: the command line.
-        values: of the places, by their names; an empty one is not known.
-        what: what it is ("the power command"), for messages.
+        values: of the placeholders, by their names; empty: unknown.
+        what: the command's name in messages ("the power command").
 
     Raises:
-        UsageError: it has no words, a quote that is not closed, or a place that there is not.
-        BoardError: it needs a value that is not known.
+        UsageError: it is empty, has an unclosed quote, or an unknown placeholder.
+        BoardError: it needs an unknown value.
     """
 
     def filled(match: re.Match[str]) -> str:
@@ -40,8 +40,8 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
         if name not in values:
             return match[0]
         if not values[name]:
-            hint = f"give it: --{name}" if name in ("port", "probe") else ""
-            raise BoardError(f"{what} needs the board's {name}, which is not known", details=[text], hint=hint)
+            hint = f"set it with --{name}" if name in ("port", "probe") else ""
+            raise BoardError(f"{what} needs the board's {name}, which is unknown", details=[text], hint=hint)
         return values[name]
 
     program, *rest = (_PLACE.sub(filled, word) for word in words_of(text, tuple(values), what=what))
@@ -52,7 +52,7 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ByCommand(Runner):
-    """Run a command line; exit code 0 says that the firmware is on the board and runs.
+    """Run a command line; exit code 0 means that the firmware is on the board and runs.
 
     Attributes:
         text: the command line; empty: the setting `run`.
@@ -61,17 +61,17 @@ class ByCommand(Runner):
     text: str = ""
 
     def probe_version(self) -> Version:
-        """Return (): what the program is, its command line alone knows."""
+        """Return (): only the command line knows the program."""
         return ()
 
     def argv(self, job: Job, version: Version = NEWEST) -> list[str]:
-        """Put the firmware and the device into the command line."""
+        """Replace the placeholders for the firmware and the device."""
         files = {suffix: str(job.firmware.with_suffix(f".{suffix}")) for suffix in ("hex", "bin")}
         values = {"elf": str(job.firmware), **files, "folder": str(job.folder), "port": job.port, "probe": job.probe}
         return argv(self._of(job), values, what="the flash command")
 
     def commands(self, job: Job, version: Version = NEWEST) -> list[Command]:
-        """Convert the firmware first, where the command line asks for another format that no build makes."""
+        """Convert the firmware first if the command line needs another format that no build makes."""
         named = _PLACE.findall(self._of(job))
         made = self.conversions(job, *(f".{kind}" for kind in ("hex", "bin") if kind in named))
         return [*made, Command(tuple(self.argv(job, version)))]
@@ -81,5 +81,5 @@ class ByCommand(Runner):
 
 
 def by_command(text: str = "") -> ByCommand:
-    """Return the runner of a command line; empty: of the setting `run`."""
+    """Return the runner for a command line; empty: for the setting `run`."""
     return ByCommand(name="command", **records()["command"], text=text)

@@ -1,4 +1,4 @@
-"""Flash a built project: choose a runner, run its commands, explain what fails; or let its tool serve gdb."""
+"""Flash a built project: choose a runner, run its commands, explain failures; or start a tool's gdb server."""
 
 import functools
 import logging
@@ -20,11 +20,11 @@ from mtool.device.flash.runner import NEWEST, Job, Runner, Version
 from mtool.device.transport import unicorn
 from mtool.manifest import Project, firmware_of
 
-# west flash: the probe is named in the way that the runner beneath understands.
+# west flash: the probe's option depends on the underlying runner.
 
 
 _OPENOCD = "openocd"
-# OpenOCD's --serial is heeded by few of Zephyr's openocd.cfg files.
+# Few of Zephyr's openocd.cfg files honour OpenOCD's --serial.
 _PROBE_OPTIONS = {
     _OPENOCD: ("--cmd-pre-init", "adapter serial "),
     "stm32cubeprogrammer": ("--conn-modifiers", "sn="),
@@ -42,12 +42,12 @@ class West(Runner):
         return [*argv, option, prefix + job.probe] if job.probe else argv
 
     def reads_back(self, job: Job) -> bool:
-        """With OpenOCD alone."""
+        """Only with OpenOCD."""
         return job.setting("runner", "") == _OPENOCD
 
 
 def _default_runner(job: Job) -> str:
-    """Return the runner that the build says Zephyr takes; "" before it is built."""
+    """Return Zephyr's default runner for the build; "" before it is built."""
     try:
         found = re.search(r"^flash-runner: *(\S+)", (job.firmware.parent / "runners.yaml").read_text(), re.MULTILINE)
     except FileNotFoundError:
@@ -63,11 +63,11 @@ _CLASSES: Mapping[str, type[Runner]] = {"west": West, "command": ByCommand}
 
 @functools.cache
 def all_runners() -> Mapping[str, Runner]:
-    """Return all flash runners by their names, as their records say."""
+    """Return all flash runners by name, from their records."""
     return {name: _CLASSES.get(name, Runner)(name=name, **record) for name, record in records().items()}
 
 
-# What a builder leaves beside the ELF file.
+# Files that a builder writes beside the ELF file.
 _MADE: Mapping[str, frozenset[str]] = {
     "west": frozenset({".hex", ".bin"}),
     "arduino": frozenset({".hex", ".bin", ".uf2"}),
@@ -76,7 +76,7 @@ _MADE: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Flashed:
-    """A finished flash: the runner, the seconds, and whether it read the flash back."""
+    """A finished flash: the runner, the seconds, and whether the flash was read back."""
 
     runner: str
     seconds: float
@@ -84,9 +84,9 @@ class Flashed:
 
 
 def runners_of(board: Board, template: str = "") -> list[str]:
-    """Return the names of the runners that work with a board, the default first.
+    """Return the names of a board's runners, the default first.
 
-    A board without any that has an emulator is flashed through its gdb stub, if that has one. `template` leaves out
+    A board without runners is flashed through its emulator's gdb stub, if it has one. `template` excludes
     the runners that flash another framework's build folder.
     """
     emulator = board.emulator
@@ -96,29 +96,29 @@ def runners_of(board: Board, template: str = "") -> list[str]:
 
 
 def choose(board: Board, name: str = "", *, template: str = "", has_build_folder: bool = True) -> Runner:
-    """Return a runner of a board: by its name, else the first that is installed, else the first.
+    """Return a runner for a board: by name, else the first installed one, else the first.
 
     Args:
         board: the board.
         name: the runner's; empty: any.
         template: the project's.
-        has_build_folder: the project was built here; else there is a firmware file alone.
+        has_build_folder: the project was built here; otherwise there is only a firmware file.
 
     Raises:
-        UsageError: there is no such runner, or it does not work with the board.
-        FlashError: the board has none, or none that takes a file.
+        UsageError: the runner is unknown, or does not work with the board.
+        FlashError: the board has no runner, or none that takes a file.
     """
     known = runners_of(board, template)
     if board.emulator is not None and board.emulator.is_the_firmware and not known:
-        what = f"{board.name} is a program of this computer, and nothing flashes it"
+        what = f"{board.name} is a program on this computer and can't be flashed"
         raise FlashError(what, hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command")
     if not has_build_folder:
         of_files = [one for one in known if all_runners()[one].takes != "project"]
         if known and not of_files:
             raise FlashError(
-                f"{board.name} can't be flashed without the folder of a build",
-                details=[f"its runners: {', '.join(known)}, which want one"],
-                hint="name one that takes a file in the board's entry in boards.yaml (flash: [openocd]), or give "
+                f"{board.name} can't be flashed without a build folder",
+                details=[f"its runners: {', '.join(known)}, which need one"],
+                hint="add a runner that takes a file to the board's entry in boards.yaml (flash: [openocd]), or use "
                 "--flash-command",
             )
         known = of_files
@@ -129,8 +129,8 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
             raise UsageError(f"{board.name} can't be flashed with {name!r}", details=details, hint=hint)
         return all_runners()[name]
     if not known:
-        details = ["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")]
-        hint = f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}"
+        details = ["its entry in boards.yaml lists none" + (f" for the template {template}" if template else "")]
+        hint = f"add one there (flash: [openocd]), or run without flashing: mtool run --board {board.name}"
         raise FlashError(f"{board.name} has no flash runner", details=details, hint=hint)
     installed = (name for name in known if _is_installed(all_runners()[name], template))
     return all_runners()[next(installed, known[0])]
@@ -142,10 +142,10 @@ def _is_installed(runner: Runner, template: str) -> bool:
 
 
 def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: str = "", probe: str = "") -> Job:
-    """Return what a runner is to do with a project.
+    """Return a runner's job for a project.
 
     Raises:
-        UsageError: the project has no firmware of that kind.
+        UsageError: the project has no such firmware kind.
     """
     return Job(
         folder=folder,
@@ -160,11 +160,11 @@ def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: s
 
 
 def plan(runner: Runner, job: Job) -> list[str]:
-    """Return the lines that a shell would need to do the same, with the newest version of the tool."""
+    """Return equivalent shell commands, for the newest version of the tool."""
     placed = job if job.port or runner.selects != "port" else replace(job, port="PORT")
     try:
         files = runner.files(placed)
-    except FileNotFoundError:  # they are made of a firmware that is not built yet
+    except FileNotFoundError:  # they are made from firmware that is not built yet
         files = {runner.image(placed): b""}
     lines = [f"# {path.as_posix()} holds: {_contents(data)}" for path, data in files.items()]
     for command in runner.commands(placed):
@@ -187,13 +187,13 @@ def flash(runner: Runner, job: Job) -> Flashed:
         job: what `job_of` returned.
 
     Raises:
-        FlashError: the tool is missing or too old, or it failed; the message says why, and what to do.
-        BoardError: it found no board, or needs a port and has none.
+        FlashError: the tool is missing, too old, or failed; the message says why, and what to do.
+        BoardError: no board was found, or the tool needs a port and has none.
     """
     start = time.monotonic()
     version = runner.probe_version()
     if not job.firmware.is_file():
-        raise UsageError(f"{job.firmware} is not there", hint="build it first: mtool build")
+        raise UsageError(f"{job.firmware} does not exist", hint="build it first: mtool build")
     if job.port.startswith("/dev/") and Path(job.port).exists() and not os.access(job.port, os.R_OK | os.W_OK):
         raise runner.explain(proc.Completed((runner.program(), job.port), 1, "permission denied", 0.0), job)
     for path, data in runner.files(job).items():
@@ -211,23 +211,23 @@ def flash(runner: Runner, job: Job) -> Flashed:
 
 
 def choose_gdb_server(board: Board, name: str = "", *, template: str = "") -> str:
-    """Return the name of the runner whose tool serves gdb for a board: the one that is named, else the board's first.
+    """Return the name of a board's runner whose tool is a gdb server: the named one, else the board's first.
 
     Raises:
-        UsageError: none of the board's runners does, or the named one is none of them.
+        UsageError: none of the board's runners has a gdb server, or the named one has none.
     """
     able = [runner for runner in runners_of(board, template) if all_runners()[runner].gdb_server]
     if name and name in able:
         return name
     if name or not able:
-        what = f"{name} serves no gdb for {board.name}" if name else f"no tool of {board.name} serves gdb"
-        hint = "start a gdb server yourself, and give its address: --server HOST:PORT"
-        raise UsageError(what, details=[f"of its runners these do: {', '.join(able) or 'none'}"], hint=hint)
+        what = f"{name} has no gdb server for {board.name}" if name else f"{board.name} has no gdb server"
+        hint = "start a gdb server yourself, and pass its address: --server HOST:PORT"
+        raise UsageError(what, details=[f"runners with a gdb server: {', '.join(able) or 'none'}"], hint=hint)
     return able[0]
 
 
 def gdb_server(runner: str, job: Job, port: int) -> list[str]:
-    """Return the arguments of the gdb server that listens at a port of this computer, its program first.
+    """Return the command of a gdb server that listens at a port of this computer, its program first.
 
     Raises:
         UsageError: the board's entry lacks a setting of the runner.

@@ -1,7 +1,7 @@
-"""Choice of a device: attached boards by VID:PID and USB serial number, and which of them is meant.
+"""Choose a device: find attached boards by VID:PID and USB serial number, and select one.
 
-One USB serial number stands for a probe and for its UART, so that the port that is read is that of the board that is
-flashed. The choice: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, then mtool.toml, then the single match.
+A USB serial number identifies a probe and its UART, so the port that is read belongs to the board that is
+flashed. The order: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, then mtool.toml, then the only match.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from mtool.device.flash.runner import no_device_hint
 from mtool.device.transport import opening
 
 EMULATOR = "emulator"
-"""What --port says for the board's emulator, even if a board is attached."""
+"""The value of --port for the board's emulator, even if a board is attached."""
 
-_SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
+_SHORTEST_PREFIX = 8  # characters of a serial number in a hint
 _POLL_S = 1.0
 _USB = Path("/sys/bus/usb/devices")
 _HUBS = "1d6b"  # the Linux Foundation: the host's own hubs
@@ -35,10 +35,10 @@ class Attached:
     """A USB device: a board, or its probe.
 
     Attributes:
-        port: the port's device file; the first, if it has several; "" if it has none.
+        port: the port's device file; the first if it has several; "" if it has none.
         usb_id: "VID:PID" in hex; "" for a port that is not USB.
         probe: the USB serial number; "" if it has none.
-        description: what it calls itself ("ST-LINK").
+        description: its own product name ("ST-LINK").
         more_ports: its other ports.
     """
 
@@ -50,7 +50,7 @@ class Attached:
 
     @property
     def lock(self) -> str:
-        """What to lock for as long as the board may be unplugged, and come back at a port that was another's before."""
+        """What to lock while the board may be unplugged and come back at a port that was another board's before."""
         return self.probe or f"the board at {self.port}"
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The requested device, and who asked for it ("--probe", "MTOOL_PROBE", "mtool.toml"); empty: nobody."""
+    """The requested device, and where the request comes from ("--probe", "MTOOL_PROBE", "mtool.toml"); empty: any."""
 
     port: str = ""
     probe: str = ""
@@ -73,11 +73,11 @@ Listing = Callable[[], Iterable[Any]]  # of pyserial's ListPortInfo
 def attached(listing: Listing = list_ports.comports, usb: Path = _USB) -> list[Attached]:
     """Return the USB devices with a serial number or a serial port, in the order of their ports.
 
-    Ports of one USB device (the same VID:PID and serial number, or the same place on the bus) are one entry.
+    Ports of one USB device (same VID:PID and serial number, or same place on the bus) are one entry.
 
     Args:
-        listing: where the ports come from.
-        usb: where Linux lists the USB devices; a probe without a port is found there, on Linux alone.
+        listing: the source of the ports.
+        usb: where Linux lists the USB devices; probes without a port are only found on Linux.
     """
     groups: dict[tuple[str, str], list[Any]] = {}
     for info in listing():
@@ -99,7 +99,7 @@ def attached(listing: Listing = list_ports.comports, usb: Path = _USB) -> list[A
 
 
 def _portless(usb: Path) -> list[Attached]:
-    """Return the USB devices that have a serial number, with a port or without."""
+    """Return the USB devices that have a serial number, with or without a port."""
     devices = []
     for folder in sorted(usb.glob("*")):
         with contextlib.suppress(OSError):
@@ -114,7 +114,7 @@ def _portless(usb: Path) -> list[Attached]:
 
 
 def matching(board: Board, devices: Sequence[Attached]) -> list[Attached]:
-    """Return those of the devices that may be the board."""
+    """Return the devices that may be the board."""
     ids = board.usb.ids if board.usb else ()
     return [device for device in devices if device.usb_id in ids]
 
@@ -122,13 +122,13 @@ def matching(board: Board, devices: Sequence[Attached]) -> list[Attached]:
 def wanted(
     port: str = "", probe: str = "", *, environment: Mapping[str, str] = os.environ, folder: Path | None = None
 ) -> Wanted:
-    """Return what was asked for: what is given, else the environment's, else that of mtool.toml.
+    """Return the requested device: from the arguments, else the environment, else mtool.toml.
 
     Args:
-        port: of `--port`.
-        probe: of `--probe`.
-        environment: where MTOOL_PORT and MTOOL_PROBE are looked for.
-        folder: where mtool.toml is looked for, then in the folders above it; default: the working folder.
+        port: the value of `--port`.
+        probe: the value of `--probe`.
+        environment: where MTOOL_PORT and MTOOL_PROBE are looked up.
+        folder: the first folder in which mtool.toml is looked for, then its parents; default: the working folder.
 
     Raises:
         UsageError: mtool.toml can't be read, or has an unknown key.
@@ -145,26 +145,26 @@ def wanted(
 
 
 def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = None) -> Attached | None:
-    """Return the device that is meant, or None if nothing of the board is attached and nothing was asked for.
+    """Return the selected device, or None if no such board is attached and none was requested.
 
     Args:
-        board: the board that is looked for.
-        want: what `wanted` returned.
-        devices: what is attached; default: what is.
+        board: the board to look for.
+        want: the result of `wanted`.
+        devices: the attached devices; default: those of this computer.
 
     Raises:
         UsageError: the port is a malformed address.
-        BoardError: what was asked for is not there, or several boards match; the message lists what is attached.
+        BoardError: the requested device is missing, or several boards match; the message lists what is attached.
     """
     found = attached() if devices is None else list(devices)
     if want.port:
         return _by_port(want, found)
     candidates = matching(board, found)
     if want.probe:
-        # A probe of its own (a J-Link on a board without one) has another VID:PID than the board's.
+        # A separate probe (a J-Link on a board without one) has another VID:PID than the board.
         chosen = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
         if not chosen:
-            asked, hint = f"it was asked for by {want.origin}", "choose one of these with --probe (a prefix is enough)"
+            asked, hint = f"requested by {want.origin}", "choose one of these with --probe (a prefix is enough)"
             raise _missing(f"no probe {want.probe}", asked, found, hint)
         candidates = [device for device in chosen if device in candidates] or chosen
     if len(candidates) > 1:
@@ -173,17 +173,17 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
 
 
 def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
-    """Return the device that is meant.
+    """Return the selected device.
 
     Raises:
-        BoardError: as `resolve` does; or nothing of the board is attached.
+        BoardError: as for `resolve`; or no such board is attached.
     """
     found = attached() if devices is None else list(devices)
     device = resolve(board, want, found)
     if device is None:
         ids = ", ".join(board.usb.ids) if board.usb else ""
         looked = f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids"
-        raise _missing(f"no {board.name}", looked, found, "is it one of these? choose it with --port")
+        raise _missing(f"no {board.name}", looked, found, "if it is one of these, choose it with --port")
     return device
 
 
@@ -194,15 +194,15 @@ def check_emulator(board: Board) -> None:
         UsageError: the board has no emulator.
     """
     if board.emulator is None:
-        raise UsageError(f"{board.name} has no emulator", hint=f"leave out --port {EMULATOR}, or name its serial port")
+        raise UsageError(f"{board.name} has no emulator", hint=f"omit --port {EMULATOR}, or use its serial port")
 
 
 def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
-    """Return the device that is meant, whatever board it is: the one that is asked for, or the only one with a port.
+    """Return the selected device, whatever board it is: the requested one, or the only one with a port.
 
     Raises:
         UsageError: the port is a malformed address.
-        BoardError: what was asked for is not there, or nothing is attached, or several devices are.
+        BoardError: the requested device is missing, or no or several devices are attached.
     """
     found = attached() if devices is None else list(devices)
     if want.port:
@@ -222,12 +222,12 @@ def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attache
 def watch(
     listing: Listing = list_ports.comports, *, poll_s: float = _POLL_S, times: int | None = None
 ) -> Iterator[tuple[str, Attached]]:
-    """Yield ("+", device) for each that is there or comes, ("-", device) for each that goes.
+    """Yield ("+", device) for each device that is present or appears, ("-", device) for each that disappears.
 
     Args:
-        listing: where the ports come from.
-        poll_s: seconds between two looks.
-        times: how often to look; None: forever.
+        listing: the source of the ports.
+        poll_s: seconds between two polls.
+        times: the number of polls; None: forever.
     """
     known: list[Attached] = []
     looks = 0
@@ -242,20 +242,20 @@ def watch(
 
 
 def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
-    """Return the device of a port; one that is no USB device (a pseudo-terminal, TCP, RTT) is taken as it is."""
+    """Return the device at a port; a port that is not USB (a pseudo-terminal, TCP, RTT) is used as it is."""
     opening.parse(want.port)
     path = str(Path(want.port).resolve()) if want.port.startswith("/") else want.port  # /dev/serial/by-id/...
     device = next((known for known in found if path in (known.port, *known.more_ports)), None)
     if device is None:
         if want.port.startswith("/") and not Path(want.port).exists():
-            what = f"there is no port {want.port}"
+            what = f"port {want.port} not found"
             hint = no_device_hint() if not found else "choose one of these with --port"
-            raise BoardError(what, details=[f"it was asked for by {want.origin}", *_listed(found)], hint=hint)
+            raise BoardError(what, details=[f"requested by {want.origin}", *_listed(found)], hint=hint)
         return Attached(want.port, "", want.probe, "")
     if want.probe and not device.probe.upper().startswith(want.probe.upper()):
         what = f"{want.port} is not the port of the probe {want.probe}"
-        details = [f"both were asked for by {want.origin}", *_listed(found)]
-        raise BoardError(what, details=details, hint="give one of the two: a probe's serial number tells its port")
+        details = [f"both were requested by {want.origin}", *_listed(found)]
+        raise BoardError(what, details=details, hint="use one of the two: a probe's serial number identifies its port")
     others = tuple(port for port in (device.port, *device.more_ports) if port != path)
     return Attached(path, device.usb_id, device.probe, device.description, others)
 
@@ -284,5 +284,5 @@ def _listed(found: Sequence[Attached]) -> list[str]:
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """Return a key that sorts ttyACM10 behind ttyACM9."""
+    """Return a key that sorts ttyACM10 after ttyACM9."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", text) if part]

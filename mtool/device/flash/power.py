@@ -1,7 +1,7 @@
-"""Power: a command that takes the power from a board and gives it back, for a board that nothing else brings back.
+"""Power: a command that turns a board's power off and on, for a board that nothing else can recover.
 
-Boards have it in boards.yaml (`power: uhubctl -l 1-1 -a cycle -p 2`), folders in mtool.toml, and commands that open a
-board as `--power`. How it is read is told in mtool/base/command_line.py.
+It is set in a board's entry in boards.yaml (`power: uhubctl -l 1-1 -a cycle -p 2`), in mtool.toml, or with `--power` in
+commands that open a board. mtool/base/command_line.py describes the syntax.
 """
 
 import logging
@@ -35,13 +35,13 @@ class Power:
         """Return the command.
 
         Raises:
-            UsageError: it has no words, or a quote that is not closed.
-            BoardError: it needs the port or the probe, which is not known.
+            UsageError: it is empty, or has an unclosed quote.
+            BoardError: it needs the port or the probe, which is unknown.
         """
         return by_command.argv(self.text, {"port": self.port, "probe": self.probe}, what="the power command")
 
     def cycle(self) -> None:
-        """Run the command, and wait until it has ended.
+        """Run the command, and wait until it ends.
 
         Raises:
             BoardError: it can't be run, failed, or took too long.
@@ -52,12 +52,12 @@ class Power:
 
 
 def of(board: Board, given: str, *, port: str = "", probe: str = "") -> Power | None:
-    """Return a board's power, by the command that is given, else mtool.toml's, else the board's; None: there is none.
+    """Return a board's power, from the given command, else mtool.toml's, else the board's; None: there is none.
 
     Raises:
-        UsageError: mtool.toml is malformed, or the command can't be read.
+        UsageError: mtool.toml or the command is malformed.
     """
     text = given or configuration.load().power or board.power
     if text:
-        command_line.words_of(text, by_command.POWER, what="the power command")  # told now, not when the board hangs
+        command_line.words_of(text, by_command.POWER, what="the power command")  # fail now, not when the board hangs
     return Power(text, port, probe) if text else None

@@ -1,4 +1,4 @@
-"""The flash runners: each a tool that writes a firmware into a board, as its record in flash_runners.yaml says."""
+"""The flash runners: each one a tool that writes firmware to a board, described by its record in flash_runners.yaml."""
 
 import getpass
 import platform
@@ -18,13 +18,13 @@ from mtool.boards import Board
 from mtool.device.flash import uf2
 
 _LAST_LINES = 8
-_NO_DEVICE = "connect the board with a USB cable that carries data, then look for it: mtool boards --attached"
+_NO_DEVICE = "connect the board with a USB data cable, then check with: mtool boards --attached"
 _WSL = (
     "in a Windows terminal: usbipd list, usbipd bind --busid BUSID, usbipd attach --wsl --busid BUSID; "
     "Windows keeps USB devices from WSL until then"
 )
 _VERSION_TIMEOUT_S = 20.0
-_BOOTLOADER_S = 2.5  # from a touch at 1200 baud to a bootloader that answers
+_BOOTLOADER_S = 2.5  # from a touch at 1200 baud until the bootloader answers
 _FORMATS = {".hex": "ihex", ".bin": "binary"}
 _PLACE = re.compile(r"\{\w+\}|<[\w|*]+>")
 
@@ -33,17 +33,17 @@ NEWEST: Version = (9999,)
 
 
 def is_wsl() -> bool:
-    """Say whether this is Linux in the Windows Subsystem for Linux."""
+    """Return whether this is Linux in the Windows Subsystem for Linux."""
     return "microsoft" in platform.release().lower()
 
 
 def no_device_hint() -> str:
-    """Return what to try where nothing is attached."""
+    """Return what to try if no device is attached."""
     return _WSL if is_wsl() else _NO_DEVICE
 
 
 def permission_hint(board: Board, port: str) -> str:
-    """Return the command that gives this user the serial port, or the USB device of the board's probe."""
+    """Return the command that gives this user access to the serial port, or to the USB device of the board's probe."""
     if port:
         return f"sudo usermod -aG dialout {getpass.getuser()}, then log out and in again"
     vendors = sorted({usb_id.split(":")[0] for usb_id in board.usb.ids}) if board.usb else []
@@ -63,11 +63,11 @@ class Job:
         folder: the project's.
         firmware: the ELF file that the build made, or will make.
         board: the board.
-        framework_board: the framework's own name of it (a Zephyr board, an Arduino FQBN).
+        framework_board: the framework's name for the board (a Zephyr board, an Arduino FQBN).
         settings: the runner's, from the board's entry.
         probe: the USB serial number of the probe; "": the only one.
-        port: the serial port, or "host:port" of an emulator's gdb stub; "": none is known.
-        made: suffixes of the files that the build makes beside the ELF (".hex").
+        port: the serial port, or "host:port" of an emulator's gdb stub; "": unknown.
+        made: suffixes of the files that the build writes beside the ELF (".hex").
     """
 
     folder: Path
@@ -83,7 +83,7 @@ class Job:
         """Return one of the runner's settings as text.
 
         Raises:
-            UsageError: the board's entry lacks it, and there is no default.
+            UsageError: the board's entry does not have it, and there is no default.
         """
         value = self.settings.get(name, default)
         if value is None:
@@ -93,29 +93,29 @@ class Job:
         return f"0x{value:08x}" if isinstance(value, int) and name in ("address", "offset") else str(value)
 
     def code_address(self) -> str:
-        """Return where the image starts: the setting `address`, else the base of the memory that holds code."""
+        """Return the image's start address: the setting `address`, else the base of the memory that holds code."""
         memory = self.board.memory_for("code")
         return self.setting("address", None if memory is None else memory.base)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One program to run, and how long to let the board settle after it."""
+    """One program to run, and the time to let the board settle after it."""
 
     argv: tuple[str, ...]
     settle_s: float = 0.0
 
 
 Words = Sequence[str | Sequence[str]]
-"""Arguments as a record has them: words with places, and lists of words that may be left out."""
+"""A record's arguments: words with placeholders, and lists of optional words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """One flash tool; mtool/base/flash_runners.yaml explains the fields, and has a record for each tool.
+    """One flash tool; mtool/base/flash_runners.yaml explains the fields and has a record for each tool.
 
     Attributes:
-        name: what boards.yaml and --runner call it.
+        name: its name in boards.yaml and for --runner.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Runner:
 
         Args:
             job: what to flash.
-            version: the tool's, as some options changed their names.
+            version: the tool's, as some options were renamed.
         """
         changes = [
             change
@@ -155,11 +155,11 @@ class Runner:
         return [self.program(), *self.words(job, self.arguments, changes)]
 
     def words(self, job: Job, parts: Words, changes: Sequence[tuple[str, str]] = ()) -> list[str]:
-        """Return the arguments that a record's list stands for, with `changes` of words in that list.
+        """Return the arguments for a record's list, with `changes` of words in that list.
 
         Raises:
             UsageError: the board's entry lacks a setting.
-            BoardError: no serial port is known.
+            BoardError: the serial port is unknown.
         """
         found: list[str] = []
         for part in parts:
@@ -172,7 +172,7 @@ class Runner:
         return found
 
     def _value(self, job: Job, text: str) -> str:
-        """Return what stands for a place in a record; one that is not known is left as it is."""
+        """Return the value of a placeholder in a record; unknown ones are left as they are."""
         if text.startswith("<"):
             name, has_default, default = text.strip("<*>").partition("|")
             return job.setting(name, default if has_default else None)
@@ -180,7 +180,7 @@ class Runner:
         return text if value is None else value(self, job)
 
     def commands(self, job: Job, version: Version = NEWEST) -> list[Command]:
-        """Return all that is run, in order: a conversion if the tool takes no ELF file, a touch, then the tool."""
+        """Return all commands, in order: a conversion if the tool takes no ELF file, a touch, then the tool."""
         commands = self.conversions(job, self.takes)
         if "touch" in self.settings and job.setting("touch", 0) != "0":
             touch = ("stty", "-f" if sys.platform == "darwin" else "-F", self.port(job), "1200", "hupcl")
@@ -188,7 +188,7 @@ class Runner:
         return [*commands, Command(tuple(self.argv(job, version)))]
 
     def conversions(self, job: Job, *suffixes: str) -> list[Command]:
-        """Return what makes the files of these suffixes: of those that are converted and that no build makes."""
+        """Return the commands that convert the firmware to files with these suffixes, unless the build makes them."""
         objcopy = job.board.toolchain.removesuffix("gcc").removesuffix("cc") + "objcopy"
         return [
             Command((objcopy, "-O", _FORMATS[suffix], str(job.firmware), str(job.firmware.with_suffix(suffix))))
@@ -197,35 +197,35 @@ class Runner:
         ]
 
     def files(self, job: Job) -> Mapping[Path, bytes]:
-        """Return files that the commands read and that no build makes."""
+        """Return the files that the commands read and that no build makes."""
         if self.takes == ".uf2" and self.takes not in job.made:
             return {self.image(job): uf2.convert(job.firmware, int(job.setting("family"), 0))}
         return {job.folder / path: "".join(self.words(job, [text])).encode() for path, text in self.scripts.items()}
 
     def succeeded(self, done: Completed) -> bool:
-        """Say whether the tool did it; some end with exit code 0 whatever happens."""
+        """Return whether the tool succeeded; some always end with exit code 0."""
         if self.refuted_by and self.cause_of(done.output) == self.refuted_by:
             return False
         return all(text in done.output for text in self.proof) if self.proof else not done.returncode
 
     def cause_of(self, output: str) -> str:
-        """Return the cause of a failure that a tool's output says; "": none that is known."""
+        """Return the cause of a failure from a tool's output; "": unknown."""
         found = (cause for cause, pattern in self.causes.items() if re.search(pattern, output, re.IGNORECASE))
         return next(found, "")
 
     def reads_back(self, job: Job) -> bool:
-        """Say whether the flash is compared with the firmware afterwards."""
+        """Return whether the flash is compared with the firmware afterwards."""
         return self.verifies
 
     def unlock(self, job: Job) -> str:
-        """Return the command that removes a lock from the flash, or "" if there is none to offer."""
+        """Return the command that removes the flash's read-out protection, or ""."""
         words, further = self.unlocks
         return shlex.join(self.words(job, words)) + further
 
     def program(self) -> str:
         """Return the program: the first on PATH, the first beside this Python's interpreter, or else the first.
 
-        It is "" where the runner has none of its own.
+        It is "" if the runner has no program.
         """
         beside = Path(sys.executable).parent
         found = [name for name in self.programs if shutil.which(name)]
@@ -233,14 +233,14 @@ class Runner:
         return (*found, *self.programs, "")[0]
 
     def probe_version(self) -> Version:
-        """Return the version of the tool that is installed; () if it does not tell.
+        """Return the version of the installed tool; () if it does not print one.
 
         Raises:
             FlashError: it is not installed, or too old.
         """
         program = self.program()
         if shutil.which(program) is None:
-            raise FlashError(f"{program} is not installed", details=["it was looked for on PATH"], hint=self.install)
+            raise FlashError(f"{program} is not installed", details=["it is not on PATH"], hint=self.install)
         if not self.version_argv:
             return ()
         argv = [program, *self.version_argv]
@@ -254,22 +254,22 @@ class Runner:
         return version
 
     def image(self, job: Job) -> Path:
-        """Return the file that the tool is given."""
+        """Return the file that the tool flashes."""
         return job.firmware if self.takes in (".elf", "project") else job.firmware.with_suffix(self.takes)
 
     def port(self, job: Job) -> str:
-        """Return the serial port, which the tool can't do without.
+        """Return the serial port for a tool that needs one.
 
         Raises:
-            BoardError: none is known.
+            BoardError: it is unknown.
         """
         if not job.port:
-            what = f"no serial port of {job.board.name} was found"
+            what = f"found no serial port for {job.board.name}"
             raise BoardError(what, details=[f"{self.program()} needs one"], hint=no_device_hint())
         return job.port
 
     def explain(self, done: Completed, job: Job) -> BoardError | FlashError:
-        """Return the error that a failed command stands for: a BoardError if the tool found no board."""
+        """Return the error for a failed command: a BoardError if the tool found no board."""
         tool, board, port = done.argv[0], job.board.name, job.port or "the probe"
         details = ["$ " + shlex.join(done.argv)]
         details += [line.strip() for line in done.output.splitlines() if line.strip()][-_LAST_LINES:]
@@ -279,17 +279,17 @@ class Runner:
                 what = f"{tool} found no {board}" + (f" with the probe {job.probe}" if job.probe else "")
                 return BoardError(what, details=details, hint=no_device_hint())
             case "no boot loader":
-                what = f"{tool} opened {job.port or 'the port'}, and no boot loader of {board} answers there"
+                what = f"{tool} opened {job.port or 'the port'}, but {board}'s boot loader does not answer"
                 hint = (
-                    f"is it the port of the {board}? mtool boards --attached. Close what else has the port open, take "
-                    "off what is wired to pins 0 and 1, press reset just before; a board with another boot loader has "
-                    "another baud rate (of a Nano's old one 57600): flash: in an entry of your own"
+                    "check the port: mtool boards --attached. Close other programs that use it, disconnect "
+                    "anything on pins 0 and 1, and press reset just before; a board with another boot loader has "
+                    "another baud rate (57600 for a Nano's old one): set it under flash in your own board entry"
                 )
             case "wrong chip":
-                what = f"{tool} found another chip than that of {board}"
-                hint = "is it another board? see what is attached: mtool boards --attached, and choose with --probe"
+                what = f"{tool} found a chip that is not {board}'s"
+                hint = "check the attached boards: mtool boards --attached, and choose one with --probe"
             case "permission":
-                what = f"{tool} may not use {port}"
+                what = f"{tool} has no permission to use {port}"
                 hint = permission_hint(job.board, job.port)
             case "locked":
                 unlock = self.unlock(job)
@@ -300,8 +300,8 @@ class Runner:
                 what = f"{port} is in use by another program"
                 hint = "close the serial monitor, the debugger or the IDE that has it open"
             case "verify":
-                what = f"what {tool} wrote to {board} reads back differently"
-                hint = "flash it again; if it stays so, try a slower probe, or the flash is worn or protected"
+                what = f"the flash of {board} differs from what {tool} wrote"
+                hint = "flash it again; if that fails too, try a slower probe; the flash may be worn or protected"
             case _:
                 what, hint = f"{tool} failed with exit code {done.returncode}", ""
         return FlashError(what, details=details, hint=hint)

@@ -1,4 +1,4 @@
-"""UF2: a file that is copied to a board's USB drive is flashed. The format: github.com/microsoft/uf2."""
+"""UF2: a file that is flashed by copying it to a board's USB drive. The format: github.com/microsoft/uf2."""
 
 import getpass
 import struct
@@ -13,7 +13,7 @@ MOUNTS = ("/media/{user}", "/run/media/{user}", "/Volumes", "/mnt")
 
 
 def drive(volume: str) -> Path:
-    """Return the folder at which a drive is mounted; where it would be, if it is not."""
+    """Return a drive's mount point, also if it is not mounted."""
     folders = [Path(mount.format(user=getpass.getuser())) / volume for mount in MOUNTS]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
 

@@ -1,4 +1,4 @@
-"""Remote procedure calls: frames, messages, the sliding window, and the client that puts them together."""
+"""Remote procedure calls: frames, messages, the sliding window, and the client."""
 
 from mtool.device.rpc.client import Client, Served
 from mtool.device.rpc.handshake import Expected

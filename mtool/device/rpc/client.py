@@ -1,4 +1,4 @@
-"""The client: what a device can be asked for, as plain functions."""
+"""The client: the requests to a device, as plain functions."""
 
 import contextlib
 import copy
@@ -16,13 +16,13 @@ from mtool.device.rpc.protocol import Fault, FaultKind, Hello, Info, Message, Pl
 from mtool.device.rpc.window import Window, data_frames
 from mtool.device.transport import Transport
 
-# Who may use a session: the process that opened it, one thread at a time.
+# The owner of a session: the process that opened it, one thread at a time.
 
 
 class Owner:
-    """The process that makes this, whose threads wait for one another.
+    """The current process; its threads take turns.
 
-    The device tells a repeated request by its number, of which a forked process would have the same.
+    The device detects a repeated request by its number, and a forked process would use the same numbers.
     """
 
     def __init__(self) -> None:
@@ -31,15 +31,15 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is that process, not a fork of it."""
+        """Whether the caller is in that process, not in a fork of it."""
         return os.getpid() == self._process
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other threads waiting while the block runs; the same thread may enter again.
+        """Make other threads wait while the block runs; the same thread may enter again.
 
         Raises:
-            UsageError: this is another process.
+            UsageError: the caller is in another process.
         """
         if not self.is_here:
             what = "the session with the device belongs to another process"
@@ -55,15 +55,15 @@ _BYE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The model that a client's requests are for.
+    """The model of a client's requests.
 
     Attributes:
         index: its number in the firmware.
         on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
-        on_stopped: puts the model in order, which was stopped at a fault, with the client of its requests.
-        region_of: returns how people call the region that is the operator of a number; "": it is none. Its failure is
-            one of a device.
-        stream: the number of the input that the model takes by rows; None: all are whole.
+        on_stopped: repairs the model after a fault stopped it; takes the client of its requests.
+        region_of: returns a readable name for an operator's number if it is a backend's region; "": it is not. Its
+            failure is the accelerator's.
+        stream: the number of the input that the model takes by rows; None: it takes none so.
     """
 
     index: int = 0
@@ -74,20 +74,20 @@ class Served:
 
 
 class Client:
-    """A session with a device, of one process; threads take turns, a request at a time.
+    """A session with a device, for one process; threads take turns, a request at a time.
 
     Args:
         transport: the channel to it.
-        expected: the firmware that should answer; None: any.
+        expected: the expected firmware; None: any.
         timeout_s: how long it may take to start and to answer.
-        model: what the requests are for; default: the first model, of which nothing more is known.
-        take_over: open it even if another host, on another computer, has a session open with the device.
-        device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
-        stream_s: how long a model may compute with some rows of an input.
-        owner: who may use it; default: this process.
+        model: the model of the requests; default: the first one, with no further knowledge.
+        take_over: open the session even if a host on another computer has one open with the device.
+        device_s: the least device time that passes in a second of host time; less than 1 in an emulator.
+        stream_s: how long a model may compute when it receives rows of an input.
+        owner: the session's owner; default: this process.
 
     Raises:
-        CommunicationError: no firmware answers, or another one; the message says which.
+        CommunicationError: no firmware answers, or not the expected one; the message says which.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class Client:
     """The device's answer to the handshake."""
 
     owner: Owner
-    """Who may use the session: `owner.alone()` keeps other threads from it for more than one request."""
+    """The session's owner: `owner.alone()` excludes other threads for more than one request."""
 
     def of_model(self, model: Served) -> "Client":
-        """Return a client of the same session, whose requests are for a model of the firmware."""
+        """Return a client of the same session for another model of the firmware."""
         other = copy.copy(self)
         other._model = model
         return other
@@ -132,10 +132,10 @@ class Client:
     def write(self, inputs: Sequence[bytes]) -> None:
         """Write the inputs, in the model's order; an input may be shorter than its tensor.
 
-        One that is taken by rows comes last: the device computes with them as they arrive.
+        An input that is taken by rows is written last: the device computes as they arrive.
 
         Raises:
-            DeviceError: one is longer than its tensor, or there are more than tensors.
+            DeviceError: one is longer than its tensor, or there are too many.
         """
         self.ask(self._writes(inputs))
 
@@ -151,7 +151,7 @@ class Client:
         """Read `count` bytes from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0).
 
         Raises:
-            DeviceError: it has not so many.
+            DeviceError: it is not that large.
         """
         requests = (
             protocol.read(kind, index, offset + begin, length) for begin, length in data_frames(self.window, count)
@@ -159,10 +159,10 @@ class Client:
         return _joined(self.ask(requests), [count])[0]
 
     def write_at(self, kind: int, index: int, offset: int, data: bytes) -> None:
-        """Write `data` from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0) on.
+        """Write `data` to a tensor of INPUTS or OUTPUTS, or to the ARENA (index 0), from the byte `offset` on.
 
         Raises:
-            DeviceError: it has not so many bytes.
+            DeviceError: it is not that large.
         """
         pieces = data_frames(self.window, len(data))
         self.ask(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
@@ -182,9 +182,9 @@ class Client:
             inputs: their bytes, in the model's order.
             output_bytes: the outputs' sizes, in the model's order.
             work_s: seconds that one inference may take.
-            in_steps: operator by operator, under the device's watchdog, so that a fault can be told with its
-                operator; else through the model's entry point, which nothing interrupts: its stack is the model's.
-            is_limited: let the watchdog end that one too.
+            in_steps: run operator by operator, under the device's watchdog, so that a fault is reported with its
+                operator; otherwise through the model's entry point, without interruption: the stack use is the model's.
+            is_limited: whether the watchdog limits the latter too.
 
         Raises:
             DeviceError: the model failed, or the device refused a message.
@@ -196,10 +196,10 @@ class Client:
         return _joined(self.ask(requests), output_bytes)
 
     def time(self, number: int, *, work_s: float, operator: int | None = None) -> int:
-        """Run the model, or one operator, `number` times and return the nanoseconds of all, by the device's timer.
+        """Run the model or one operator `number` times; return the total nanoseconds, by the device's timer.
 
         Raises:
-            DeviceError: the model failed, or the timer ran over its range.
+            DeviceError: the model failed, or the timer overflowed.
         """
         return self._number(protocol.time(number, work_s, operator=operator))
 
@@ -215,12 +215,12 @@ class Client:
         """Stop the device's timer and return the nanoseconds since it was started.
 
         Raises:
-            DeviceError: it was not running, or ran over its range.
+            DeviceError: it was not running, or overflowed.
         """
         return self._number(protocol.timer(begin=False))
 
     def stack_bytes(self) -> int | None:
-        """Return how much stack the last `run` used, or None if the firmware can't tell."""
+        """Return the stack that the last `run` used, or None if the firmware can't measure it."""
         with self.owner.alone():
             reply = self.window.exchange([Request(Message.MT_STACK, reply_bytes=5)])[0]
         if reply.status == Status.MT_NOT_SUPPORTED:
@@ -229,37 +229,37 @@ class Client:
         return protocol.read_number(Message.MT_STACK, reply.payload)
 
     def ping(self, timeout_s: float) -> None:
-        """Let the device answer; that it is there is all that it says.
+        """Check that the device answers.
 
         Raises:
-            CommunicationError: it has not answered within `timeout_s`, or has lost the session.
+            CommunicationError: it did not answer within `timeout_s`, or has lost the session.
         """
         with self.owner.alone():
             self.window.ask(Message.MT_PING, timeout_s)
 
     def lookup(self, name: str) -> int:
-        """Return the number of a function.
+        """Return the number of a function by its name.
 
         Raises:
-            DeviceError: the firmware has no functions, or none of that name.
+            DeviceError: the firmware has no functions, or no such one.
         """
         return self._number(protocol.lookup(name))
 
     def invoke(self, index: int, arguments: Sequence[int | float | Placed], *, work_s: float) -> int | float | None:
-        """Call a function by its number and return what it returned besides its status, if anything.
+        """Call a function by its number and return its result, if it has one in addition to its status.
 
         Args:
-            index: what `lookup` returned.
-            arguments: numbers, and tensors that lie on the device already.
+            index: the result of `lookup`.
+            arguments: numbers, and tensors that are already on the device.
             work_s: seconds that it may take.
 
         Raises:
-            DeviceError: the function returned another status than MT_OK, or the device refused an argument.
+            DeviceError: the function returned a status other than MT_OK, or the device refused an argument.
         """
         return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
 
     def ask(self, requests: Iterable[Request]) -> list[Reply]:
-        """Exchange messages, also those that this class has no function for (mtool.device.rpc.loading has some).
+        """Exchange messages, including those without a method here (mtool.device.rpc.loading has some).
 
         Raises:
             DeviceError: the device refused one.
@@ -276,23 +276,23 @@ class Client:
             return replies
 
     def pieces(self, total: int) -> Iterator[tuple[int, int]]:
-        """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
+        """Cut `total` bytes into pieces of the size that suits the link at the moment: (offset, length)."""
         return data_frames(self.window, total)
 
     def reset(self) -> None:
-        """Make the firmware leave its server; the session is over."""
+        """Make the firmware leave its server; this ends the session."""
         self._one(Request(Message.MT_RESET))
         self.window.is_open = False
 
     @property
     def is_intact(self) -> bool:
-        """Whether the session is open and each request has its reply, so that it can go on."""
+        """Whether the session is open and each request has its reply, so it can continue."""
         return self.window.is_open and self.window.is_intact
 
     def close(self) -> None:
-        """End the session, so that another host may open one. May be called again, and when nobody answers any more.
+        """End the session, so that another host may open one. May be called again, and if the device no longer answers.
 
-        A fork of the process that opened it leaves it open.
+        In a fork of the process that opened it, does nothing.
         """
         if not self.owner.is_here:
             return
@@ -348,22 +348,22 @@ class Client:
             raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
         if reply.status == Status.MT_NOT_SUPPORTED and is_call:
-            hint = "has the core fewer regions of memory protection than --protect needs? build without it"
+            hint = "the core may have too few memory protection regions for --protect; build without it"
         raise DeviceError(
             f"{self._name} reports {protocol.describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
         )
 
 
 def _failure_of(region: str, status: int) -> DeviceError:
-    details = ["this status is the device's own: its backend, or its driver, says what it means"]
+    details = ["the status comes from the accelerator: see its backend's or driver's documentation"]
     return DeviceError(f"the device of {region} failed with status {status}", details=details)
 
 
 def _joined(replies: Sequence[Reply], lengths: Sequence[int]) -> list[bytes]:
-    """Put the pieces of READ's replies together to tensors."""
+    """Join the pieces of READ's replies to tensors."""
     data = b"".join(reply.payload for reply in replies if reply.request.type == Message.MT_READ)
     if len(data) != sum(lengths):
-        what = "the device sent other amounts of data than it was asked for"
+        what = "the device sent a wrong amount of data"
         raise CommunicationError(what, details=[f"expected {sum(lengths):,} B, found {len(data):,} B"])
     ends = list(itertools.accumulate(lengths))
     return [data[end - length : end] for end, length in zip(ends, lengths, strict=True)]

@@ -10,14 +10,14 @@ from cobs import cobs
 _HEADER = struct.Struct("<BHH")
 _CRC = struct.Struct("<I")
 _TAIL_BYTES = 4096
-_MOST_BYTES = 1 << 17  # no frame is longer: a device that sends no zero must not fill the memory
+_MOST_BYTES = 1 << 17  # the longest frame: a device that sends no zero must not fill the memory
 
 FRAME_BYTES = _HEADER.size + _CRC.size
-"""Bytes of a frame with an empty payload, before encoding."""
+"""The size of a frame with an empty payload, before encoding."""
 
 
 class Frame(NamedTuple):
-    """One message on its way: `type` of mtool.device.rpc.protocol.Message, `session` and `sequence` of 16 bits."""
+    """One message: `type` of mtool.device.rpc.protocol.Message, `session` and `sequence` of 16 bits."""
 
     type: int
     session: int
@@ -26,7 +26,7 @@ class Frame(NamedTuple):
 
 
 def encode(frame: Frame) -> bytes:
-    """Return a frame's bytes on the wire, delimiters included."""
+    """Return a frame's bytes on the wire, including delimiters."""
     body = _HEADER.pack(frame.type, frame.session, frame.sequence) + frame.payload
     encoded: bytes = cobs.encode(body + _CRC.pack(zlib.crc32(body)))
     return b"\0" + encoded + b"\0"
@@ -45,7 +45,7 @@ def decode(encoded: bytes | bytearray) -> Frame | None:
 
 
 class Decoder:
-    """Take bytes as they arrive and find the frames in them."""
+    """Find frames in bytes as they arrive."""
 
     def __init__(self) -> None:
         self.pending = bytearray()
@@ -53,11 +53,11 @@ class Decoder:
 
     @property
     def tail(self) -> bytes:
-        """The last bytes that were no frame, such as what a firmware prints."""
+        """The last bytes that were not a frame, such as firmware's printed text."""
         return bytes(self._tail + self.pending)[-_TAIL_BYTES:]
 
     def feed(self, data: bytes) -> Iterator[Frame | None]:
-        """Yield the frames that are now complete, None for each that is damaged."""
+        """Yield the frames that are now complete, None for each damaged one."""
         self.pending += data
         *pieces, rest = self.pending.split(b"\0")
         self.pending = rest if len(rest) <= _MOST_BYTES else bytearray()

@@ -1,4 +1,4 @@
-"""Open a session, and say what is wrong if that does not work."""
+"""Open a session, and explain failures."""
 
 import contextlib
 import platform
@@ -18,14 +18,14 @@ from mtool.device.transport import Transport
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 1.0
 _SHOWN_LINES = 5
-_HASH_DIGITS = 16  # of those that HELLO's reply has
+_HASH_DIGITS = 16  # of those in HELLO's reply
 _USUAL_BAUDS = (115200, 9600, 57600, 230400, 460800, 921600, 1000000)
-BAUD_S = 0.3  # to try another rate: at 9,600 baud HELLO and its reply take 0.12 s
+BAUD_S = 0.3  # for each other rate: at 9,600 baud HELLO and its reply take 0.12 s
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The firmware that should be at the other end: the model's name, its hash and the build's, in hex."""
+    """The expected firmware: the model's name, its hash and the build's, in hex."""
 
     model: str
     model_hash: str
@@ -38,18 +38,18 @@ def shake_hands(
     """Open a session.
 
     Args:
-        transport: the channel; what has arrived on it before is thrown away.
-        expected: the firmware that should answer; None: any.
-        timeout_s: how long the device may take to start and to answer. Where nothing that can be read comes from a line
-            with a rate, other rates are tried after that, for 2 s in all.
-        take_over: open it even if the device has one open with another computer. That is done anyway where no other
-            can reach the device.
+        transport: the channel; earlier bytes on it are discarded.
+        expected: the expected firmware; None: any.
+        timeout_s: how long the device may take to start and to answer. If nothing readable comes from a serial line,
+            other rates are tried after that, for 2 s in total.
+        take_over: open it even if the device has a session with another computer. This is always done if no other
+            computer can reach the device.
 
     Returns:
-        The session's number, and what the device says of itself.
+        The session's number, and the device's description of itself.
 
     Raises:
-        CommunicationError: nothing answers, something else does, or another firmware; the message says which.
+        CommunicationError: nothing answers, or something else or other firmware does; the message says which.
     """
     nonce = secrets.randbits(32)
     session = nonce & 0xFFFF
@@ -68,7 +68,7 @@ def shake_hands(
 
 
 def host_number() -> int:
-    """Return a number that stands for this computer: it may take over what a crashed program of it left open."""
+    """Return a number that identifies this computer: it may take over a session left open by a crashed program."""
     name = platform.node()
     with contextlib.suppress(OSError):
         name += Path("/etc/machine-id").read_text()
@@ -76,7 +76,7 @@ def host_number() -> int:
 
 
 def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:
-    """Send HELLO until its reply comes, and return that one's payload; None: it has not come."""
+    """Send HELLO until its reply comes, and return the payload; None: no reply."""
     kind, at, sent = Message.MT_HELLO | protocol.REPLY, protocol.NONCE_AT, struct.pack("<I", nonce)
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
@@ -92,7 +92,7 @@ def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, tim
 
 
 def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int) -> int | None:
-    """Return the rate at which the device answers, of the usual ones; None: at none of them."""
+    """Return the usual rate at which the device answers; None: it answers at none of them."""
     try:
         for other in (rate for rate in _USUAL_BAUDS if rate != baud):
             with contextlib.suppress(CommunicationError):  # not every port has every rate
@@ -109,15 +109,15 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
     version = payload[protocol.VERSION_AT]
     if version != protocol.VERSION:
         raise CommunicationError(
-            f"{name} speaks another version of the protocol",
+            f"{name} uses another version of the protocol",
             details=[f"here    version {protocol.VERSION}", f"device  version {version}"],
             hint="build the firmware with this mtool and flash it again",
         )
     if payload[0] == Status.MT_BUSY:
-        hint = "end that one; if it is gone, reset the board, or mtool.device.session.open(..., take_over=True)"
-        raise CommunicationError(f"{name} is in use: another host has a session open with it", hint=hint)
+        hint = "close it there; if it is gone, reset the board, or use mtool.device.session.open(..., take_over=True)"
+        raise CommunicationError(f"{name} is in use: another host has an open session", hint=hint)
     if payload[0] != Status.MT_OK:
-        raise CommunicationError(f"{name} refuses to open a session", details=[describe(payload[0])])
+        raise CommunicationError(f"{name} refused to open a session", details=[describe(payload[0])])
     hello = protocol.read_hello(payload)
     if expected is None:
         return hello
@@ -129,7 +129,7 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
     details = [f"{who:<7} {model:<{width}}  model {of[:8]}  build {build[:8]}" for who, model, of, build in rows]
     if hello.model_hash != expected.model_hash[:_HASH_DIGITS]:
         raise CommunicationError(
-            f"{name} runs another model", details=details, hint="build the project of this model and flash it first"
+            f"{name} runs another model", details=details, hint="build this model's project and flash it first"
         )
     if hello.build_hash != expected.build_hash[:_HASH_DIGITS]:
         raise CommunicationError(
@@ -146,16 +146,16 @@ def _is_text(data: bytes) -> bool:
 
 def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None) -> CommunicationError:
     others = ", ".join(str(other) for other in _USUAL_BAUDS if other != baud)
-    tried = [f"at {baud} baud, and then at none of {others}"] if baud is not None else []
+    tried = [f"tried {baud} baud, then {others}"] if baud is not None else []
     if not tail:
-        what = f"nothing answers: {name} sent no byte within {timeout_s:.3g} s"
-        hint = "is a firmware of mtool running there, and is this its port?"
+        what = f"no answer: {name} sent nothing within {timeout_s:.3g} s"
+        hint = "check that the board runs mtool's firmware and that this is its port"
         return CommunicationError(what, details=tried, hint=hint)
     if _is_text(tail):
         lines = [line.strip() for line in tail.decode("latin-1").splitlines() if line.strip()]
         details = ["its last lines:", *(f"  {line}" for line in lines[-_SHOWN_LINES:])]
-        hint = "is it the firmware with the RPC server, and is the log on another port than the RPC?"
-        return CommunicationError(f"{name} prints text, but answers with no frame", details=details, hint=hint)
-    what = f"{name} sends bytes, but no frames"
+        hint = "flash firmware with the RPC server, whose log uses another port than the RPC"
+        return CommunicationError(f"{name} prints text, but sends no frames", details=details, hint=hint)
+    what = f"{name} sends bytes, but no valid frames"
     details = [f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}", *tried]
-    return CommunicationError(what, details=details, hint="is the baud rate that of the firmware?")
+    return CommunicationError(what, details=details, hint="check that the baud rate is the firmware's")

@@ -1,4 +1,4 @@
-"""Modules over the RPC: what a device takes and has, and how one gets there. crt/PROTOCOL.md, "Modules"."""
+"""Modules over the RPC: their limits on a device, their list, and how to load one. crt/PROTOCOL.md, "Modules"."""
 
 import struct
 import zlib
@@ -11,16 +11,16 @@ from mtool.device.rpc.client import Client
 from mtool.device.rpc.protocol import Message, Request, unpack
 
 HEAD_BYTES = 272
-"""Of a module's file, which a device judges it by before any other byte is sent."""
+"""The part of a module's file that a device checks before it accepts any other byte."""
 
-# Generously: a large sector takes seconds to be erased; a signature some 20 million cycles of a core, twice.
+# Generous: erasing a large sector takes seconds; a signature takes about 20 million cycles, twice.
 _HEAD_S = 30.0
 _DATA_S = 4.0
-_DELTA_S = 120.0  # a few bytes of a delta may stand for all of the file
+_DELTA_S = 120.0  # a few bytes of a delta may produce the whole file
 _COMMIT_S = 60.0
 
 _ROOM_REPLY = struct.Struct("<5I3B")
-_NONE = 0xFF  # in place of a model's number
+_NONE = 0xFF  # instead of a model's number
 _LOAD_REPLY = struct.Struct("<I")
 _DELTA_REPLY = struct.Struct("<2I")
 _BY_DELTA = 0x80
@@ -29,7 +29,7 @@ _MODEL = struct.Struct("<B16sB")
 
 
 class Place(IntEnum):
-    """Where a model is, or a module goes."""
+    """Where a model is stored, or a module is loaded to."""
 
     FIRMWARE = 0
     FLASH = 1
@@ -38,17 +38,17 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a device takes.
+    """A device's limits for modules.
 
     Attributes:
         machine: its core and ABI (mtool.manifest.modules.format).
-        kinds: of modules that it runs, by their numbers.
-        flash_bytes: most bytes of a file in flash; 0: it keeps none there.
-        ram_bytes: for the memory of a module, and its file if it is loaded into RAM.
-        counter: the least that a module of the name may have.
-        modules: how many it keeps in flash.
-        replaces: the number of the model that one of the name takes the place of in flash; None: of none.
-        delta_base: the number of the model whose module a delta may start from; None: it takes none.
+        kinds: the kinds of modules that it runs, by number.
+        flash_bytes: the largest file in flash; 0: it can't store modules in flash.
+        ram_bytes: for a module's memory, and its file if it is loaded into RAM.
+        counter: the lowest counter that it accepts for a module of that name.
+        modules: the number of modules that it keeps in flash.
+        replaces: the number of the model in flash that a module of that name would replace; None: none.
+        delta_base: the number of the model whose module a delta may start from; None: it accepts no delta.
     """
 
     machine: int
@@ -63,7 +63,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model that a device says it has: its number, where it is, its name, the first 16 digits of its hash."""
+    """A model on a device: its number, its place, its name, the first 16 digits of its hash."""
 
     index: int
     place: Place
@@ -79,23 +79,23 @@ def load(
     delta: bytes | None = None,
     progress: Callable[[int, int], None] = lambda there, whole: None,
 ) -> int:
-    """Load a module's file; its model is one of the device's then, beside the firmware's own.
+    """Load a module's file; its model is then available in addition to the firmware's own.
 
     Args:
         client: the session's own.
         module: the whole file.
-        place: FLASH, where it stays, or RAM.
-        delta: what is sent in place of the file, of a device that takes deltas (`Room.delta_base`): from what is behind
-            the head of the module in flash to what is behind the new one's (mtool.manifest.delta); None: the file is.
-        progress: is told how many of all bytes that are sent the device has, or are on their way to it.
+        place: FLASH, where it is kept, or RAM.
+        delta: sent instead of the file to a device that accepts deltas (`Room.delta_base`), without the headers: from
+            the module in flash to the new one (mtool.manifest.delta); None: send the file.
+        progress: called with the bytes that were sent or that the device already has, and the total.
 
     Returns:
-        How many bytes of the file the device had already, of a load that broke off; all of them: it has the module.
+        The bytes of the file that the device already had from an interrupted load; all of them: it has the module.
 
     Raises:
-        DeviceError: the device refuses the module, or the delta is from another module than the one that is there; what
-            it had before stays.
-        CommunicationError: the device stopped answering; load it again, and it goes on where it was.
+        DeviceError: the device refuses the module, or the delta starts from another module than the one in flash; the
+            previous module is kept.
+        CommunicationError: the device stopped answering; load it again to continue.
     """
     reply, flag, check = _LOAD_REPLY, 0, b""
     if delta is not None:
@@ -106,7 +106,7 @@ def load(
     for count, whole, what in ((there, module, "module"), *((one, delta or b"", "delta") for one in taken)):
         if count > len(whole):
             details = [f"expected  at most {len(whole):,} B", f"found     {count:,} B"]
-            raise CommunicationError(f"the device says that it has more of the {what} than there is", details=details)
+            raise CommunicationError(f"the device claims to have more bytes than the {what} has", details=details)
     if delta is None:
         _send(client, module, there, _DATA_S, progress)
     else:
@@ -115,7 +115,7 @@ def load(
 
 
 def _send(client: Client, data: bytes, there: int, work_s: float, progress: Callable[[int, int], None]) -> None:
-    """Send what is not there yet, and have all of it become the device's."""
+    """Send the missing bytes, and make the device accept the whole."""
 
     def pieces() -> Iterator[Request]:
         for offset, length in client.pieces(len(data) - there):
@@ -129,10 +129,10 @@ def _send(client: Client, data: bytes, there: int, work_s: float, progress: Call
 
 
 def room(client: Client, name: str = "") -> Room:
-    """Return what the device takes, of modules whose model has a name.
+    """Return the device's limits for modules whose model has a name.
 
     Raises:
-        DeviceError: its firmware takes no modules.
+        DeviceError: its firmware does not support modules.
     """
     request = Request(Message.MT_ROOM, name.encode(), reply_bytes=1 + _ROOM_REPLY.size)
     reply = client.ask([request])[0]
@@ -146,7 +146,7 @@ def models(client: Client) -> list[Listed]:
     """Return all models of the device, in the order of their numbers.
 
     Raises:
-        DeviceError: its firmware takes no modules.
+        DeviceError: its firmware does not support modules.
         CommunicationError: the list is malformed, or does not end.
     """
     found: list[Listed] = []
@@ -158,19 +158,19 @@ def models(client: Client) -> list[Listed]:
             place, digits, length = unpack(_MODEL, payload, Message.MT_MODELS)
             end = _MODEL.size + length
             if place > Place.RAM or end > len(payload):
-                raise CommunicationError("the device lists its models in a way that this mtool does not know")
+                raise CommunicationError("this mtool can't read the device's list of models")
             name = payload[_MODEL.size : end].decode("ascii", "replace")
             found.append(Listed(len(found), Place(place), name, digits.decode("ascii", "replace")))
             payload = payload[end:]
-    what = "the device lists more models than it can have"
+    what = "the device's list of models is too long"
     raise CommunicationError(what, details=[f"expected  at most {_NONE}", f"found     {len(found)} or more"])
 
 
 def fetch(client: Client, model: int, offset: int, count: int) -> bytes:
-    """Return bytes of the file of the module that the model of a number came with.
+    """Return bytes of the module file of a model, by the model's number.
 
     Raises:
-        DeviceError: it came with none, or the file has not so many.
+        DeviceError: the model is not from a module, or the file is shorter.
     """
     requests = (
         Request(Message.MT_FETCH, _FETCH.pack(model, offset + at, length), reply_bytes=1 + length)
@@ -178,6 +178,6 @@ def fetch(client: Client, model: int, offset: int, count: int) -> bytes:
     )
     data = b"".join(reply.payload for reply in client.ask(requests))
     if len(data) != count:
-        what = "the device sent another amount of a module than it was asked for"
+        what = "the device sent a wrong number of bytes of a module"
         raise CommunicationError(what, details=[f"expected {count:,} B, found {len(data):,} B"])
     return data

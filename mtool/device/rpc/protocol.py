@@ -1,4 +1,4 @@
-"""Messages, as in crt/include/mt_protocol.h and crt/PROTOCOL.md; a test holds the numbers together."""
+"""Messages, as in crt/include/mt_protocol.h and crt/PROTOCOL.md; a test compares the numbers."""
 
 import math
 import re
@@ -43,16 +43,16 @@ _ELEMENTS = {
     "bool": (6, 8),
 }
 NO_OPERATOR = 0xFFFF
-"""In place of an operator's number: the model as a whole, or not known."""
+"""Instead of an operator's number: the whole model, or unknown."""
 WRITE_BYTES = _WRITE.size
-"""Bytes of a WRITE's payload before the data."""
+"""The size of a WRITE's payload before the data."""
 VERSION_AT = 1
 NONCE_AT = 2
-"""Where the version and the nonce stand in HELLO's reply, in every version of the protocol."""
+"""The position of the version and the nonce in HELLO's reply, in every version of the protocol."""
 
 
 class Message(IntEnum):
-    """The kind of a frame. The host sends those below REPLY, the device their replies (plus REPLY) and the rest."""
+    """The type of a frame. The host sends those below REPLY; the device sends the replies (plus REPLY) and the rest."""
 
     MT_HELLO = 0x01
     MT_INFO = 0x02
@@ -84,9 +84,9 @@ class Request(NamedTuple):
     """A message to the device.
 
     Attributes:
-        type: what it is.
+        type: the message type.
         payload: its bytes.
-        reply_bytes: how many bytes the reply's payload will have, about.
+        reply_bytes: the approximate size of the reply's payload.
         work_s: seconds that the device may work on it.
     """
 
@@ -110,9 +110,9 @@ class Hello:
 
     Attributes:
         version: of the protocol.
-        packet_bytes: largest frame that it takes or sends, before encoding.
-        window_bytes: encoded bytes that may be on their way to it without a reply; 0: any number.
-        window_frames: frames that may be on their way without a reply.
+        packet_bytes: the largest frame that it accepts or sends, before encoding.
+        window_bytes: the encoded bytes that may be sent without a reply; 0: any number.
+        window_frames: the frames that may be sent without a reply.
         build_hash: the first 16 hex digits.
         model_hash: the first 16 hex digits.
         model: the model's name, its first 31 bytes.
@@ -129,7 +129,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The timer's smallest step in nanoseconds, and the tensors' sizes in bytes (as many as went into the reply)."""
+    """The timer's smallest step in nanoseconds, and the tensors' sizes in bytes (those that fit into the reply)."""
 
     granularity_ns: int
     inputs: int
@@ -141,7 +141,7 @@ class Info:
 class Placed:
     """A tensor on the device: its type (NumPy's name), its shape, and its place.
 
-    That is `offset` bytes from the start of the `index`-th of INPUTS or OUTPUTS, or of the ARENA (index 0).
+    The place is `offset` bytes from the start of the `index`-th of INPUTS or OUTPUTS, or of the ARENA (index 0).
     """
 
     dtype: str
@@ -152,7 +152,7 @@ class Placed:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Where it lies: kind, index, offset."""
+        """Its place: kind, index, offset."""
         return self.kind, self.index, self.offset
 
 
@@ -160,24 +160,24 @@ def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
     """Return the payload that opens a session.
 
     Args:
-        nonce: 32 random bits, which name the session.
-        take_over: open it even if one is in use with another computer.
-        host: 32 bits that stand for this computer; 0: not known.
+        nonce: 32 random bits that identify the session.
+        take_over: open it even if another computer has a session.
+        host: 32 bits that identify this computer; 0: unknown.
     """
     return _HELLO.pack(VERSION, nonce, TAKE_OVER if take_over else 0, host)
 
 
 def read_hello(payload: bytes) -> Hello:
-    """Read the reply to HELLO, of this version of the protocol.
+    """Parse the reply to HELLO, in this version of the protocol.
 
     Raises:
-        CommunicationError: it is too short, or no frame would fit into what it says.
+        CommunicationError: it is too short, or its limits are too small for any frame.
     """
     _, version, _, packet, window, frames, build, model = unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
     if packet < _LEAST_PACKET_BYTES or frames < 1:
-        what = "the device says that it takes no frames of a useful size"
+        what = "the device's frame limits are too small"
         details = [f"expected  {_LEAST_PACKET_BYTES} bytes or more", f"found     {packet} bytes, {frames} at a time"]
-        raise CommunicationError(what, details=details, hint="is the firmware's RPC buffer large enough?")
+        raise CommunicationError(what, details=details, hint="make the firmware's RPC buffer larger")
     name = payload[_HELLO_REPLY.size :].decode(errors="replace")
     return Hello(
         version, packet, window, frames, build.decode("ascii", "replace"), model.decode("ascii", "replace"), name
@@ -185,7 +185,7 @@ def read_hello(payload: bytes) -> Hello:
 
 
 def read_info(payload: bytes) -> Info:
-    """Read the reply to INFO.
+    """Parse the reply to INFO.
 
     Raises:
         CommunicationError: it is too short.
@@ -196,23 +196,23 @@ def read_info(payload: bytes) -> Info:
 
 
 def write(kind: int, index: int, offset: int, data: bytes, work_s: float = 0.0) -> Request:
-    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on.
+    """Return a request to write `data` to the `index`-th tensor of INPUTS or OUTPUTS, from the byte `offset` on.
 
-    Of ROWS the device computes with what it is given, for up to `work_s` seconds.
+    With ROWS the device computes as data arrives, for up to `work_s` seconds.
     """
     return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data, work_s=work_s)
 
 
 def read(kind: int, index: int, offset: int, length: int) -> Request:
-    """Read `length` bytes (up to 65,535) of a tensor."""
+    """Return a request to read `length` bytes (up to 65,535) of a tensor."""
     return Request(Message.MT_READ, _READ.pack(kind, index, offset, length), reply_bytes=1 + length)
 
 
 def call(work_s: float, *, in_steps: bool = True, limit_s: float = 0.0) -> Request:
-    """Run the model once, operator by operator or through its entry point, which may take `work_s` seconds.
+    """Return a request to run the model once, by operators or by its entry point, for up to `work_s` seconds.
 
-    After `limit_s` seconds of its own clock (0: never; rounded up to milliseconds) the device reports a fault, if it
-    has a watchdog.
+    After `limit_s` seconds of its own clock (0: never; rounded up to milliseconds) a device with a watchdog
+    reports a fault.
     """
     limit_ms = min(math.ceil(limit_s * 1e3), _MOST_LIMIT_MS)
     payload = struct.pack("<BI", 0 if in_steps else 1, limit_ms)
@@ -220,28 +220,28 @@ def call(work_s: float, *, in_steps: bool = True, limit_s: float = 0.0) -> Reque
 
 
 def time(number: int, work_s: float, *, operator: int | None = None) -> Request:
-    """Run the model, or one operator of it, `number` times under the timer, which may take `work_s` seconds."""
+    """Return a request to run the model or an operator `number` times under the timer, for up to `work_s` seconds."""
     which = NO_OPERATOR if operator is None else operator
     return Request(Message.MT_TIME, struct.pack("<IH", number, which), reply_bytes=13, work_s=work_s)
 
 
 def timer(*, begin: bool) -> Request:
-    """Start or stop the timer."""
+    """Return a request to start or stop the timer."""
     return Request(Message.MT_TIMER, bytes([0 if begin else 1]), reply_bytes=9)
 
 
 def select(index: int) -> Request:
-    """Choose the model that what follows is for."""
+    """Return a request to choose the model for the following messages."""
     return Request(Message.MT_SELECT, bytes([index]))
 
 
 def lookup(name: str) -> Request:
-    """Find a function by its name."""
+    """Return a request to find a function by its name."""
     return Request(Message.MT_LOOKUP, name.encode(), reply_bytes=3)
 
 
 def invoke(index: int, arguments: Sequence[int | float | Placed], work_s: float) -> Request:
-    """Call the function of that number, which may take `work_s` seconds."""
+    """Return a request to call a function by its number, for up to `work_s` seconds."""
     parts = [_INVOKE.pack(index, len(arguments)), *map(_argument, arguments)]
     return Request(Message.MT_INVOKE, b"".join(parts), reply_bytes=1 + _INVOKE_REPLY.size, work_s=work_s)
 
@@ -255,7 +255,7 @@ def _argument(value: int | float | Placed) -> bytes:
 
 
 def read_invoke(payload: bytes) -> int | float | None:
-    """Read the reply to INVOKE: what the function returned besides its status, if anything.
+    """Parse the reply to INVOKE: the function's result in addition to its status, if there is one.
 
     Raises:
         CommunicationError: it is too short.
@@ -275,7 +275,7 @@ _NUMBERS = {
 
 
 def read_number(message: Message, payload: bytes) -> int:
-    """Read a reply that is a number: nanoseconds of TIME and TIMER, bytes of STACK, a function's number of LOOKUP.
+    """Parse a reply that is a number: nanoseconds of TIME and TIMER, bytes of STACK, a function's number of LOOKUP.
 
     Raises:
         CommunicationError: it is too short.
@@ -290,7 +290,7 @@ def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any
         CommunicationError: it is too short.
     """
     if len(payload) < layout.size:
-        what = f"the device answered {message.name.removeprefix('MT_')} in another layout than this mtool knows"
+        what = f"the device's reply to {message.name.removeprefix('MT_')} is too short"
         details = [f"expected  {layout.size} bytes or more", f"found     {len(payload)}"]
         raise CommunicationError(what, details=details, hint="build the firmware with this mtool and flash it again")
     return layout.unpack_from(payload)
@@ -309,7 +309,7 @@ Status = IntEnum(
 
 
 def describe(code: int) -> str:
-    """Return a code's name and meaning, as that list has them; one of newer firmware is told by its number."""
+    """Return a code's name and meaning from that list; for a code of newer firmware, its number."""
     header = (resources.path("crt") / "include" / "mtool.h").read_text()
     found = re.search(rf'X\((MT_\w+), +{code}, "(.*?)"\)', header)
     return f"{found[1]}: {found[2]}" if found else f"status {code}, which this mtool does not know"
@@ -320,7 +320,7 @@ _HEAD = struct.Struct("<BHB")
 
 
 class FaultKind(IntEnum):
-    """What happened, as in crt/include/mtool.h."""
+    """The kind of a fault, as in crt/include/mtool.h."""
 
     MT_FAULT_EXCEPTION = 1
     MT_FAULT_STACK = 2
@@ -329,7 +329,7 @@ class FaultKind(IntEnum):
 
 
 class Machine(IntEnum):
-    """Whose registers stand in the message, as in crt/include/mtool.h."""
+    """The machine whose registers are in a message, as in crt/include/mtool.h."""
 
     MT_MACHINE_NONE = 0
     MT_MACHINE_CORTEX_M = 1
@@ -342,11 +342,11 @@ class Fault:
     """A fault as the device reported it.
 
     Attributes:
-        kind: what happened; a number that this mtool does not know stays a number.
+        kind: the kind of fault; a number that this mtool does not know stays a number.
         operator: the operator that was running, or None.
-        machine: whose registers these are.
+        machine: the machine of the registers.
         registers: in the order of the machine's list.
-        survived: the fault has stopped the model alone, and the firmware goes on.
+        survived: only the model was stopped, and the firmware continues.
     """
 
     kind: int
@@ -357,7 +357,7 @@ class Fault:
 
 
 def read_fault(payload: bytes) -> Fault:
-    """Read a FAULT; what is missing of one that is too short is taken as unknown."""
+    """Parse a FAULT; missing fields are unknown."""
     kind, operator, machine = _HEAD.unpack_from(payload.ljust(_HEAD.size, b"\xff"))
     rest = payload[_HEAD.size :]
     registers = struct.unpack_from(f"<{len(rest) // 4}I", rest)
@@ -366,7 +366,7 @@ def read_fault(payload: bytes) -> Fault:
 
 
 def device_error(fault: Fault) -> DeviceError:
-    """Return the error that tells a fault by the numbers alone."""
+    """Return an error that describes a fault by numbers alone."""
     known = [kind.name for kind in FaultKind if kind == fault.kind]
     where = "" if fault.operator is None else f" in operator {fault.operator}"
     registers = " ".join(f"0x{register:08x}" for register in fault.registers)

@@ -1,4 +1,4 @@
-"""The sliding window: requests on their way, repetition of what was lost. crt/PROTOCOL.md has the rules."""
+"""The sliding window: several requests at once, and retransmission of lost ones. crt/PROTOCOL.md has the rules."""
 
 import contextlib
 import logging
@@ -11,10 +11,10 @@ from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
 from mtool.device.rpc.protocol import REPLY, WRITE_BYTES, Fault, Hello, Message, Reply, Request, Status, read_fault
 from mtool.device.transport import Transport
 
-# The speed of a link, as measured by the bytes that came over it.
+# The speed of a link, measured by the bytes that were acknowledged.
 
 
-_LEAST_BYTES = 1024  # of one measurement: less tells of the round trip, not of the line
+_LEAST_BYTES = 1024  # of one measurement: fewer measure the round trip, not the line
 _LEAST_S = 1e-4
 _SLOWEST = 50.0
 _WEIGHT = 0.25  # of a new measurement
@@ -24,7 +24,7 @@ class Speed:
     """The bytes per second of a link, from acknowledged frames.
 
     Args:
-        bytes_per_second: what to assume until something was measured.
+        bytes_per_second: the assumed speed until something was measured.
     """
 
     def __init__(self, bytes_per_second: float) -> None:
@@ -34,7 +34,7 @@ class Speed:
         self._seconds = 0.0
 
     def acknowledge(self, count: int, seconds: float) -> None:
-        """Take note of `count` more bytes on the line, in the direction that had more, that took `seconds`."""
+        """Record that `count` more bytes on the line, in the busier direction, took `seconds`."""
         self._bytes += count
         self._seconds += seconds
         if self._bytes < _LEAST_BYTES or self._seconds < _LEAST_S:
@@ -46,32 +46,32 @@ class Speed:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a measurement: there was a pause, or something was lost."""
+        """Begin a measurement, after a pause or a loss."""
         self._bytes = 0
         self._seconds = 0.0
 
 
 log = logging.getLogger(__name__)
 device_log = logging.getLogger("mtool.firmware")
-PATIENCE_S = 5.0  # without progress, besides the time of transfers and of the model
-IDLE_S = 10.0  # after so long without a frame a session begins with PING
+PATIENCE_S = 5.0  # without progress, in addition to the time of transfers and of the model
+IDLE_S = 10.0  # after this time without a frame a session begins with PING
 ALIVE_S = 3.0  # for the reply to it
-_FLOW_CONTROLLED_BYTES = 48 << 10  # on their way, where the device sets no limit: less than a pipe holds
+_FLOW_CONTROLLED_BYTES = 48 << 10  # in flight if the device sets no limit: less than a pipe's capacity
 RESEND_LOSSLESS_S = 0.5
 RESEND_LEAST_S = 0.02
 RESEND_MOST_S = 0.5
-RESEND_RUNNING_S = 0.25  # once the device has said that it runs the model
+RESEND_RUNNING_S = 0.25  # once the device has reported that it runs the model
 RESEND_RUNNING_MOST_S = 4.0
-_FIRST_DATA_BYTES = 512  # of a frame, where bytes may be lost: 96% of the line's rate, yet most frames arrive
+_FIRST_DATA_BYTES = 512  # of a frame, if bytes may be lost: 96% of the line's rate, yet most frames arrive
 _LEAST_DATA_BYTES = 48
-_LEAST_FRAME_BYTES = 128  # on the line, should the window hold so many
-_FRAMES_IN_WINDOW = 3  # where bytes may be lost: while one is acknowledged, others keep the line busy
-_CALM_REPLIES = 64  # after so many without a loss, frames grow
+_LEAST_FRAME_BYTES = 128  # on the line, if the window is large enough
+_FRAMES_IN_WINDOW = 3  # if bytes may be lost: while one is acknowledged, others keep the line busy
+_CALM_REPLIES = 64  # frames grow after this number without a loss
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A request on its way. `order` counts transmissions: replies come in the order of the last ones."""
+    """A request in flight. `order` counts transmissions: replies come in the order of the last ones."""
 
     request: Request
     sequence: int
@@ -86,9 +86,9 @@ class Window:
     """Exchange requests and replies with a device, several at a time.
 
     Args:
-        transport: the channel, on which a session is open.
+        transport: the channel, with an open session.
         session: its number.
-        hello: what the device said of itself.
+        hello: the device's description of itself.
         on_fault: returns the error to raise when the device reports a fault.
     """
 
@@ -115,10 +115,10 @@ class Window:
         self._probe_bytes = 0
         self._calm = 0
         self.selected = 0
-        """The model that the device's requests are for now."""
+        """The current model of the device's requests."""
         self.is_open = True
         self.survived: Fault | None = None
-        """The last fault that the firmware has survived; what it stopped has a reply with MT_STOPPED."""
+        """The last fault that the firmware survived; the request that it stopped has a reply with MT_STOPPED."""
         self.resent = 0
         """Frames sent again since the session was opened."""
         self._window_bytes = hello.window_bytes or _FLOW_CONTROLLED_BYTES
@@ -132,18 +132,18 @@ class Window:
     def exchange(self, requests: Iterable[Request]) -> list[Reply]:
         """Send requests and return their replies, in order, whatever their statuses.
 
-        `requests` is taken from while there is room in the window. Among those of one call, only READ, INFO and
+        `requests` is consumed while there is space in the window. Among those of one call, only READ, INFO and
         STACK may follow a READ, a CALL or a TIME: their replies must be the same if the device is asked again.
-        After a long pause a PING goes before them, so that a device that has gone is told soon.
+        After a long pause a PING is sent first, so that a missing device is detected early.
 
         Raises:
             MtoolError: what `on_fault` returned.
-            CommunicationError: the channel was closed, or there was no progress for longer than the transfer
-                and the work of what is on its way can take.
+            CommunicationError: the channel was closed, or there was no progress for longer than the pending
+                transfers and work can take.
         """
         if self._sent:
             raise CommunicationError(
-                f"the session with {self.transport.name} broke off", hint="open the device again, or reconnect"
+                f"the session with {self.transport.name} was interrupted", hint="open the device again, or reconnect"
             )
         if time.monotonic() - self._heard_at > IDLE_S:
             self.ask(Message.MT_PING, ALIVE_S)
@@ -163,10 +163,10 @@ class Window:
         return [self._replies.pop(sequence) for sequence in sequences]
 
     def ask(self, message: Message, timeout_s: float) -> None:
-        """Send a message without a payload: PING, to tell that the device is there, or BYE, which ends the session.
+        """Send a message without a payload: PING, to check that the device is present, or BYE, which ends the session.
 
         Raises:
-            CommunicationError: the device has not answered within `timeout_s`, or has lost the session.
+            CommunicationError: the device did not answer within `timeout_s`, or has lost the session.
         """
         self._heard_at = time.monotonic()  # no PING before it
         self.least_patience_s = timeout_s
@@ -177,14 +177,14 @@ class Window:
 
     @property
     def is_intact(self) -> bool:
-        """Whether each request has its reply, so that the session can go on."""
+        """Whether each request has its reply, so the session can continue."""
         return not self._sent
 
     def _fits(self, request: Request) -> bytes | None:
-        """Return the request's frame if there is room for it in the window."""
+        """Return the request's frame if it fits in the window."""
         oldest = next(iter(self._sent), self.next_sequence)
         if (self.next_sequence - oldest) & 0xFFFF >= self._hello.window_frames:
-            return None  # the device knows what it replied to so many frames, no more
+            return None  # the device keeps its replies to this number of frames, no more
         encoded = encode(Frame(request.type, self.session, self.next_sequence, request.payload))
         return encoded if not self._sent or self._bytes_sent + len(encoded) <= self._window_bytes else None
 
@@ -211,7 +211,7 @@ class Window:
                 raise
 
     def _hear_last_words(self) -> None:
-        """Handle what the device said before the channel was closed: a fault tells more than that."""
+        """Handle the device's last frames before the channel closed: a fault explains more."""
         with contextlib.suppress(CommunicationError):
             while data := self.transport.read(timeout_s=0.0):
                 for frame in self._decoder.feed(data):
@@ -219,7 +219,7 @@ class Window:
                         self._handle(frame)
 
     def _receive(self) -> None:
-        """Wait for bytes and handle the frames in them; after too long a silence send the oldest request again."""
+        """Wait for bytes and handle the frames in them; after a long silence send the oldest request again."""
         oldest = next(iter(self._sent.values()))
         wait_s = self._wait_s or self._first_wait_s(oldest)
         resend_at = max(self._sent_at, self._progress_at) + wait_s
@@ -239,7 +239,7 @@ class Window:
             self._probe(oldest)
 
     def _probe(self, oldest: _Sent) -> None:
-        """Send the oldest request again. While the device runs the model it reads nothing: don't fill its buffer."""
+        """Send the oldest request again. While the device runs the model it does not read: don't fill its buffer."""
         if not oldest.is_running:
             self.shrink_frames()
         elif self._bytes_sent + self._probe_bytes + len(oldest.encoded) > self._window_bytes:
@@ -249,7 +249,7 @@ class Window:
         self._resend([oldest])
 
     def _first_wait_s(self, oldest: _Sent) -> float:
-        """Return how long to wait for a byte until something must have been lost."""
+        """Return how long to wait for a byte before something is considered lost."""
         if oldest.is_running:
             return RESEND_RUNNING_S
         least_s = RESEND_LOSSLESS_S if self.transport.is_lossless else RESEND_LEAST_S
@@ -288,7 +288,7 @@ class Window:
             self._made_progress()
 
     def _take(self, frame: Frame, sent: _Sent) -> None:
-        """Keep a reply. Older requests that have none were lost, or their replies were."""
+        """Keep a reply. Older requests without one were lost, or their replies were."""
         del self._sent[frame.sequence]
         self._bytes_sent -= len(sent.encoded)
         now = self._heard_at
@@ -309,7 +309,7 @@ class Window:
             self._resend(lost)
 
     def shrink_frames(self) -> None:
-        """Make frames smaller, so that more of them arrive whole."""
+        """Make frames smaller, so that more of them arrive intact."""
         self._calm = 0
         if not self.transport.is_lossless:
             self.data_bytes = min(self.data_bytes, max(self.data_bytes // 2, _LEAST_DATA_BYTES))
@@ -323,31 +323,31 @@ class Window:
         self._write([sent.encoded for sent in lost])
 
     def _no_session(self, *, is_open: bool) -> CommunicationError:
-        """Return the error of a device that does not know the session: another one is open, or none."""
+        """Return the error for a device that does not know the session: it has another one, or none."""
         if is_open:
             what = f"another host has opened a session with {self.transport.name}"
-            return CommunicationError(what, hint="end that one, then open the device again")
+            return CommunicationError(what, hint="close that session, then open the device again")
         what = f"{self.transport.name} was reset in the middle of the session"
-        details = ["its firmware runs, and knows of no session"]
+        details = ["its firmware runs, but has no session"]
         return CommunicationError(what, details=details, hint="open the device again, or reconnect")
 
     def _no_progress(self) -> NoAnswerError:
-        """Return the error of a device that has not answered the first request without a reply in time."""
+        """Return the error for a device that has not answered the oldest request in time."""
         oldest = next(iter(self._sent.values()))
         name, work_s = self.transport.name, oldest.request.work_s
         details = [
             f"expected a reply to {oldest.request.type.name} within {self._patience_s():.3g} s",
-            f"{self.resent} frames were sent again since the session was opened",
+            f"{self.resent} frame{'s were' if self.resent != 1 else ' was'} sent again since the session was opened",
         ]
         if not oldest.is_running:
             return NoAnswerError(f"{name} has stopped answering", details=details)
-        longer = f"need longer than {work_s:.3g} s? --timeout SECONDS, in Python timeout_s"
-        hint = f"does the model hang on this device, or does it {longer if work_s else 'take longer than that?'}"
-        return NoAnswerError(f"{name} began to run the model and has not come to an end", details=details, hint=hint)
+        longer = f"need more than {work_s:.3g} s? set --timeout SECONDS, in Python timeout_s"
+        hint = f"does the model hang on this device, or does it {longer if work_s else 'need more time?'}"
+        return NoAnswerError(f"{name} started the model, which has not finished", details=details, hint=hint)
 
 
 def data_frames(window: Window, total: int) -> Iterator[tuple[int, int]]:
-    """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
+    """Cut `total` bytes into pieces of the size that suits the link at the moment: (offset, length)."""
     offset = 0
     while offset < total:
         length = min(window.data_bytes, total - offset)

@@ -1,4 +1,4 @@
-"""Drive a device: open a session with the firmware of a built project. Reads `mtool.json` and nothing else."""
+"""Drive a device: open a session with the firmware of a built project. Only reads `mtool.json`."""
 
 from mtool.device.session.device import Device, DeviceInfo
 from mtool.device.session.graph import GraphExecutor

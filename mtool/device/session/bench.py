@@ -1,4 +1,4 @@
-"""Speed of an inference on a device, and the depth of its stack."""
+"""Measure the speed of an inference on a device, and its stack."""
 
 import contextlib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from mtool.device.session.timing import Readings
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One inference: the median in `unit` ("instructions" or "ns"), and the stack it used, if that is measured."""
+    """One inference: the median in `unit` ("instructions" or "ns"), and the stack that it used, if measured."""
 
     median: float
     unit: str
@@ -26,7 +26,7 @@ def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], readings: Rea
 
     Args:
         device: an open session.
-        inputs: what to run on.
+        inputs: the inputs of the inference.
         readings: how often the timer is read.
     """
     device.run(inputs, in_steps=False)
@@ -38,10 +38,10 @@ def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], readings: Rea
 def run_measured(device: Device, inputs: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], Speed]:
     """Run one inference and return its outputs, its time and its stack.
 
-    Where the caller limits an inference's seconds, another is timed: the watchdog ends none that the timer runs for.
+    If the caller limits an inference's seconds, another one is timed: the watchdog can't end a timed inference.
 
     Raises:
-        DeviceError: the model failed. Then it is run once more, operator by operator, for the error to name one.
+        DeviceError: the model failed. It is then run again, operator by operator, so that the error names one.
         CommunicationError: the device stopped answering.
     """
     if device.is_limited:

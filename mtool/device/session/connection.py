@@ -1,4 +1,4 @@
-"""The connection to a device: its channel, the session that is open over it, and which models answer there."""
+"""The connection to a device: its channel, the open session, and the models that answer there."""
 
 import base64
 import functools
@@ -22,7 +22,7 @@ from mtool.version import __version__
 
 
 def reset(client: Client, manifest: Manifest) -> None:
-    """Put the initial values into a model's states; `client` is that of the model.
+    """Write the initial values to a model's states; `client` is the model's.
 
     Raises:
         DeviceError: the device refuses them.
@@ -33,45 +33,46 @@ def reset(client: Client, manifest: Manifest) -> None:
 
 
 def takes_modules(project: Project) -> bool:
-    """Whether the firmware of a project was built with `--modules`."""
+    """Return whether a project's firmware was built with `--modules`."""
     return project.options.get("modules", "none") != "none"
 
 
 def require_modules(project: Project) -> None:
-    """Refuse a module for a firmware that takes none.
+    """Refuse a module if the firmware does not support modules.
 
     Raises:
-        UsageError: it takes none.
+        UsageError: it does not support them.
     """
     if not takes_modules(project):
         raise UsageError(
-            "the firmware takes no modules", hint="build it with --modules --module-key FILE.pub, and flash it again"
+            "the firmware does not support modules",
+            hint="build it with --modules --module-key FILE.pub, and flash it again",
         )
 
 
 def of_flash(refused: DeviceError, flash: Path | None) -> DeviceError:
-    """Return the error of a load that failed; where an emulator could not write its flash's file, it names the file."""
+    """Return the error of a failed load; if an emulator could not write its flash file, it names the file."""
     if flash is None or Status.MT_IO.name not in str(refused):
         return refused
     return DeviceError(
-        f"the emulator could not write {flash}, which stands for its flash",
+        f"the emulator could not write its flash file {flash}",
         details=[refused.what],
-        hint="see whether the disk is full and the file may be written",
+        hint="check that the disk is not full and that the file is writable",
     )
 
 
 def interfaces(client: Client) -> Mapping[int, Interface]:
-    """Return what a device's modules say of themselves, by the models' numbers.
+    """Return the interfaces of a device's modules, by the models' numbers.
 
     Raises:
-        CommunicationError: what the device says of one is malformed.
+        CommunicationError: a module's description is malformed.
     """
     numbers = [one.index for one in loading.models(client) if one.place != Place.FIRMWARE]
     return {number: format.read(functools.partial(loading.fetch, client, number)) for number in numbers}
 
 
 def manifest_of(module: Interface, project: Project) -> Manifest:
-    """Return the manifest of a module's model: what can be known without its file."""
+    """Return the manifest of the module's model, as far as it is known without its file."""
     described = module.description
     operators = tuple(
         Operator(
@@ -102,7 +103,7 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
 
 
 log = logging.getLogger(__name__)
-_REOPEN_S = 0.2  # between two looks for a port that has gone
+_REOPEN_S = 0.2  # between two attempts to find a missing port
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
 
 
@@ -113,24 +114,24 @@ class Connection(Closing):
         manifest: of a model of the firmware, with its `project`.
         transport: the channel to the firmware; closed with the connection.
         timeout_s: how long the firmware may take to start and to answer.
-        stream_s: how long it may compute with some rows of an input.
-        serial_number: of the board or its probe, on USB; "": it has none.
+        stream_s: how long it may compute when it receives rows of an input.
+        serial_number: the USB serial number of the board or its probe; "": it has none.
         reopen: starts the firmware or opens its port again, for `reconnect`.
         take_over: open the session even if a host on another computer has one open.
-        firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
+        firmware: the file that the device runs, to locate faults in it; None: it is not here.
 
     Raises:
-        CommunicationError: nothing answers, or another firmware; the transport is closed then.
+        CommunicationError: nothing answers, or other firmware does; the transport is then closed.
 
     Attributes:
         owner: the process that opened it, whose threads take turns.
         project: the project of the firmware.
-        identity: which device of all, by the board's name and its serial number.
+        identity: the device's identity: the board's name and its serial number.
         transport: the channel to the firmware.
-        session: the session's own client, whose requests are for no model, or for the firmware's first.
-        models: the manifests of the models that the device has: the firmware's own, and those of modules, which hide
-            one of the same name. Whoever wants them asks here each time, by name, and keeps neither list nor number: a
-            device may come to have others.
+        session: the session's own client, whose requests are for no model, or for the firmware's first one.
+        models: the manifests of the device's models: the firmware's own and those of modules, which hide
+            firmware models of the same name. Look them up here each time, by name, as the list and the numbers may
+            change.
         granularity_ns: the smallest step of the device's timer.
     """
 
@@ -160,7 +161,7 @@ class Connection(Closing):
 
     def _open_session(self, *, stream_s: float, take_over: bool) -> None:
         start = time.monotonic()
-        first = self._own[0]  # whose name and hash the firmware answers with
+        first = self._own[0]  # the firmware answers with its name and hash
         try:
             self.session = Client(
                 self.transport,
@@ -183,10 +184,10 @@ class Connection(Closing):
         log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self.transport.name, names)
 
     def find_models(self) -> None:
-        """Ask the device which models it has, if it takes modules: it may have come to have others.
+        """Ask the device for its models if it supports modules, as they may have changed.
 
         Raises:
-            CommunicationError: it stopped answering, or what it says is malformed.
+            CommunicationError: it stopped answering, or its answer is malformed.
         """
         numbered = dict(enumerate(self._own))
         if takes_modules(self.project):
@@ -197,21 +198,21 @@ class Connection(Closing):
         self._clients = {0: self.session}
 
     def manifest_of(self, model: str = "") -> Manifest:
-        """Return the manifest of the model of a name; "": of the only one.
+        """Return a model's manifest by the model's name; "": the only model.
 
         Raises:
-            UsageError: the device has no such model, or several and none is named; the message lists them.
+            UsageError: the device has no such model, or several and none was named; the message lists them.
         """
         if model or len(self.models) == 1:
             return named(self.models, model) if model else self.models[0]
         names = [one.model for one in self.models]
         raise UsageError(
             f"the firmware has {len(names)} models: {', '.join(names)}",
-            hint=f'name the one that is meant: device["{names[0]}"]',
+            hint=f'choose one: device["{names[0]}"]',
         )
 
     def client_of(self, model: str = "") -> Client:
-        """Return the session's client whose requests are for the model of a name; "": of the only one.
+        """Return the session's client for a model, by the model's name; "": the only model.
 
         Raises:
             UsageError: the device has no such model.
@@ -234,16 +235,16 @@ class Connection(Closing):
         )
 
     def reconnect(self, *, stream_s: float) -> None:
-        """Open a session anew, as `Device.reconnect` says.
+        """Open a new session, as `Device.reconnect` does.
 
         Raises:
-            UsageError: nobody knows how to open the channel again.
+            UsageError: the channel was opened by the caller and can't be opened again.
             CommunicationError: nothing answers, or another firmware.
-            BoardError: the board is not attached any more.
+            BoardError: the board is no longer attached.
         """
         if self._reopen is None:
             raise UsageError(
-                "this device can't be opened again", hint="open it with mtool.open, or mtool.device.session.open"
+                "this device can't be reopened", hint="open it with mtool.open, or mtool.device.session.open"
             )
         self.close()
         deadline = time.monotonic() + self._timeout_s
@@ -258,7 +259,7 @@ class Connection(Closing):
         self._open_session(stream_s=stream_s, take_over=False)
 
     def close(self) -> None:
-        """End the session and let go of the channel. May be called again; a fork leaves both as they are."""
+        """End the session and release the channel. May be called again; in a fork, both stay open."""
         if self.owner.is_here:
             self.session.close()
             self.transport.close()

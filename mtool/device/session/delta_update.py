@@ -1,7 +1,7 @@
-"""A module sent as its difference from the one of its name that the device has in flash, where that one's file is here.
+"""Send a module as its difference from the device's module of that name in flash, if that module's file is here.
 
-Files that were loaded are kept in the user's cache, so that the next one mostly finds its predecessor. The device
-makes the whole file again and checks it like any other: what is here decides how many bytes are sent, and no more.
+Loaded files are kept in the user's cache, so the next version usually finds its predecessor. The device
+rebuilds the whole file and checks it like any other: the cache only decides how many bytes are sent.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ class Sent:
     """What was sent of a module.
 
     Attributes:
-        there_bytes: of the file, those that the device had already; of a delta, 0.
-        delta_bytes: of the delta that was sent in place of the file; 0: the file was.
-        replaced: the model of another name whose place in flash it took; empty: none's.
+        there_bytes: bytes of the file that the device already had; 0 for a delta.
+        delta_bytes: bytes of the delta that was sent instead of the file; 0: the file was sent.
+        replaced: the model of another name that it replaced in flash; empty: none.
     """
 
     there_bytes: int
@@ -45,19 +45,19 @@ def send(
     since: bytes = b"",
     progress: Callable[[int, int], None] = lambda there, whole: None,
 ) -> Sent:
-    """Load a module's file, as `mtool.device.rpc.loading.load`, by as few bytes as there is a way.
+    """Load a module's file like `mtool.device.rpc.loading.load`, with the fewest bytes.
 
     Args:
         client: the session's own.
         module: the whole file.
-        place: FLASH, where it stays, or RAM.
-        since: the file of the module that the device has in flash; empty: one that was loaded from here before.
-        progress: is told how many bytes are on their way or there, of all that are sent.
+        place: FLASH, where it is kept, or RAM.
+        since: the file of the device's module in flash; empty: find it among the files that were loaded from here.
+        progress: called with the bytes that were sent or that the device already has, and the total.
 
     Raises:
         UsageError: the device has another module in flash than `since`.
-        DeviceError: the device refuses the module; what it had before stays.
-        CommunicationError: the device stopped answering; load it again, and it goes on where it was.
+        DeviceError: the device refuses the module; the previous one is kept.
+        CommunicationError: the device stopped answering; load it again to continue.
     """
     name = unpack(module).name
     room = loading.room(client, name)
@@ -65,7 +65,7 @@ def send(
     replaced = "" if replaced == name else replaced
     if replaced:
         kept = f"{room.modules} module{'s' * (room.modules > 1)}"
-        log.warning("%s replaces %s: the device keeps %s in flash", name, replaced, kept)
+        log.warning("%s replaces %s: the device only keeps %s in flash", name, replaced, kept)
     made = _delta(client, module, since, room.delta_base)
     if made and len(made) < len(module) - HEAD_BYTES:
         loading.load(client, module, place, delta=made, progress=progress)
@@ -79,16 +79,16 @@ def send(
 
 
 def _delta(client: Client, module: bytes, since: bytes, base: int | None) -> bytes:
-    """Return the delta from the module of a number; empty: there is none, or its file is not here."""
+    """Return the delta from the module of a model's number; empty: there is none, or its file is not here."""
     if base is None:
         if since:
-            log.warning("the device has no module of that name in flash to start from: the new one is sent whole")
+            log.warning("the device has no module of that name in flash, so the new one is sent as a whole")
         return b""
     head = loading.fetch(client, base, 0, HEAD_BYTES)
     if since and since[:HEAD_BYTES] != head:
         raise UsageError(
-            "the device has another module in flash than the one that the new one is to start from",
-            hint="leave --since out, and it is sent whole",
+            "the device's module in flash is not the one of --since",
+            hint="omit --since to send the whole module",
         )
     old = since or _kept(head)
     if head == module[:HEAD_BYTES] or not old or max(len(old), len(module)) > MOST_BYTES:
@@ -97,12 +97,12 @@ def _delta(client: Client, module: bytes, since: bytes, base: int | None) -> byt
 
 
 def _kept(head: bytes) -> bytes:
-    """Return the file with a head, if it was loaded from here."""
+    """Return the loaded file with a header from the cache."""
     kept = cache.of_user()
     found = kept.get(_key(head)) if kept is not None else None
     data = found[_KEPT].data if found and _KEPT in found else b""
     try:
-        unpack(data)  # whose head has the hash of the rest
+        unpack(data)  # checks the rest against the hash in the header
     except UsageError:
         return b""
     return data if data[:HEAD_BYTES] == head else b""

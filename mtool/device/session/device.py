@@ -1,4 +1,4 @@
-"""A device on which models run: their inputs, their inferences, what these take, their states."""
+"""A device that runs models: their inputs, inferences, times and states."""
 
 import copy
 import functools
@@ -31,18 +31,18 @@ from mtool.manifest.modules.format import unpack
 P = ParamSpec("P")
 R = TypeVar("R")
 _ALIVE_S = 3.0
-_MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
-# How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
-# and what an operator computes for each element may take more than its products; an emulator runs some 20 M
-# instructions a second.
+_MOST_GROWTH = 100  # largest factor for the number of inferences, from one try to the next
+# A generous time limit for an inference: the slowest soft-float core needs about 200 cycles for a multiply-accumulate,
+# and an operator's work per element may exceed its products; an emulator runs about 20 M
+# instructions per second.
 _CYCLES_PER_MAC = 200
-_CYCLES_PER_INSTRUCTION = 2  # that was estimated
+_CYCLES_PER_INSTRUCTION = 2  # of the estimate
 _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
 
 
 def generous_s(models: Sequence[Manifest]) -> float:
-    """Return the seconds that an inference of any of the models may take, generously."""
+    """Return a generous time limit in seconds for an inference of any of the models."""
     cycles = max(max(one.macs * _CYCLES_PER_MAC, one.instructions * _CYCLES_PER_INSTRUCTION) for one in models)
     return max(_LEAST_WORK_S, cycles / _SLOWEST_HZ)
 
@@ -53,12 +53,12 @@ class DeviceInfo:
 
     Attributes:
         model: the model's name.
-        model_hash: first 16 hex digits of the hash of the model's file.
-        build_hash: the same of everything that went into the firmware.
+        model_hash: the first 16 hex digits of the hash of the model's file.
+        build_hash: the first 16 hex digits of the hash of everything in the firmware.
         protocol_version: of the RPC.
-        packet_bytes: largest frame of the RPC.
-        window_bytes: what may be on its way to the device; 0: any amount.
-        timer_granularity_ns: smallest step of the timer.
+        packet_bytes: the largest frame of the RPC.
+        window_bytes: bytes that may be in flight to the device; 0: any number.
+        timer_granularity_ns: the smallest step of the timer.
     """
 
     model: str
@@ -71,7 +71,7 @@ class DeviceInfo:
 
 
 def alone(method: "Callable[Concatenate[Device, P], R]") -> "Callable[Concatenate[Device, P], R]":
-    """Let no other thread use the device while a method runs, and no other process at all; check its arguments."""
+    """Exclude other threads while a method runs, and refuse other processes; check its arguments."""
     called = checked.method(method)
 
     @functools.wraps(method)
@@ -83,29 +83,29 @@ def alone(method: "Callable[Concatenate[Device, P], R]") -> "Callable[Concatenat
 
 
 class Device(Closing):
-    """A session with a device that runs a model; use it in a `with` statement. `mtool.device.session.open` makes one.
+    """A session with a device that runs a model; use it in a `with` statement. `mtool.device.session.open` returns one.
 
-    Threads may share it: each of its methods lets other threads wait until it is done. A process that was forked
-    meanwhile may not: the device could not tell its requests from those of the first.
+    Threads may share it: each method makes other threads wait until it is done. A forked process
+    may not: the device could not distinguish its requests from those of the parent.
 
-    If the firmware has several models, `device["kws"]` is the device as it runs that one, in the same session; `run`
-    and its like are those of a model.
+    If the firmware has several models, `device["kws"]` is the device for that one, in the same session; `run`
+    and similar methods belong to a model.
 
     Args:
-        manifest: of the project's model, with its `project`; of several, any of them.
+        manifest: of the project's model, with its `project`; if there are several, any of them.
         transport: the channel to the firmware; closed with the device.
         timeout_s: how long the firmware may take to start and to answer.
-        serial_number: of the board or its probe, on USB; "": it has none.
+        serial_number: the USB serial number of the board or its probe; "": it has none.
         reopen: starts the firmware or opens its port again, for `reconnect`.
         take_over: open the session even if a host on another computer has one open.
-        firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
+        firmware: the file that the device runs, to locate faults in it; None: it is not here.
 
     Raises:
-        CommunicationError: nothing answers, or another firmware; the transport is closed then.
+        CommunicationError: nothing answers, or other firmware does; the transport is then closed.
 
     Attributes:
-        identity: which device of all, by the board's name and its serial number.
-        work_s: seconds that an inference may take unless said otherwise, generously by its estimated instructions.
+        identity: the device's identity: the board's name and its serial number.
+        work_s: the default time limit of an inference in seconds, generous and from its estimated instructions.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Device(Closing):
         self._given_s = work_s
         self.work_s = work_s or generous_s(manifest.models)
         self.is_limited = work_s is not None
-        """The caller chose `work_s`, so that the device's watchdog ends every inference that takes longer."""
+        """The caller chose `work_s`, so the device's watchdog ends every inference that takes longer."""
         self.connection = Connection(
             manifest,
             transport,
@@ -141,10 +141,10 @@ class Device(Closing):
 
     @checked.method
     def __getitem__(self, model: str) -> "Device":
-        """Return the device as it runs the model of that name; it ends with the session.
+        """Return the device for the model of that name; it ends with the session.
 
         Raises:
-            UsageError: the firmware has no such model; the message lists those that it has.
+            UsageError: the firmware has no such model; the message lists the available ones.
         """
         described = manifests.named(self.connection.models, model)
         if len(self.models) == 1:
@@ -168,23 +168,25 @@ class Device(Closing):
         since: str | Path | bytes = b"",
         progress: Callable[[int, int], None] = lambda there, whole: None,
     ) -> "Device":
-        """Give the device a module (`mtool module`): its model is one of `models` then, and stays after a reset.
+        """Load a module (`mtool module`) into the device: its model is then one of `models`, also after a reset.
 
-        Where a load broke off, the same one goes on. A model of the same name is hidden by it.
+        An interrupted load of the same module continues. A model of the same name is hidden by it.
 
         Args:
             module: the file, or its bytes.
-            ram: put it into RAM, where the next reset forgets it.
-            since: the file, or its bytes, of the module that is in flash, so that the difference is sent alone; empty:
-                one that was loaded from here before, if that is what is there.
-            progress: is told how many bytes are on their way or there, of all that are sent.
+            ram: load it into RAM, until the next reset.
+            since: the file, or its bytes, of the module in flash, so that only the difference is sent; empty:
+                use a file that was loaded from here before, if it is the one in flash.
+            progress: called with the bytes that were sent or that the device already has, and the total.
 
         Returns:
-            The device as it runs that model.
+            The device for that model.
 
         Raises:
-            UsageError: the file can't be read, is no module, or the firmware takes none, or has another than `since`.
-            DeviceError: the device refuses it; what it had before stays.
+            UsageError: the file can't be read or is not a module, or the firmware supports none, or has another one
+            than
+                `since`.
+            DeviceError: the device refuses it; the previous module is kept.
             CommunicationError: the device stopped answering.
         """
         data, name = _module(module)
@@ -201,28 +203,26 @@ class Device(Closing):
 
     @property
     def session(self) -> Client:
-        """The session's own messages, whichever model is meant otherwise."""
+        """The session's own messages, independent of the chosen model."""
         return self.connection.session
 
     @alone
     def calibrate(self, seconds: float = 10.0) -> Calibration:
-        """Measure the device's timer against this computer's clock; `mtool.device.session.timing.store` keeps it.
+        """Measure the device's timer against this computer's clock; `mtool.device.session.timing.store` saves it.
 
         Args:
-            seconds: how long to measure; the uncertainty of a round trip is divided by it.
+            seconds: the duration; the uncertainty is that of a round trip divided by it.
 
         Raises:
-            UsageError: the device's timer counts instructions, or `seconds` is no positive number.
-            DeviceError: the timer stands still, or ran over its range.
+            UsageError: the device's timer counts instructions, or `seconds` is not positive.
+            DeviceError: the timer does not run, or overflowed.
         """
         if self.unit != "ns":
-            raise UsageError(
-                f"the timer of {self.identity} counts {self.unit}, not time: there is nothing to calibrate"
-            )
+            raise UsageError(f"the timer of {self.identity} counts {self.unit}, not time, so it can't be calibrated")
         return timing.measure(self.client, seconds)
 
     def info(self) -> DeviceInfo:
-        """Return what the device says of itself."""
+        """Return the device's description of itself."""
         hello = self.client.hello
         return DeviceInfo(
             hello.model,
@@ -236,7 +236,7 @@ class Device(Closing):
 
     @checked.method
     def is_alive(self, *, timeout_s: checked.NotNegative = _ALIVE_S) -> bool:
-        """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
+        """Return whether the device answers within `timeout_s`; if not, the session is over: call `reconnect`."""
         with self.connection.owner.alone():
             try:
                 self.session.ping(timeout_s)
@@ -252,25 +252,25 @@ class Device(Closing):
 
     @alone
     def reconnect(self) -> None:
-        """Open a session anew: after a reset, when the board was unplugged, when the emulator was killed.
+        """Open a new session: after a reset, or when the board was unplugged or the emulator was killed.
 
-        A port that has gone is waited for as long as a firmware may take to start. What was written to the device is
+        If the port is missing, waits for it as long as firmware may take to start. Data on the device is
         lost.
 
         Raises:
-            UsageError: this device was not opened by `open`, which knows how to do it again.
+            UsageError: this device was not opened by `open`, so it can't be reopened.
             CommunicationError: nothing answers, or another firmware.
-            BoardError: the board is not attached any more.
+            BoardError: the board is no longer attached.
         """
         self.connection.reconnect(stream_s=self.work_s)
 
     def close(self) -> None:
-        """End the session and let go of the device, for all of its models. May be called again."""
+        """End the session and release the device, for all of its models. May be called again."""
         self.connection.close()
 
     @property
     def is_at_port(self) -> bool:
-        """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
+        """Whether it is a board on a serial port or behind TCP, not a process or an emulator on this computer."""
         return isinstance(self.connection.transport, SerialTransport | TcpTransport)
 
     @property
@@ -289,18 +289,18 @@ class Device(Closing):
         """The model's manifest.
 
         Raises:
-            UsageError: the firmware has several models, and none was named.
+            UsageError: the firmware has several models, and none was chosen.
         """
         return self.connection.manifest_of(self._model)
 
     @property
     def client(self) -> Client:
-        """The session's messages, one by one."""
+        """The session's individual messages."""
         return self.connection.client_of(self._model)
 
     @checked.method
     def set_input(self, name: str, array: ArrayLike) -> None:
-        """Set one input, for each `run` that is not given it.
+        """Set one input for each `run` that does not pass it.
 
         Raises:
             UsageError: the model has no such input, or it has another shape or type.
@@ -310,14 +310,14 @@ class Device(Closing):
 
     @alone
     def get_input(self, name: str) -> Array:
-        """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
+        """Return the contents of an input's memory: the last written values, unless they were overwritten since.
 
         Raises:
-            UsageError: the model has no such input, or it is given by rows.
+            UsageError: the model has no such input, or it is passed by rows.
         """
         described = tensors.named(self.manifest.inputs, name)
         if described.stream is not None:
-            raise UsageError(f"the device keeps no rows of {name}, which it is given as they arrive")
+            raise UsageError(f"the device does not keep the rows of {name}: they are processed as they arrive")
         index = self.manifest.inputs.index(described)
         return tensors.array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
 
@@ -329,15 +329,15 @@ class Device(Closing):
         timeout_s: checked.Timeout | None = None,
         in_steps: bool = True,
     ) -> dict[str, Array]:
-        """Run the model once; its states, if it has any, go on from those of the last run.
+        """Run the model once; its states, if it has any, continue from the last run.
 
         Args:
-            inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
-            timeout_s: how long the inference may take, 1 ms at least: the device's watchdog ends it, by its own clock
-                (to 20 ms on a bare-metal Cortex-M), and where there is none the host gives up 5 s later. Default:
-                generously by its estimated instructions.
-            in_steps: let the device run operator by operator, so that a fault names its operator; else through the
-                model's entry point, as a standalone firmware does, and the watchdog looks at it only if `timeout_s` is
+            inputs: an array for each input, of the model's own shape and type; inputs that were set may be omitted.
+            timeout_s: the time limit of the inference, at least 1 ms: the device's watchdog ends it, by its own clock
+                (to 20 ms on a bare-metal Cortex-M); if there is none, the host gives up 5 s later. Default:
+                generous, from its estimated instructions.
+            in_steps: run operator by operator, so that a fault names its operator; otherwise through the
+                model's entry point, as standalone firmware does, and the watchdog only limits it if `timeout_s` is
                 given. The outputs are the same.
 
         Returns:
@@ -363,16 +363,16 @@ class Device(Closing):
     def run_timed(
         self, inputs: Mapping[str, ArrayLike], *, timeout_s: checked.Timeout | None = None
     ) -> tuple[dict[str, Array], Timing]:
-        """Run the model once through its entry point, as `run`, under the device's timer; `stack_bytes` tells of it.
+        """Run the model once through its entry point, as `run`, under the device's timer; `stack_bytes` follows it.
 
-        The watchdog does not end it: after `timeout_s` and some seconds more, the host gives up.
+        The watchdog does not end it: after `timeout_s` and a few more seconds, the host gives up.
 
         Returns:
-            An array for each output, and the time of this inference: what fills caches counts too.
+            An array for each output, and the time of this inference, including the time to fill caches.
 
         Raises:
             UsageError: an input is missing or unknown, or has another shape or type.
-            DeviceError: the timer ran over its range, or the model failed.
+            DeviceError: the timer overflowed, or the model failed.
             CommunicationError: the device stopped answering.
         """
         self._last_inputs = to_bytes(self.manifest.inputs, inputs)
@@ -396,22 +396,22 @@ class Device(Closing):
         inputs: Mapping[str, ArrayLike] | None = None,
         timeout_s: checked.Timeout | None = None,
     ) -> Timing:
-        """Time the model, or one operator of it, with the device's timer.
+        """Time the model or one of its operators with the device's timer.
 
-        Each repeat starts with the inputs; where they share the arena with what is computed, the 2nd and later of its
-        `number` inferences work on what the first has left there.
+        Each repeat starts with the inputs; if they share the arena with other tensors, the 2nd and later of its
+        `number` inferences work on what the first one left there.
 
         Args:
             number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up: how often the
                 timer is read, and what happens in between: see `Readings`.
             function: the operator, by its number, its name or that of its C function; default: the model.
-            inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
-            timeout_s: how long an inference may take, by the device's own clock: where it is given, one more inference
-                runs first, which the device's watchdog ends. Default: generously by its estimated instructions.
+            inputs: the inputs; default: those of the last `run` or `time`, zeros if there was none.
+            timeout_s: the time limit of an inference, by the device's own clock: if given, one more inference
+                runs first, which the device's watchdog limits. Default: generous, from its estimated instructions.
 
         Raises:
-            UsageError: a value is out of its range, an input is wrong, or there is no such function.
-            DeviceError: the timer ran over its range, or the model failed.
+            UsageError: a value is out of range, an input is wrong, or the function is unknown.
+            DeviceError: the timer overflowed, or the model failed.
             CommunicationError: the device stopped answering.
         """
         Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up)  # checks
@@ -419,7 +419,7 @@ class Device(Closing):
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or self._last_inputs or tensors.zeros(self.manifest.inputs)
         work_s = timeout_s or self.work_s
-        if self.is_limited or timeout_s is not None:  # nothing interrupts what is timed
+        if self.is_limited or timeout_s is not None:  # nothing can interrupt a timed inference
             self.client.run(self._last_inputs, [0] * len(self.manifest.outputs), work_s=work_s, is_limited=True)
 
         if warm_up is None:
@@ -447,7 +447,7 @@ class Device(Closing):
         return self._timing(found, number)
 
     def _elapsed_ns(self, number: int, work_s: float, operator: int | None = None) -> int:
-        """Return the timer's nanoseconds of `number` inferences, or calls of an operator after those before it."""
+        """Return the timer's nanoseconds for `number` inferences, or calls of an operator after those before it."""
         assert self._last_inputs is not None
         client = self.client
         if operator is None:
@@ -463,7 +463,7 @@ class Device(Closing):
 
     def _timing(self, elapsed_ns: Sequence[int], number: int) -> Timing:
         known = timing.stored(self.identity) if self.unit == "ns" else None
-        ratio = 1.0 if known is None else known.ratio  # that the timer's nanoseconds are multiplied by
+        ratio = 1.0 if known is None else known.ratio  # the factor for the timer's nanoseconds
         runs = tuple(run * ratio / number for run in elapsed_ns)
         return Timing(runs, number, self.unit, self.connection.granularity_ns, ratio)
 
@@ -472,12 +472,12 @@ class Device(Closing):
         """Time each operator of an inference, with the firmware as it is.
 
         Args:
-            inputs: what to run on.
-            repeat: inferences, over which each operator's median is taken.
+            inputs: the inputs.
+            repeat: the number of inferences for each operator's median.
 
         Raises:
-            UsageError: `repeat` is no positive number, or an input is wrong.
-            DeviceError: an operator failed, or the timer ran over its range.
+            UsageError: `repeat` is not positive, or an input is wrong.
+            DeviceError: an operator failed, or the timer overflowed.
         """
         whole = self.time(1, repeat, inputs=inputs).median
         rows = operator_times(self.client, self.manifest, inputs, repeat=repeat, work_s=self.work_s)
@@ -485,7 +485,7 @@ class Device(Closing):
 
     @checked.method
     def graph_executor(self, folder: Path) -> GraphExecutor:
-        """Return the graph executor on this side, of the graph in the project's folder; its `run` is like this one's.
+        """Return the host's graph executor for the graph in the project's folder; its `run` works like this one's.
 
         Raises:
             UsageError: the project was built without a graph.
@@ -493,7 +493,7 @@ class Device(Closing):
         return GraphExecutor.read(self.client, self.manifest, folder, work_s=self.work_s)
 
     def functions(self) -> tuple[str, ...]:
-        """Return the names that `call` takes: each operator in order, then the model; empty if it has none."""
+        """Return the names for `call`: each operator in order, then the model; empty if there are none."""
         return self.manifest.functions
 
     @alone
@@ -502,20 +502,20 @@ class Device(Closing):
     ) -> Array | tuple[Array, ...]:
         """Call a function of the device by its name: the whole model, or one operator of it.
 
-        It takes what it reads and returns what it writes, in the model's order or, of an operator, that of `reads` and
-        `writes` in the manifest. They lie where the model keeps them in its arena: calling an operator overwrites
-        what stood there.
+        It takes the function's inputs and returns its outputs, in the model's order or, for an operator, in that of
+        `reads` and `writes` in the manifest. They are at their places in the model's arena: calling an operator
+        overwrites the previous contents.
 
         Args:
             name: one of `functions`.
             arguments: an array for each input, of its shape and type.
-            timeout_s: how long it may take; default: generously, as for `run`.
+            timeout_s: its time limit; default: generous, as for `run`.
 
         Returns:
             The output, or a tuple of them if there are several.
 
         Raises:
-            UsageError: there is no such function, or an argument is missing or has another shape or type.
+            UsageError: the function is unknown, or an argument is missing or has another shape or type.
             DeviceError: the function failed on the device.
             CommunicationError: the device stopped answering.
         """
@@ -524,11 +524,11 @@ class Device(Closing):
 
     @alone
     def reset_state(self) -> None:
-        """Put the initial values into the model's states, to begin another sequence; a session begins with that."""
+        """Write the initial values to the model's states, to start another sequence; a session starts this way."""
         connection.reset(self.client, self.manifest)
 
     def stack_bytes(self) -> int | None:
-        """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""
+        """Return the stack that the last `run` used, in bytes, or None if it is not measured."""
         return self.client.stack_bytes()
 
 

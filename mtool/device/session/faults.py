@@ -1,4 +1,4 @@
-"""Explanation of a device's fault: the operator, the line of C, the stack."""
+"""Explain a device's fault: the operator, the line of C, the stack."""
 
 import functools
 import signal
@@ -31,15 +31,15 @@ def _known() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The meaning of the registers; 0 is "not known" for an address.
+    """The meaning of the registers; an address of 0 is unknown.
 
     Attributes:
-        name: of the exception; "" if there was none.
-        why: its cause and the address that was accessed; "" if nothing is known.
-        pc, lr: addresses of the program, in a process from the start of its image.
+        name: the exception's name; "" if there was none.
+        why: its cause and the accessed address; "": unknown.
+        pc, lr: addresses of the program; in a process, relative to the start of its image.
         sp: the stack pointer.
         stack_low: the lowest address of the stack.
-        digits: hexadecimal digits of an address.
+        digits: the number of hexadecimal digits of an address.
     """
 
     name: str = ""
@@ -52,7 +52,7 @@ class Reading:
 
 
 def read(fault: Fault) -> Reading:
-    """Return what the registers of a fault say; nothing, of a machine that is not known or one with too few."""
+    """Return the meaning of a fault's registers; nothing for an unknown machine or too few registers."""
     known = {
         Machine.MT_MACHINE_CORTEX_M: (9, _cortex_m),
         Machine.MT_MACHINE_RISCV: (7, _riscv),
@@ -96,20 +96,20 @@ _KINDS = {
     FaultKind.MT_FAULT_ASSERTION: "failed assertion",
     FaultKind.MT_FAULT_WATCHDOG: "timeout",
 }
-_EXIT = 100  # a template without an operating system ends with this plus the exception's number
+_EXIT = 100  # without an operating system, firmware exits with this plus the exception's number
 _EXIT_MOST = 31
 _STACK_TOP = "mt_stack_top"
 _STACK_OPTION = "stack_bytes"
-_MOST_STACKS = 256  # whoever is further below than so many stacks has not overflowed one, but lost the pointer to it
+_MOST_STACKS = 256  # further below the stack than this multiple of its size, the pointer is corrupt, not overflowed
 
 
 def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceError:
     """Return the error that explains a fault.
 
     Args:
-        fault: what the device reported.
-        manifest: of its project.
-        firmware: the file that it runs, with its symbols, if that is here.
+        fault: the reported fault.
+        manifest: the manifest of its project.
+        firmware: the file that it runs, with symbols, if it is here.
     """
     reading = read(fault)
     pc = lr = None
@@ -122,7 +122,7 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
                 lr = symbols.of(reading.lr) if reading.lr else None
                 stack = _stack(reading, symbols)
         except (OSError, ELFError):
-            pass  # it has been built anew or removed meanwhile: the numbers have to do
+            pass  # it was rebuilt or removed meanwhile: show the numbers alone
     where = _where(fault.operator, manifest, [location for location in (pc, lr) if location is not None])
     details = _lines(fault, reading, pc, lr, {operator.function for operator in manifest.operators})
     if stack is not None and stack[0] > _MOST_STACKS * stack[1]:
@@ -137,7 +137,7 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
 
 
 def region_of(number: int, manifest: Manifest) -> str:
-    """Return how people call a region by its operator's number or its key: the model's nodes too; "": there is none."""
+    """Return a readable name of a region, by its operator's number or key, with the model's nodes; "": none."""
     own = (one for one in manifest.operators if one.index == number and one.backend)
     region = next(own, None) or next((one for one in manifest.inner_regions if one.key == number), None)
     if region is None:
@@ -147,10 +147,10 @@ def region_of(number: int, manifest: Manifest) -> str:
 
 
 def of_exit(status: int, *, board: Board) -> DeviceError | None:
-    """Return the error that the exit status of a board's emulator stands for, or None if it stands for no fault.
+    """Return the error for the exit status of a board's emulator, or None if it is not a fault's.
 
-    A firmware without an operating system ends with 100 plus the exception's number. So it does after FAULT, too: this
-    is for when there was no session to report it in.
+    Firmware without an operating system exits with 100 plus the exception's number. It also does so after FAULT: this
+    is for faults without a session to report them in.
     """
     number = status - _EXIT
     if not 0 <= number <= _EXIT_MOST:
@@ -158,12 +158,12 @@ def of_exit(status: int, *, board: Board) -> DeviceError | None:
     known = _known()["exceptions" if board.cpu.startswith("cortex-m") else "causes"]
     return DeviceError(
         f"{known.get(number, f'exception {number}')} on the device",
-        details=[f"the emulator ended with exit code {status}, and no word of where"],
+        details=[f"the emulator ended with exit code {status} without naming the place"],
     )
 
 
 def _where(number: int | None, manifest: Manifest, symbols: list[SourceLocation]) -> str:
-    """Name the operator by its number, or else by the function that the fault, or its caller, is in."""
+    """Describe the operator by its number, or else by the function of the fault or its caller."""
     running = [operator for operator in manifest.operators if operator.index == number]
     for location in symbols:
         running = running or [operator for operator in manifest.operators if operator.function == _whole(location)]
@@ -177,13 +177,13 @@ def _where(number: int | None, manifest: Manifest, symbols: list[SourceLocation]
 
 
 def _whole(location: SourceLocation) -> str:
-    """Return the function that the compiler may have cut a part off (`name.cold`, `name.part.0`)."""
+    """Return the whole function for a part that the compiler split off (`name.cold`, `name.part.0`)."""
     return location.function.partition(".")[0]
 
 
 def _described(operator: Operator) -> str:
     origin = operator.origins[0] if operator.origins else operator.name
-    schedule = f" (schedule {operator.schedule})" if operator.schedule else ""  # a module does not always tell
+    schedule = f" (schedule {operator.schedule})" if operator.schedule else ""  # a module may not have it
     return f'operator {operator.index}, {operator.label} "{short_name(origin)}"{schedule}'
 
 
@@ -205,7 +205,7 @@ def _lines(
 
 
 def _stack(reading: Reading, symbols: Symboliser) -> tuple[int, int] | None:
-    """Return how much of the stack was in use and how large it is, in bytes, or None if that is not known."""
+    """Return the used and the total bytes of the stack, or None if unknown."""
     if not reading.stack_low or not reading.sp:
         return None
     top = symbols.address(_STACK_TOP) or symbols.end_of_object(reading.stack_low)
@@ -216,7 +216,7 @@ def _stack(reading: Reading, symbols: Symboliser) -> tuple[int, int] | None:
 
 def _hint(fault: Fault, project: Project | None, used_bytes: int) -> str:
     if fault.kind == FaultKind.MT_FAULT_WATCHDOG:
-        return "does it hang on this device, or does it need longer? --timeout SECONDS, in Python timeout_s"
+        return "does it hang on this device, or does it need more time? set --timeout SECONDS, in Python timeout_s"
     if fault.kind == FaultKind.MT_FAULT_STACK and project is not None and _STACK_OPTION in project.options:
         more = 2 * int(project.options[_STACK_OPTION])
         while more <= used_bytes:

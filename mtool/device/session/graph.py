@@ -1,4 +1,4 @@
-"""The graph executor on the host: reads the graph's JSON and calls the operators on the device one by one.
+"""The graph executor on the host: it reads the graph's JSON and calls the operators on the device one by one.
 
 The tensors stay on the device. docs/executors.md describes the JSON, mtool/compiler/codegen/graph.py writes it.
 """
@@ -28,7 +28,7 @@ Numbers = tuple[Literal["list_int"], tuple[Number, ...]]
 
 
 class _Part(BaseModel):
-    """A part of the JSON; keys that this executor has no use for are left alone."""
+    """A part of the JSON; keys that this executor does not need are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -60,7 +60,7 @@ class _Graph(_Part):
     attrs: _Attributes
 
     def placed(self, reference: Reference) -> Placed:
-        """Return the tensor that is a node's output, by [node, index, version]."""
+        """Return a node's output tensor by [node, index, version]."""
         node, index, _ = reference
         number = self.node_row_ptr[node] + index
         if number >= self.node_row_ptr[node + 1]:
@@ -75,13 +75,13 @@ class GraphExecutor:
 
     Args:
         client: the session with the device.
-        manifest: of the project.
+        manifest: the project's.
         text: the graph's JSON.
-        work_s: seconds that an operator may take, more than 0.
+        work_s: the time limit of an operator in seconds, more than 0.
 
     Raises:
-        UsageError: the JSON is malformed, or of another model.
-        DeviceError: the device has no such functions.
+        UsageError: the JSON is malformed, or is another model's.
+        DeviceError: the device does not have the functions.
     """
 
     def __init__(self, client: Client, manifest: Manifest, text: str | bytes, *, work_s: float) -> None:
@@ -90,9 +90,9 @@ class GraphExecutor:
         self._work_s = work_s
         self._set: dict[str, ArrayLike] = {}
         self._calls: list[tuple[int, list[Placed]]] = []
-        """Each operator's function on the device, and what it is called with."""
+        """Each operator's function on the device, and its arguments."""
         self._written: dict[str, tuple[int, list[Placed]]] = {}
-        """By each node's name, the number of calls until it has written its outputs, and these."""
+        """For each node's name, the number of calls until its outputs are written, and the outputs."""
         try:
             graph = _Graph.model_validate_json(text)
             self._inputs = [graph.placed((node, 0, 0)) for node in graph.arg_nodes]
@@ -116,8 +116,8 @@ class GraphExecutor:
         found = [placed.shape for placed in (*self._inputs, *self._outputs)]
         if expected != found:
             raise UsageError(
-                f"the graph is not that of {manifest.model}",
-                details=[f"expected inputs and outputs of the shapes {expected}", f"found {found}"],
+                f"the graph does not belong to {manifest.model}",
+                details=[f"expected input and output shapes {expected}", f"found {found}"],
             )
 
     @classmethod
@@ -125,11 +125,11 @@ class GraphExecutor:
         """Return the executor of a project folder's graph.
 
         Raises:
-            UsageError: the project was built without one, or its JSON is malformed.
+            UsageError: the project was built without a graph, or its JSON is malformed.
         """
         if not manifest.graph or manifest.project is None:
             raise UsageError(
-                f"{folder} has no graph", details=["its operators are no packed functions"],
+                f"{folder} has no graph", details=["its operators are not packed functions"],
                 hint="build it with: --executor graph-host",
             )  # fmt: skip
         path = folder / manifest.project.model / manifest.graph
@@ -140,11 +140,11 @@ class GraphExecutor:
         return cls(client, manifest, text, work_s=work_s)
 
     def set_input(self, name: str, array: ArrayLike) -> None:
-        """Set one input, for each `run` that is not given it.
+        """Set one input for each `run` that does not pass it.
 
         Args:
             name: the input's, as in the model.
-            array: of the model's own shape and dtype; at run-time sizes each within its range.
+            array: of the model's own shape and dtype; run-time sizes must be in range.
 
         Raises:
             UsageError: the model has no such input, or it has another shape or type.
@@ -153,7 +153,7 @@ class GraphExecutor:
         self._set[name] = array
 
     def get_input(self, name: str) -> Array:
-        """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
+        """Return the contents of an input's memory: the last written values, unless they were overwritten since.
 
         Args:
             name: the input's, as in the model.
@@ -170,18 +170,18 @@ class GraphExecutor:
         return array_of(described, self._client.read_at(*placed.place, described.bytes))
 
     def tensor(self, name: str, inputs: Mapping[str, ArrayLike] | None = None) -> Array | tuple[Array, ...]:
-        """Write the inputs, call the operators up to the node of a name, and return what it wrote: a debug executor.
+        """Write the inputs, call the operators up to a node, and return the node's output: a debug executor.
 
         Args:
-            name: of a node in the graph's JSON.
+            name: the name of a node in the graph's JSON.
             inputs: as for `run`.
 
         Returns:
-            The node's output, or a tuple of them, in the shape and layout that the compiled model has them.
+            The node's output, or a tuple of outputs, in the compiled model's shape and layout.
 
         Raises:
-            UsageError: there is no such node, or an input is wrong.
-            DeviceError: an operator failed, or took longer than the executor's `work_s` seconds.
+            UsageError: the node is unknown, or an input is wrong.
+            DeviceError: an operator failed, or exceeded the executor's `work_s` seconds.
             CommunicationError: the device stopped answering.
         """
         if name not in self._written:
@@ -202,15 +202,15 @@ class GraphExecutor:
         """Write the inputs, call every operator, read the outputs.
 
         Args:
-            inputs: an array for each input, of the model's own shape and dtype; those that were set need not be given.
-                Run-time sizes follow from the shapes, each within its range.
+            inputs: an array for each input, of the model's own shape and dtype; inputs that were set may be omitted.
+                Run-time sizes follow from the shapes, and must be in range.
 
         Returns:
             An array for each output, of the model's own shape and dtype.
 
         Raises:
             UsageError: an input is missing or unknown, or has another shape or type.
-            DeviceError: an operator failed, or took longer than the executor's `work_s` seconds.
+            DeviceError: an operator failed, or exceeded the executor's `work_s` seconds.
             CommunicationError: the device stopped answering.
         """
         if inputs is not None:
@@ -239,7 +239,7 @@ _SHOWN = 8  # names in an error
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a device: what it reads and what it writes, and where that lies."""
+    """A function of a device: its inputs and outputs, and their places."""
 
     name: str
     reads: tuple[Operand, ...]
@@ -247,10 +247,10 @@ class Function:
 
 
 def find(manifest: Manifest, name: str) -> Function:
-    """Return the function of that name.
+    """Return a function by its name.
 
     Raises:
-        UsageError: there is none; the message lists the names that are alike.
+        UsageError: there is none; the message lists similar names.
     """
     known = manifest.functions
     if not known:
@@ -275,7 +275,7 @@ def find(manifest: Manifest, name: str) -> Function:
 
 
 def operator_of(manifest: Manifest, name: str) -> int | None:
-    """Return the number of the operator of a name, its own, its number or its C function's; None: it is the model.
+    """Return the number of an operator by its name, number or C function; None: the name is the model's.
 
     Raises:
         UsageError: there is none, or several operators share the function; the message says which.
@@ -289,7 +289,7 @@ def operator_of(manifest: Manifest, name: str) -> int | None:
     if shared:
         raise UsageError(
             f"{name} computes {len(shared)} operators of {manifest.model}",
-            details=[f"name one of them: {', '.join(operator.name for operator in shared)}"],
+            details=[f"choose one: {', '.join(operator.name for operator in shared)}"],
         )
     known = [*(operator.name for operator in manifest.operators), f"{manifest.model}_run"]
     raise UsageError(
@@ -300,25 +300,25 @@ def operator_of(manifest: Manifest, name: str) -> int | None:
 
 
 def _alike(name: str, known: Sequence[str]) -> str:
-    """Return a line of an error with the names that come near one that is not there, or else the first ones."""
+    """Return an error detail with names similar to an unknown one, or else the first ones."""
     alike = spelling.near(name, known, _SHOWN)
     more = [f"and {len(known) - _SHOWN} more"] if not alike and len(known) > _SHOWN else []
-    return f"{'alike' if alike else 'there are'}: {', '.join([*(alike or known[:_SHOWN]), *more])}"
+    return f"{'similar' if alike else 'available'}: {', '.join([*(alike or known[:_SHOWN]), *more])}"
 
 
 def call(
     client: Client, function: Function, arguments: Sequence[ArrayLike], *, work_s: float
 ) -> Array | tuple[Array, ...]:
-    """Write the arguments where the function's operands lie, call it, and read what it wrote.
+    """Write the arguments to the function's operands, call it, and read its outputs.
 
     Raises:
-        UsageError: the arguments are more or fewer, or one has another shape or type.
+        UsageError: the number of arguments is wrong, or one has another shape or type.
         DeviceError: there is no such function on the device, or it failed.
     """
     if len(arguments) != len(function.reads):
         wanted = [f"{one.value} ({tensors.shown(one.dtype, one.shape)})" for one in function.reads]
         raise UsageError(
-            f"{function.name} takes {len(function.reads)} arrays",
+            f"{function.name} takes {len(function.reads)} array{'s' * (len(function.reads) != 1)}",
             details=[f"expected  {', '.join(wanted) or 'none'}", f"found     {len(arguments)}"],
         )
     arrays = [tensors.as_array(one.value, array) for one, array in zip(function.reads, arguments, strict=True)]
@@ -332,7 +332,7 @@ def call(
 
 
 def _operand(tensor: Tensor, memory: str, index: int) -> Operand:
-    """Return where an input or output lies: in the arena, unless the caller keeps it."""
+    """Return the place of an input or output: in the arena, unless the caller keeps it."""
     in_arena = tensor.arena_offset is not None
     return Operand(
         value=tensor.name,

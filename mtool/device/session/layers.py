@@ -1,7 +1,7 @@
-"""Look inside an inference: run it operator by operator, and read what each writes.
+"""Look inside an inference: run it operator by operator, and read each operator's outputs.
 
-Nothing is kept on the device: a result is read as soon as it is there, before a later operator overwrites it. So this
-works with the firmware that runs the model, on a board with no memory to spare.
+Nothing is kept on the device: an output is read before a later operator overwrites it. So this
+works with the normal firmware, on a board without memory to spare.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,25 +22,25 @@ Correct = Callable[[Operator, Operand, Array], Array | None]
 def intermediates(
     device: Device, inputs: Mapping[str, ArrayLike], *, correct: Correct | None = None
 ) -> Iterator[tuple[Operator, Operand, Array]]:
-    """Run one inference operator by operator and yield what each writes, as soon as it has.
+    """Run one inference operator by operator and yield each output as soon as it is written.
 
     Args:
         device: an open session.
         inputs: an array for each input.
-        correct: may return the values that an operand should have had: the device goes on from those, so that an
-            operator is judged by what it does itself.
+        correct: may return the values that an operand should have: the device continues with them, so that an
+            operator is judged only by its own result.
 
     Yields:
-        The operator, what it wrote, as it is at the inputs' run-time sizes, and its array in that shape and layout.
+        The operator, its output at the inputs' run-time sizes, and its array in that shape and layout.
 
     Raises:
-        UsageError: an input is wrong, or the firmware was built by an mtool whose mtool.json does not know places.
+        UsageError: an input is wrong, or mtool.json is from an older mtool, without operands' places.
         DeviceError: an operator failed.
     """
     client = device.client
     operators = device.manifest.operators
     if any(not operator.writes for operator in operators):
-        raise UsageError("mtool.json does not say where the operators write", hint="build the project again")
+        raise UsageError("mtool.json does not have the operators' outputs", hint="build the project again")
     given = to_bytes(device.manifest.inputs, inputs)
     sizes = sizes_in(device.manifest.inputs, given)
     stepping = Stepping(client, device.manifest, given)
@@ -56,16 +56,16 @@ def intermediates(
 
 
 def tensor(device: Device, name: str, inputs: Mapping[str, ArrayLike]) -> Array:
-    """Run one inference as far as a tensor and return it, in the shape and layout that the compiled model has it.
+    """Run one inference up to a tensor and return it, in the compiled model's shape and layout.
 
     Args:
         device: an open session.
-        name: of a tensor that an operator writes: as the compiled model calls it, as the model's own tensor that it is,
+        name: of a tensor that an operator writes: its name in the compiled model, that of the model's own tensor,
             or the operator's name; or of an input.
         inputs: an array for each input.
 
     Raises:
-        UsageError: no operator writes such a tensor (it may be computed within one), or an input is wrong.
+        UsageError: no operator writes such a tensor (it may be internal to one), or an input is wrong.
         DeviceError: an operator failed.
     """
     if name in inputs:
@@ -75,8 +75,8 @@ def tensor(device: Device, name: str, inputs: Mapping[str, ArrayLike]) -> Array:
     if name not in known:
         raise UsageError(
             f"no operator of {device.manifest.model} writes {name!r}",
-            details=[f"alike: {', '.join(spelling.near(name, known)) or 'none'}"],
-            hint="what is computed within an operator is not there: mtool bench --layers lists them",
+            details=[f"similar: {', '.join(spelling.near(name, known)) or 'none'}"],
+            hint="tensors inside an operator can't be read; list the operators with mtool bench --layers",
         )
     for operator, operand, array in intermediates(device, inputs):
         if name in _names(operator) and (name == operator.name or name in _called(operand)):

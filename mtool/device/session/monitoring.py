@@ -1,4 +1,4 @@
-"""What a device sends when nobody drives it: lines of text, and the frames of the RPC, told apart and decoded."""
+"""Decode a device's output without a session: separate lines of text from frames of the RPC."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,23 +15,23 @@ from mtool.manifest import Manifest
 
 Kind = Literal["text", "log", "rpc", "fault", "bytes"]
 
-_LONGEST_LINE = 4096  # bytes; more are no line
-_SHOWN = 16  # bytes of what is neither text nor a frame
+_LONGEST_LINE = 4096  # bytes; longer data is not a line
+_SHOWN = 16  # bytes of data that is neither text nor a frame
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Something that a device sent: a line that it printed, one that it logged in a frame, another frame, a fault."""
+    """Something that a device sent: a printed line, a line logged in a frame, another frame, or a fault."""
 
     kind: Kind
     text: str
 
 
 class Listener:
-    """Take bytes as they arrive and tell what they are.
+    """Decode bytes as they arrive.
 
     Args:
-        manifest: of the project that runs there, for a fault's operator; None: not known.
+        manifest: of the project that runs there, for a fault's operator; None: unknown.
         firmware: its file, for a fault's line of C; None: it is not here.
     """
 
@@ -41,7 +41,7 @@ class Listener:
         self._pending = b""
 
     def feed(self, data: bytes) -> Iterator[Heard]:
-        """Yield what is complete with these bytes: frames, which end with a zero, and lines."""
+        """Yield what these bytes complete: frames, which end with a zero, and lines."""
         *pieces, self._pending = (self._pending + data).split(b"\0")
         for piece in pieces:
             frame = decode(piece) if piece else None
@@ -54,7 +54,7 @@ class Listener:
             yield from self.flush()
 
     def flush(self) -> Iterator[Heard]:
-        """Yield what has arrived and is not complete, once nothing more comes: the prompt of a shell, half a frame."""
+        """Yield incomplete data once nothing more comes: a shell's prompt, a partial frame."""
         piece, self._pending = self._pending, b""
         yield from _unframed(piece)
 
@@ -71,7 +71,7 @@ class Listener:
 
 
 def _described(frame: Frame) -> str:
-    """Return a frame in a line."""
+    """Return a frame in one line."""
     is_reply = bool(frame.type & protocol.REPLY) and frame.type < Message.MT_RESEND
     number = frame.type & ~protocol.REPLY if is_reply else frame.type
     name = next((one.name.removeprefix("MT_") for one in Message if one == number), f"type 0x{frame.type:02x}")
@@ -94,7 +94,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _unframed(data: bytes) -> Iterator[Heard]:
-    """Yield the lines of text that data begin with, and the rest as text or as bytes."""
+    """Yield the lines of text that the data starts with, and the rest as text or as bytes."""
     *lines, rest = data.split(b"\n")
     count = next((at for at, line in enumerate(lines) if not _is_text(line)), len(lines))
     rest = b"\n".join([*lines[count:], rest])
@@ -103,7 +103,7 @@ def _unframed(data: bytes) -> Iterator[Heard]:
         yield from _lines(rest)
     else:
         more = " …" if len(rest) > _SHOWN else ""
-        yield Heard("bytes", f"{len(rest):,} B that are no frame and no text: {rest[:_SHOWN].hex(' ')}{more}")
+        yield Heard("bytes", f"{len(rest):,} B, neither a frame nor text: {rest[:_SHOWN].hex(' ')}{more}")
 
 
 def _lines(data: bytes) -> Iterator[Heard]:

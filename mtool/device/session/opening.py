@@ -1,4 +1,4 @@
-"""From a built project folder to a device."""
+"""Open a device from a built project folder."""
 
 import functools
 import logging
@@ -22,9 +22,9 @@ from mtool.manifest import Project
 
 _KIND = "host_driven"
 TIMEOUT_S = 10.0
-_DEBUGGED_S = 24 * 3600.0  # whoever debugs takes his time
+_DEBUGGED_S = 24 * 3600.0  # debugging may take long
 CHANNEL, RTT = "channel", "rtt"
-"""The option of a template that says how its firmware is reached, and its value for SEGGER RTT."""
+"""The template option for the firmware's channel, and its value for SEGGER RTT."""
 
 log = logging.getLogger(__name__)
 
@@ -44,25 +44,26 @@ def open(
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
     Args:
-        folder: a project folder that is built, with its mtool.json.
+        folder: the folder of a built project, with its mtool.json.
         port: the serial port of a board that runs the firmware, tcp://HOST:PORT or rtt:...
-            (mtool.device.transport.opening); default: the board's emulator, or, if it has none or is sold as well,
-            MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached. "emulator": the emulator, even if a
-        board is attached. probe: the USB serial number of the board or its probe, or the beginning of it.
+            (mtool.device.transport.opening); "emulator": the emulator, even if a board is attached. Default: the
+            board's emulator, or, if it has none or is also a real board, MTOOL_PORT, MTOOL_PROBE, mtool.toml, the only
+            attached board.
+        probe: the USB serial number of the board or its probe, or a prefix of it.
         timeout_s: how long the firmware may take to start and to answer.
         emulator_arguments: further arguments of the board's emulator.
         take_over: open the session even if a host on another computer has one open with the device, which then loses
-            it. On this computer a port has one user at a time, and what a program that crashed has left open is
-            taken over anyway.
-        record: where each piece that goes over the channel is written down, with its time.
+            it. On this computer a port has one user at a time, and a session left open by a crashed program is
+            always taken over.
+        record: receives each piece of data on the channel, with its time.
         model: the name of one of the firmware's models; default: the only one, or all: device["kws"].
-        work_s: seconds that an inference may take unless said otherwise; default: generously by its instructions.
+        work_s: the default time limit of an inference in seconds; default: generous, from its estimated instructions.
 
     Raises:
-        UsageError: the folder is no project, its firmware is not built, or it has no such model.
+        UsageError: the folder is not a project, its firmware is not built, or it has no such model.
         BuildError: the board's emulator is not installed.
         BoardError: no such board is attached, or several are.
-        CommunicationError: the firmware does not answer, or is another than mtool.json says.
+        CommunicationError: the firmware does not answer, or is not the one in mtool.json.
     """
     path = Path(folder)
     described = manifest.load(path)
@@ -98,13 +99,13 @@ def open(
 
 
 def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
-    """Say now that the board at a port is not there, or runs another firmware than that of a project, built or not.
+    """Check now that the board at a port is present and runs the project's firmware, built or not.
 
-    An emulator is not asked: it will run what is built.
+    An emulator is not checked: it will run what is built.
 
     Raises:
         BoardError: no such board is attached, or several are.
-        CommunicationError: the firmware does not answer, or is another than mtool.json says.
+        CommunicationError: the firmware does not answer, or is not the one in mtool.json.
     """
     described = manifest.load(Path(folder))
     project = described.project
@@ -120,13 +121,13 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind:
     """Start a firmware of a built project and return the channel to it, as `open` does, without a session.
 
     Args:
-        folder: as of `open`.
-        port: as of `open`.
-        probe: as of `open`.
+        folder: as for `open`.
+        port: as for `open`.
+        probe: as for `open`.
         kind: of the firmware, for a board that is emulated.
 
     Raises:
-        MtoolError: as `open` does.
+        MtoolError: as for `open`.
     """
     path = Path(folder)
     return _channel(path, manifest.project_of(manifest.load(path), path), port, probe, kind=kind)[0]
@@ -135,7 +136,7 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind:
 def _channel(
     path: Path, project: Project, port: str, probe: str, emulator_arguments: Sequence[str] = (), *, kind: str = _KIND
 ) -> tuple[Transport, str]:
-    """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
+    """Return the channel to a project's firmware, and the USB serial number of the device."""
     firmware = manifest.firmware_of(path, project, kind)
     if not firmware.is_file():
         raise UsageError(
@@ -145,13 +146,13 @@ def _channel(
 
 
 def attached(project: Project, port: str, probe: str) -> Attached | None:
-    """Return the board on a serial port that is meant; None: the emulator, or the process.
+    """Return the selected board on a serial port; None: the emulator, or the process.
 
-    A board that is sold and has an emulator is the one that is attached, if one is; the emulator, if none is.
+    For a real board with an emulator, an attached board is used if there is one, else the emulator.
 
     Raises:
-        BoardError: nothing of the board is attached, or not what was asked for, or several match.
-        UsageError: the port is a malformed address, or one that the firmware will not answer at.
+        BoardError: no such board is attached, or not the requested one, or several match.
+        UsageError: the port is a malformed address, or one where the firmware will not answer.
     """
     board = project.board
     if port == ports.EMULATOR:
@@ -163,8 +164,8 @@ def attached(project: Project, port: str, probe: str) -> Attached | None:
     want, channel = ports.wanted(port, probe), project.options.get(CHANNEL)
     if channel == RTT and not want.port:
         raise BoardError(
-            f"the firmware for {board.name} speaks over RTT, and nobody is named who reads it",
-            hint="a debugger does: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
+            f"the firmware for {board.name} uses RTT and needs a debugger to read it",
+            hint="choose one: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
         )
     found = ports.require(board, want)
     if want.port.startswith("rtt:") and channel not in (None, RTT):
@@ -173,7 +174,7 @@ def attached(project: Project, port: str, probe: str) -> Attached | None:
 
 
 def _gdb_port(project: Project) -> int:
-    """Return the port at which QEMU waits for gdb, as the template's option says; 0: it does not."""
+    """Return the port at which QEMU waits for gdb, from the template's option; 0: it does not wait."""
     return int(project.options.get("gdbserver", 0))
 
 
@@ -190,7 +191,7 @@ def _transport(
     if emulator is None:
         raise UsageError(
             f"{project.board.name} has no emulator",
-            details=[f"the template {project.template} drives the firmware in one"],
+            details=[f"the template {project.template} runs its firmware in one"],
             hint="choose another template: --template NAME",
         )
     waiting: tuple[str, ...] = ()
@@ -206,7 +207,7 @@ def _transport(
 
 
 def _emulate(project: Project, emulator: Emulator, firmware: Path) -> Transport:
-    """Start a board's emulator, and return the channel to the firmware in it."""
+    """Start a board's emulator, and return the channel to its firmware."""
     on_exit = functools.partial(faults.of_exit, board=project.board)
     if emulator.program == unicorn.PROGRAM:
         return UnicornTransport(project.board, firmware, on_exit=on_exit)

@@ -1,4 +1,4 @@
-"""The time of each operator: the device times them, with the firmware that runs the model."""
+"""The time of each operator: the device measures it, with the normal firmware."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ class OperatorTime:
     """The cost of one operator of an inference.
 
     Attributes:
-        index: its place in the order of execution; that of its first part.
-        name: its own, as in the C.
-        label: what a person calls it.
-        shape: what it reads and writes.
-        schedule: how it is computed.
-        origins: the nodes of the model that went into it.
+        index: its position in the order of execution; of its first part, if there are several.
+        name: its name in the C code.
+        label: a readable name.
+        shape: its input and output shapes.
+        schedule: its schedule.
+        origins: the model's nodes that it was compiled from.
         median: its time over the repeats, in the profile's unit.
         macs: its multiply-accumulates.
-        bytes: what it reads, writes and works on at one time: tensors, constants and scratch.
-        parts: in how many parts it is computed, each some rows of its result.
-        backend: who computes it, if it is a region of a backend.
-        device_cycles: the backend's estimate of the accelerator's cycles; 0: there is none.
+        bytes: the memory that it uses at one time: tensors, constants and scratch.
+        parts: the number of parts in which it is computed, each some rows of its result.
+        backend: the backend, if it is a backend's region.
+        device_cycles: the backend's estimate of the accelerator's cycles; 0: unknown.
     """
 
     index: int
@@ -48,7 +48,7 @@ class OperatorTime:
 
     @property
     def title(self) -> str:
-        """Return what a person calls it, and in how many parts it is computed."""
+        """Return a readable name, with the number of parts if there are several."""
         return self.label if self.parts == 1 else f"{self.label}, {self.parts} parts"
 
     @property
@@ -69,9 +69,9 @@ class Profile:
     Attributes:
         operators: in the order of execution.
         unit: "ns", or "instructions" where the timer counts those.
-        whole: an inference through the model's entry point. The operators' sum is a little more, as each is called
-            by its number, and less where the entry point copies the caller's inputs.
-        repeat: how many inferences the medians are over.
+        whole: an inference through the model's entry point. The operators' sum is slightly higher, as each is called
+            by its number, and lower if the entry point copies the caller's inputs.
+        repeat: the number of inferences for the medians.
     """
 
     operators: tuple[OperatorTime, ...]
@@ -85,7 +85,7 @@ class Profile:
         return sum(operator.median for operator in self.operators)
 
     def share(self, operator: OperatorTime) -> float:
-        """Return an operator's part of the sum, 0 to 1."""
+        """Return an operator's share of the sum, 0 to 1."""
         return operator.median / self.total if self.total else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Profile:
         return {"unit": self.unit, "whole": self.whole, "total": self.total, "repeat": self.repeat, "operators": rows}
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame, a row an operator.
+        """Return a pandas DataFrame, one row for each operator.
 
         Raises:
             UsageError: pandas is not installed.
@@ -122,7 +122,7 @@ class Profile:
 def operator_times(
     client: Client, manifest: Manifest, inputs: Mapping[str, ArrayLike], *, repeat: int, work_s: float
 ) -> tuple[OperatorTime, ...]:
-    """Time each operator of an inference, as `step_times` does; what is computed in parts is one operator.
+    """Time each operator of an inference, as `step_times` does; the parts of an operator are added up.
 
     Raises:
         MtoolError: as `step_times`.
@@ -137,18 +137,18 @@ def operator_times(
 def step_times(
     client: Client, manifest: Manifest, inputs: Mapping[str, ArrayLike], *, repeat: int, work_s: float
 ) -> list[float]:
-    """Return the time of each step of an inference, less what starting and stopping the timer takes.
+    """Return the time of each step of an inference, without the time to start and stop the timer.
 
     Args:
         client: an open session's.
         manifest: of the project.
-        inputs: what to run on.
-        repeat: inferences, over which each operator's median is taken.
-        work_s: how long an operator may take.
+        inputs: the inputs.
+        repeat: the number of inferences for each operator's median.
+        work_s: the time limit of an operator.
 
     Raises:
         UsageError: an input is wrong.
-        DeviceError: an operator failed, or the timer ran over its range.
+        DeviceError: an operator failed, or the timer overflowed.
     """
     stepping = Stepping(client, manifest, to_bytes(manifest.inputs, inputs))
     times: list[list[float]] = [[] for _ in manifest.operators]
@@ -162,7 +162,7 @@ def step_times(
 
 
 def _time_of(parts: Sequence[Operator], medians: Sequence[float]) -> OperatorTime:
-    """Return what an operator costs that is computed in parts, most often in one."""
+    """Return the cost of an operator from its parts, usually one."""
     first = parts[0]
     return OperatorTime(
         index=first.index,

@@ -1,4 +1,4 @@
-"""An inference that the host drives operator by operator: the inputs before it, and a row before who reads one."""
+"""An inference that the host drives operator by operator; rows of a streamed input are written when they are needed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class Stepping:
     inputs: Sequence[bytes]
 
     def begin(self) -> None:
-        """Write the inputs, but for one that the model takes by rows."""
+        """Write the inputs, except one that the model takes by rows."""
         for index, (tensor, data) in enumerate(zip(self.manifest.inputs, self.inputs, strict=True)):
             if tensor.stream is None:
                 self.client.write_at(protocol.INPUTS, index, 0, data)
 
     def run(self, operator: Operator, *, work_s: float) -> int:
-        """Run an operator whose turn it is, and return the nanoseconds that it took."""
+        """Run the next operator, and return its nanoseconds."""
         self.prepare(operator)
         return self.client.time(1, work_s=work_s, operator=operator.index)
 

@@ -1,4 +1,4 @@
-"""Inputs and outputs between NumPy and the bytes that the device holds."""
+"""Convert inputs and outputs between NumPy and the device's bytes."""
 
 import functools
 import math
@@ -13,22 +13,22 @@ from mtool.base.formulas import parsed
 from mtool.device.rpc import protocol
 from mtool.manifest import Operand, Tensor
 
-# Run-time sizes of an inference: read from the shapes of its inputs, and the shapes that follow from them.
+# Run-time sizes of an inference: from the shapes of its inputs, and the shapes that follow from them.
 
 
 Sizes = Mapping[str, int]
-"""Run-time sizes by the symbols that formulas have for them."""
+"""Run-time sizes by their symbols in formulas."""
 
 
 def sizes_of(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> dict[str, int]:
-    """Return the run-time sizes that inputs have.
+    """Return the run-time sizes of the inputs.
 
     Args:
         tensors: the model's inputs.
-        arrays: those that are given, by name.
+        arrays: the arrays by name; some may be missing.
 
     Raises:
-        UsageError: two of them disagree about a size, or it is out of its range.
+        UsageError: two of them disagree about a size, or it is out of range.
     """
     found: dict[str, tuple[int, str]] = {}
 
@@ -52,9 +52,9 @@ def sizes_of(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> dict
         size, where = found.get(limits.symbol, (limits.most, ""))
         if where and not limits.least <= size <= limits.most:
             raise UsageError(
-                f"{limits.dimension} is {size}, out of its range",
+                f"{limits.dimension} is out of range: {size}",
                 details=[f"expected  {limits.least} to {limits.most}", f"found     {size}, as {where}"],
-                hint=f"for larger ones compile with: --max {limits.dimension}={size}" if size > limits.most else "",
+                hint=f"for larger sizes compile with: --max {limits.dimension}={size}" if size > limits.most else "",
             )
     return {symbol: size for symbol, (size, _) in found.items()}
 
@@ -65,7 +65,7 @@ def shape_at(tensor: Tensor, sizes: Sizes) -> tuple[int, ...]:
 
 
 def tensor_at(tensor: Tensor, sizes: Sizes) -> Tensor:
-    """Return a tensor as it is at run-time sizes."""
+    """Return a tensor with its shape at run-time sizes."""
     if tensor.dims is None:
         return tensor
     return tensor.model_copy(update={"shape": shape_at(tensor, sizes), "bytes": bytes_at(tensor, sizes)})
@@ -79,7 +79,7 @@ def bytes_at(tensor: Tensor, sizes: Sizes) -> int:
 
 
 def operand_at(operand: Operand, sizes: Sizes) -> Operand:
-    """Return an operator's tensor as it is at run-time sizes."""
+    """Return an operator's tensor with its shape at run-time sizes."""
     own: dict[str, Any] = {}
     if operand.dims is not None:
         shape = tuple(parsed(text).at(sizes) for text in operand.dims)
@@ -96,22 +96,22 @@ _KINDS = {"inputs": protocol.INPUTS, "outputs": protocol.OUTPUTS, "arena": proto
 
 
 def place_of(operand: Operand) -> tuple[int, int, int]:
-    """Return where an operator's tensor lies on the device: the kind of memory, its number, the offset in it."""
+    """Return the place of an operator's tensor on the device: the kind of memory, its number, the offset in it."""
     return _KINDS[operand.memory], operand.index, operand.offset
 
 
 def largest(tensors: Sequence[Tensor]) -> dict[str, int]:
-    """Return the largest sizes that a model takes."""
+    """Return the largest sizes of a model."""
     return {tensor.range.symbol: tensor.range.most for tensor in tensors if tensor.range is not None}
 
 
 def smallest(tensors: Sequence[Tensor]) -> dict[str, int]:
-    """Return the smallest sizes that a model takes."""
+    """Return the smallest sizes of a model."""
     return {tensor.range.symbol: tensor.range.least for tensor in tensors if tensor.range is not None}
 
 
 def given_inputs(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the inputs that the caller has to give: all but the sizes, which follow from those."""
+    """Return the inputs that the caller must pass: all except the sizes, which follow from their shapes."""
     return [tensor for tensor in tensors if tensor.range is None]
 
 
@@ -119,7 +119,7 @@ Array = NDArray[Any]
 
 
 def named(tensors: Sequence[Tensor], name: str) -> Tensor:
-    """Return the tensor of a name.
+    """Return a tensor by its name.
 
     Raises:
         UsageError: there is none; the message lists the names.
@@ -128,12 +128,12 @@ def named(tensors: Sequence[Tensor], name: str) -> Tensor:
         if tensor.name == name:
             return tensor
     raise UsageError(
-        f"the model has no input {name!r}", details=[f"it has {', '.join(map(_described, given_inputs(tensors)))}"]
+        f"the model has no input {name!r}", details=[f"available: {', '.join(map(_described, given_inputs(tensors)))}"]
     )
 
 
 def check_set(tensors: Sequence[Tensor], name: str, array: ArrayLike) -> None:
-    """Refuse an input that is set before its run, unless run-time sizes decide then whether it is right.
+    """Check an input that is set before its run, unless that depends on run-time sizes.
 
     Raises:
         UsageError: the model has no such input, or it has another shape or type.
@@ -146,10 +146,10 @@ def check_set(tensors: Sequence[Tensor], name: str, array: ArrayLike) -> None:
 def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list[bytes]:
     """Return each input's bytes, row-major and little-endian, in the model's order.
 
-    Run-time sizes need not be given: the shapes of the others have them.
+    Run-time sizes may be omitted: they follow from the other inputs' shapes.
 
     Raises:
-        UsageError: an input is missing or unknown, or has another shape or type; the message names expected and found.
+        UsageError: an input is missing or unknown, or has another shape or type; the message has expected and found.
     """
     check_named(tensors, arrays)
     expected = {tensor.name for tensor in tensors}
@@ -157,13 +157,13 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
     if not expected - sized <= set(arrays) <= expected:
         wanted = ", ".join(map(_described, given_inputs(tensors)))
         raise UsageError(
-            "these are not the model's inputs",
+            "the names are not those of the model's inputs",
             details=[f"expected  {wanted}", f"found     {', '.join(map(str, arrays)) or 'nothing'}"],
         )
     given = {tensor.name: as_array(tensor.name, arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
     for tensor in given_inputs(tensors):
         if tensor.dims is not None and given[tensor.name].ndim != len(tensor.dims):
-            bytes_of(tensor.name, tensor, given[tensor.name])  # which tells what is wrong
+            bytes_of(tensor.name, tensor, given[tensor.name])  # raises the error that says what is wrong
     sizes = sizes_of(tensors, given)
     found = []
     for tensor in tensors:
@@ -184,7 +184,7 @@ def zeros(tensors: Sequence[Tensor]) -> list[bytes]:
 
 
 def sizes_in(tensors: Sequence[Tensor], data: Sequence[bytes]) -> dict[str, int]:
-    """Return the run-time sizes in the bytes of the inputs."""
+    """Return the run-time sizes from the bytes of the inputs."""
     return {
         tensor.range.symbol: int(np.frombuffer(piece, "<i4")[0])
         for tensor, piece in zip(tensors, data, strict=True)
@@ -193,7 +193,7 @@ def sizes_in(tensors: Sequence[Tensor], data: Sequence[bytes]) -> dict[str, int]
 
 
 def from_bytes(tensors: Sequence[Tensor], pieces: Sequence[bytes], sizes: Sizes | None = None) -> dict[str, Array]:
-    """Return the outputs by name, at run-time sizes; the arrays own their memory and can be written to."""
+    """Return the outputs by name, at run-time sizes; the arrays own their memory and are writable."""
     return {
         tensor.name: array_of(tensor, piece, shape_at(tensor, sizes or {}))
         for tensor, piece in zip(tensors, pieces, strict=True)
@@ -201,7 +201,7 @@ def from_bytes(tensors: Sequence[Tensor], pieces: Sequence[bytes], sizes: Sizes 
 
 
 def check_named(tensors: Sequence[Tensor], arrays: object) -> None:
-    """Refuse inputs without their names.
+    """Refuse inputs without names.
 
     Raises:
         UsageError: they are not a mapping.
@@ -209,9 +209,9 @@ def check_named(tensors: Sequence[Tensor], arrays: object) -> None:
     if not isinstance(arrays, Mapping):
         name = next((tensor.name for tensor in tensors), "input")
         raise UsageError(
-            f"the inputs are of the type {type(arrays).__name__}",
-            details=["expected a mapping of each input's name to its array"],
-            hint=f'for instance: {{"{name}": array}}',
+            f"the inputs have the type {type(arrays).__name__}",
+            details=["expected a mapping from input names to arrays"],
+            hint=f'example: {{"{name}": array}}',
         )
 
 
@@ -231,7 +231,7 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
     """Return an input's bytes, row-major and little-endian.
 
     Raises:
-        UsageError: it has another shape or type than the model's or the operator's; the message names both.
+        UsageError: its shape or type is not the model's or operator's; the message has both.
     """
     if array.dtype != np.dtype(tensor.dtype) or array.shape != tensor.shape:
         what = "type" if array.shape == tensor.shape else "shape"
@@ -239,7 +239,7 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
         if what == "type":
             hint = f"convert it: x.astype('{tensor.dtype}')"
         raise UsageError(
-            f"the input {name} has another {what} than the model's",
+            f"input {name} has the wrong {what}",
             details=[
                 f"expected  {shown(tensor.dtype, tensor.shape)}",
                 f"found     {shown(array.dtype, array.shape)}",
@@ -254,7 +254,7 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
 
 
 def array_of(tensor: Tensor | Operand, data: bytes, shape: Sequence[int] | None = None) -> Array:
-    """Return the array that a tensor's bytes are; it owns its memory and can be written to."""
+    """Return the array for a tensor's bytes; it owns its memory and is writable."""
     flat = np.frombuffer(data, _wire_dtype(tensor.stored)).astype(tensor.dtype)
     return flat.reshape(tensor.shape if shape is None else shape)
 

@@ -1,4 +1,4 @@
-"""Times that the device's timer measured, and how it is read for them."""
+"""Times from the device's timer, and how it is read."""
 
 import json
 import os
@@ -18,22 +18,22 @@ MOST_RUNS = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """How often the timer is read, and what happens in between; microTVM's time evaluator has the same.
+    """How often the timer is read, and what happens in between; the same as in microTVM's time evaluator.
 
     Attributes:
-        number: inferences under the timer in each repeat; more, if `min_repeat_ms` asks for more.
+        number: inferences under the timer in each repeat; more if `min_repeat_ms` requires it.
         repeat: how many times to measure.
-        min_repeat_ms: how long a repeat should take at least, so that the timer's granularity does not show: `number`
-            grows until it does.
-        zero_time_limit: how often the first repeat may be tried again with a larger `number` while the timer reads
+        min_repeat_ms: the shortest duration of a repeat, so that the timer's granularity is negligible: `number`
+            is increased until it is reached.
+        zero_time_limit: how often the first repeat may be repeated with a larger `number` while the timer reads
             zero; then `number` stays as it is.
-        cooldown_ms: a pause between repeats, for what grows hot or draws on a supply.
+        cooldown_ms: a pause between repeats, for devices that get hot or load their supply.
         repeats_to_cooldown: repeats between two pauses.
-        warm_up: inferences before the first that counts, for caches and clocks; None: one, none where the timer counts
+        warm_up: inferences before the first that counts, for caches and clocks; None: one, or none if the timer counts
             instructions.
 
     Raises:
-        UsageError: a value is out of its range; the message says which.
+        UsageError: a value is out of range; the message says which.
     """
 
     number: Annotated[int, checked.Range(1, MOST_RUNS)] = 1
@@ -56,8 +56,8 @@ class Timing:
         runs: time of one inference for each repeat, the mean over `number` of them.
         number: inferences that were run under the timer in each repeat.
         unit: "ns", or "instructions" where the timer counts those.
-        granularity: smallest step of the timer, in `unit`; the error of a repeat is this divided by `number`.
-        ratio: what the timer's nanoseconds were multiplied by, as `mtool calibrate` found; 1: not calibrated.
+        granularity: the smallest step of the timer, in `unit`; the error of a repeat is this divided by `number`.
+        ratio: the factor for the timer's nanoseconds from `mtool calibrate`; 1: not calibrated.
     """
 
     runs: tuple[float, ...]
@@ -73,7 +73,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Return the largest less the smallest of the repeats."""
+        """Return the difference between the largest and the smallest repeat."""
         return max(self.runs) - min(self.runs)
 
     def __str__(self) -> str:
@@ -87,12 +87,12 @@ _FILE = "calibration.json"
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The length of a second of the device's timer.
+    """The length of a second by the device's timer.
 
     Attributes:
-        ratio: seconds of the host's clock for each of the device's timer.
-        error: by how much `ratio` may be off, at most: the two clocks are read a round trip apart.
-        seconds: how long was measured.
+        ratio: seconds of the host's clock per second of the device's timer.
+        error: the largest error of `ratio`: the two clocks are read a round trip apart.
+        seconds: the duration of the measurement.
     """
 
     ratio: float
@@ -102,7 +102,7 @@ class Calibration:
     def __str__(self) -> str:
         off = (1 / self.ratio - 1) * 1e6
         pace = "slow" if off < 0 else "fast"
-        return f"the timer is {abs(off):,.0f} ppm {pace}, give or take {self.error * 1e6:,.0f} ppm"
+        return f"the timer is {abs(off):,.0f} ppm {pace}, ±{self.error * 1e6:,.0f} ppm"
 
 
 def measure(
@@ -113,24 +113,24 @@ def measure(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Calibration:
-    """Run the device's timer for about `seconds` in all and compare it with the host's clock.
+    """Run the device's timer for about `seconds` in total and compare it with the host's clock.
 
-    The timer is started and stopped by a message each, which takes effect somewhere between the message and its reply:
-    that much is uncertain. Of `repeat` measurements the one with the shortest round trips counts.
+    The timer is started and stopped by one message each, which takes effect between the message and its reply:
+    that is the uncertainty. Of `repeat` measurements the one with the shortest round trips is used.
 
     Args:
         client: a session with a device.
-        seconds: to measure in all.
+        seconds: the total duration.
         repeat: the number of measurements.
         clock: the host's, in seconds.
-        sleep: waits so many seconds of it.
+        sleep: waits for a number of the host's seconds.
 
     Raises:
-        UsageError: `seconds` or `repeat` is no positive number.
-        DeviceError: the timer stands still, or ran over its range.
+        UsageError: `seconds` or `repeat` is not positive.
+        DeviceError: the timer does not run, or overflowed.
     """
     if seconds <= 0 or repeat < 1:
-        raise UsageError("seconds and repeat have to be positive", details=[f"found {seconds} and {repeat}"])
+        raise UsageError("seconds and repeat must be positive", details=[f"found {seconds} and {repeat}"])
     found = []
     for _ in range(repeat):
         before_start = clock()
@@ -141,7 +141,7 @@ def measure(
         elapsed_s = client.stop_timer() / 1e9
         stopped = clock()
         if elapsed_s <= 0:
-            raise DeviceError("the device's timer stands still", details=["it was 0 when it was stopped"])
+            raise DeviceError("the device's timer does not run", details=["it read 0 when it was stopped"])
         shortest, longest = before_stop - started, stopped - before_start
         ratio = (shortest + longest) / 2 / elapsed_s
         found.append(Calibration(ratio, (longest - shortest) / 2 / elapsed_s, seconds))
@@ -149,20 +149,20 @@ def measure(
 
 
 def store(device: str, calibration: Calibration, *, environment: Mapping[str, str] = os.environ) -> Path:
-    """Keep a calibration for a device, in place of an earlier one; return the file it stands in.
+    """Save a calibration for a device, replacing an earlier one; return the file.
 
     Args:
-        device: which, as `Device.identity` names it.
-        calibration: what was measured.
-        environment: says where: XDG_STATE_HOME, else ~/.local/state.
+        device: the device's identity, `Device.identity`.
+        calibration: the measured calibration.
+        environment: for the folder: XDG_STATE_HOME, else ~/.local/state.
 
     Raises:
-        UsageError: there is no such place, or it can't be written.
+        UsageError: there is no folder for it, or it can't be written.
     """
     state = resources.state_folder(environment)
     if state is None:
-        hint = "set XDG_STATE_HOME to an absolute path of your own"
-        raise UsageError("there is no place to keep the calibration", hint=hint)
+        hint = "set XDG_STATE_HOME to an absolute path"
+        raise UsageError("there is no folder to save the calibration in", hint=hint)
     path = state / _FILE
     known = _read(path) | {device: asdict(calibration)}
     files.write(path, (json.dumps(known, indent=2, sort_keys=True) + "\n").encode(), follow=True)
@@ -170,7 +170,7 @@ def store(device: str, calibration: Calibration, *, environment: Mapping[str, st
 
 
 def stored(device: str, *, environment: Mapping[str, str] = os.environ) -> Calibration | None:
-    """Return what was stored for a device, or None."""
+    """Return the saved calibration of a device, or None."""
     state = resources.state_folder(environment)
     try:
         return None if state is None else Calibration(**_read(state / _FILE)[device])
@@ -182,5 +182,5 @@ def _read(path: Path) -> dict[str, dict[str, float]]:
     try:
         known = json.loads(path.read_text()) if path.is_file() else {}
     except (OSError, ValueError):
-        return {}  # none yet, or not ours
+        return {}  # missing, or not mtool's
     return known if isinstance(known, dict) else {}

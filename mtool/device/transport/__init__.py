@@ -1,4 +1,4 @@
-"""Transports: bytes to and from a device, in order, perhaps lost or damaged."""
+"""Transports: bytes to and from a device, in order, possibly lost or damaged."""
 
 from mtool.device.transport.base import Recorder as Recorder
 from mtool.device.transport.base import Transport as Transport

@@ -13,14 +13,14 @@ class Transport(Closing):
     """A byte channel to a device: bytes arrive in order, or not at all, or damaged.
 
     Attributes:
-        name: what it leads to, for messages ("the emulator qemu-system-arm").
-        bytes_per_second: the least that it moves in each direction; deadlines follow from it.
-        is_lossless: nothing is ever lost or damaged, so that frames may be as large as the device takes.
-        is_exclusive: no other program can reach the device meanwhile, so that a session that is open there belongs to
-            nobody any more.
-        is_process: the device is a process that was started for it, of which there can be several.
-        baud: bits per second, where that can be chosen; else None.
-        flash: the file that stands for the flash of an emulated device; else None.
+        name: the name of the other end in messages ("the emulator qemu-system-arm").
+        bytes_per_second: the lowest rate in each direction; deadlines follow from it.
+        is_lossless: nothing is ever lost or damaged, so frames may be as large as the device accepts.
+        is_exclusive: no other program can reach the device at the same time, so a session that is open there is no
+            longer in use.
+        is_process: the device is a process that was started for the transport, so there can be several.
+        baud: bits per second if it can be chosen; else None.
+        flash: the file with an emulated device's flash; else None.
     """
 
     name: str
@@ -31,51 +31,51 @@ class Transport(Closing):
     baud: int | None = None
     flash: Path | None = None
     _arrived: bytearray
-    """Bytes that came while others were sent."""
+    """Bytes that arrived while others were sent."""
 
     def _taken(self) -> bytes:
-        """Return what has arrived meanwhile."""
+        """Return the bytes that arrived while others were sent."""
         data = bytes(self._arrived)
         self._arrived.clear()
         return data
 
     def _lost(self, reason: str, *, is_open: bool, hint: str = "") -> CommunicationError:
-        """Return the error of a channel that was closed here, or has gone."""
+        """Return the error for a channel that was closed here, or was lost."""
         if not is_open:
             return CommunicationError(f"{self.name} was closed")
-        return CommunicationError(f"{self.name} has gone", details=[reason], hint=hint)
+        return CommunicationError(f"the connection to {self.name} was lost", details=[reason], hint=hint)
 
     @abstractmethod
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`. What arrives meanwhile is kept for `read`.
+        """Send all of `data`. Bytes that arrive meanwhile are kept for `read`.
 
         Raises:
-            CommunicationError: the channel was closed, or has not taken the bytes within `timeout_s`.
+            CommunicationError: the channel was closed, or did not accept the bytes within `timeout_s`.
         """
 
     @abstractmethod
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte.
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte.
 
         Raises:
-            CommunicationError: the channel was closed; the message says why, as far as it can be told.
+            CommunicationError: the channel was closed; the message says why, if that is known.
         """
 
     def set_baud(self, baud: int) -> None:
-        """Go on with another rate, where `baud` is not None; what has arrived is thrown away.
+        """Continue at another rate, if `baud` is not None; bytes that have arrived are discarded.
 
         Raises:
-            CommunicationError: the channel was closed, or has no such rate.
+            CommunicationError: the channel was closed, or does not support the rate.
         """
-        raise NotImplementedError(f"{self.name} has no rate to choose")
+        raise NotImplementedError(f"{self.name} has no baud rate")
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the channel and of what was started for it. May be called again."""
+        """Release the channel and end what was started for it. May be called again."""
 
 
 class Wrapper(Transport):
-    """A transport that passes everything on to another one, which is closed with it."""
+    """A transport that forwards everything to another one, which is closed with it."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -88,7 +88,7 @@ class Wrapper(Transport):
         self._inner.write(data, timeout_s=timeout_s)
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
         return self._inner.read(timeout_s=timeout_s)
 
     def set_baud(self, baud: int) -> None:
@@ -102,7 +102,7 @@ class Wrapper(Transport):
 
 
 class Recorder(Wrapper):
-    """Write a line for each piece that goes over a transport: seconds, direction, bytes in hex.
+    """Write a line for each piece of data on a transport: seconds, direction, bytes in hex.
 
     Args:
         inner: the transport to use; closed with this one.

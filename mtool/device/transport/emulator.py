@@ -1,4 +1,4 @@
-"""An emulated board: the firmware's bytes travel through the emulator's standard input and output, or by RTT."""
+"""An emulated board: the firmware's bytes pass through the emulator's standard input and output, or RTT."""
 
 import hashlib
 import socket
@@ -20,7 +20,7 @@ from mtool.device.transport.through import Through
 
 Channel = Literal["semihosting", "uart"]
 
-# What an emulated UART moves at the least; a pipe moves what the default of ProcessTransport says.
+# The lowest rate of an emulated UART; a pipe's is ProcessTransport's default.
 _UART_BYTES_PER_SECOND = 2e3
 _PTY_BAUD = 115200
 _LOCALHOST = "127.0.0.1"
@@ -37,7 +37,7 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
         channel: the machine's device that is connected to standard input and output.
 
     Raises:
-        BuildError: the emulator has to be compiled first, and can't be.
+        BuildError: the emulator has to be compiled first, which failed.
     """
     connected = emulator.uart if channel == "uart" else emulator.semihosting
     program = compiled_program(emulator) if emulator.source else emulator.program
@@ -52,7 +52,7 @@ def start(emulator: Emulator, argv: Sequence[str], **options: Any) -> ProcessTra
         BuildError: the emulator is not installed.
         CommunicationError: it can't be started.
     """
-    proc.find(argv[0], hint="see what installs it: mtool doctor")
+    proc.find(argv[0], hint="run mtool doctor to see how to install it")
     name = emulator.program if emulator.source else Path(argv[0]).name
     return ProcessTransport(argv, name=f"the emulator {name}", **options)
 
@@ -71,12 +71,12 @@ def open_emulator(
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware.
         channel: the machine's device that is connected to standard input and output.
-        on_exit: through semihosting or RTT, returns the error that the firmware's exit status stands for, if it does.
-        block: the address of RTT's control block: the bytes travel by RTT, through the emulator's gdb stub.
+        on_exit: through semihosting or RTT, returns the error for the firmware's exit status, or None.
+        block: the address of RTT's control block: then RTT is used, through the emulator's gdb stub.
 
     Raises:
         BuildError: the emulator is not installed.
-        CommunicationError: it can't be started, or no control block comes.
+        CommunicationError: it can't be started, or there is no control block.
     """
     argv = command(emulator, elf, channel=channel)
     if block is not None:
@@ -117,7 +117,7 @@ def open_halted(emulator: Emulator, elf: Path, *, channel: Channel = "semihostin
 
 
 def free_port() -> int:
-    """Return a TCP port of this computer that is free now."""
+    """Return a free TCP port of this computer."""
     with socket.socket() as probe:
         probe.bind((_LOCALHOST, 0))
         return int(probe.getsockname()[1])
@@ -135,18 +135,18 @@ def _stub(process: ProcessTransport, port: int) -> GdbMemory:
                 raise
 
 
-# An emulator that is a library: its small program lies beside this file and is compiled when it is first needed.
+# An emulator that is a library: its small program is beside this file and is compiled on first use.
 
 
 _COMPILE_S = 60.0
 
 
 def compiled_program(emulator: Emulator) -> str:
-    """Return the path of the program of an emulator that has a `source`; compile it if it is not there.
+    """Return the program of an emulator that has a `source`; compile it if it does not exist.
 
     Raises:
         BuildError: there is no C compiler, the library is not installed, or its program does not compile.
-        UsageError: there is no place to keep it.
+        UsageError: there is no folder for it.
     """
     compiler = proc.find("cc", hint=f"sudo apt-get install gcc libc6-dev {emulator.package}")
     libraries = [_library(compiler, name, emulator) for name in emulator.libraries]
@@ -168,12 +168,12 @@ def compiled_program(emulator: Emulator) -> str:
 
 
 def _library(compiler: str, name: str, emulator: Emulator) -> str:
-    """Return the file of a library, with its version: a new one is another program."""
+    """Return a library's file, with its version: another version needs another program."""
     asked = [compiler, f"-print-file-name=lib{name}.so"]
     path = Path(proc.run(asked, what=f"search for lib{name}", timeout_s=_COMPILE_S).output.strip())
-    if not path.is_absolute():  # the compiler answers with the bare name if it does not find the file
+    if not path.is_absolute():  # the compiler prints the bare name if the file is missing
         raise BuildError(
-            f"lib{name} is not installed", details=[f"{emulator.program} is made of it"], hint=_install(emulator)
+            f"lib{name} is not installed", details=[f"{emulator.program} needs it"], hint=_install(emulator)
         )
     return str(path.resolve())
 
@@ -185,5 +185,5 @@ def _install(emulator: Emulator) -> str:
 def _folder() -> Path:
     state = resources.state_folder()
     if state is None:
-        raise UsageError("there is no home for what mtool keeps", hint="set XDG_STATE_HOME to a folder of yours")
+        raise UsageError("there is no folder for mtool's state", hint="set XDG_STATE_HOME to a folder")
     return state / "emulators"

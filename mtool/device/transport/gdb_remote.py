@@ -1,7 +1,7 @@
 """A device's memory through a gdb server: QEMU's stub, OpenOCD, pyOCD, J-Link's, a Black Magic Probe.
 
 The GDB Remote Serial Protocol ("Debugging with GDB", appendix E): packets `$...#checksum`, acknowledged by +. A server
-answers nothing while its target runs, so that an access stops it (a byte 0x03) and lets it go on (`c`).
+does not answer while its target runs, so an access stops it (a byte 0x03) and then continues it (`c`).
 """
 
 import contextlib
@@ -16,24 +16,24 @@ from mtool.device.transport.base import Transport
 
 _CHUNK = 1 << 16
 _CONNECT_S = 5.0
-_USUAL_BYTES_PER_SECOND = 960.0  # what lies behind may be a line of 9,600 baud
+_USUAL_BYTES_PER_SECOND = 960.0  # there may be a serial line of 9,600 baud behind the port
 
 
 class TcpTransport(Transport):
     """Connect to a host and exchange bytes as they are.
 
-    What lies behind may lose bytes: a serial line, a ring buffer of RTT.
+    Bytes may be lost behind it: by a serial line, or by RTT's ring buffer.
 
     Args:
         host: its name or address.
         port: the TCP port.
-        name: what it is, for messages.
-        hint: what to try where nothing listens.
-        greeting: bytes to send at once.
-        bytes_per_second: the least that what lies behind moves in each direction.
+        name: the name of the other end in messages.
+        hint: what to try if nothing listens.
+        greeting: bytes to send first.
+        bytes_per_second: the lowest rate in each direction, including what is behind the port.
 
     Raises:
-        CommunicationError: nothing listens there, or the host is not known.
+        CommunicationError: nothing listens there, or the host is unknown.
     """
 
     is_lossless = False
@@ -56,17 +56,17 @@ class TcpTransport(Transport):
         try:
             self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
         except (OSError, UnicodeError) as failed:
-            reason = failed.strerror if isinstance(failed, OSError) else "that is no host's name"
-            what = f"{self.name} can't be reached"
+            reason = failed.strerror if isinstance(failed, OSError) else "the host name is invalid"
+            what = f"can't connect to {self.name}"
             details = [f"{host} port {port}: {reason or failed}"]
-            raise CommunicationError(what, details=details, hint=hint or "does something listen there?") from None
+            raise CommunicationError(what, details=details, hint=hint or "check that a server listens there") from None
         self._is_open = True
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
         self.write(greeting, timeout_s=_CONNECT_S)
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`; reads what arrives meanwhile, so that full buffers never block both ends."""
+        """Send all of `data`; receives meanwhile, so that full buffers never block both ends."""
         deadline = time.monotonic() + timeout_s
         left = memoryview(data)
         while left:
@@ -74,13 +74,13 @@ class TcpTransport(Transport):
                 left = left[self._socket.send(left) :]
             except BlockingIOError:
                 if not self._wait(deadline - time.monotonic(), to_write=True):
-                    raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s") from None
+                    raise CommunicationError(f"{self.name} did not accept all bytes within {timeout_s:.3g} s") from None
                 self._arrived += self._receive()
             except OSError as failed:
                 raise self._lost(failed.strerror or str(failed), is_open=self._is_open) from None
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
         return self._taken() or self._receive() or (self._receive() if self._wait(timeout_s, to_write=False) else b"")
 
     def close(self) -> None:
@@ -89,10 +89,10 @@ class TcpTransport(Transport):
         self._socket.close()
 
     def _receive(self) -> bytes:
-        """Return what is there, empty if nothing is.
+        """Return the available bytes; empty if there are none.
 
         Raises:
-            CommunicationError: the other end has closed the connection.
+            CommunicationError: the other end closed the connection.
         """
         try:
             data = self._socket.recv(_CHUNK)
@@ -109,26 +109,26 @@ class TcpTransport(Transport):
             with selectors.DefaultSelector() as selector:
                 selector.register(self._socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if to_write else 0))
                 return bool(selector.select(max(timeout_s, 0.0)))
-        except ValueError:  # of a socket that is closed
+        except ValueError:  # the socket is closed
             raise self._lost("", is_open=self._is_open) from None
 
 
 _ANSWER_S = 5.0
-_MOST_BYTES = 512  # of memory in a packet; the least that servers take is 400 hex digits
+_MOST_BYTES = 512  # of memory in a packet; servers accept at least 400 hex digits
 _PACKET = re.compile(rb"\$([^#$]*)#([0-9a-fA-F]{2})", re.DOTALL)
 _ESCAPED = re.compile(rb"}(.)", re.DOTALL)
 _REPEATED = re.compile(rb"(.)\*(.)", re.DOTALL)
 
 
 class GdbMemory:
-    """The memory of the device behind a gdb server; the device runs on between two accesses.
+    """The memory of the device behind a gdb server; the device continues to run between two accesses.
 
     Args:
-        host: where the server is.
+        host: the server's host.
         port: its TCP port.
 
     Raises:
-        CommunicationError: nothing listens there, or it is no gdb server.
+        CommunicationError: nothing listens there, or it is not a gdb server.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -139,7 +139,7 @@ class GdbMemory:
         self._is_held = False
         try:
             self._send(b"?")
-            self._stopped(self._packet())  # a server stops its target for who connects
+            self._stopped(self._packet())  # a server stops its target when a client connects
             self._resume()
         except BaseException:
             self._channel.close()
@@ -180,7 +180,7 @@ class GdbMemory:
         self._resume()
 
     def close(self) -> None:
-        """Let the device go on, and end the connection."""
+        """Let the device continue, and end the connection."""
         with contextlib.suppress(CommunicationError):
             if not self._is_held:
                 self._channel.write(b"\x03", timeout_s=_ANSWER_S)
@@ -194,7 +194,7 @@ class GdbMemory:
         self._is_held = False
 
     def _ask(self, command: bytes) -> bytes:
-        """Return the answer to a command; that the target has stopped may have been told twice before it."""
+        """Return the answer to a command, skipping up to two reports that the target has stopped."""
         self._send(command)
         while (answer := self._packet())[:1] in (b"T", b"S"):
             pass
@@ -205,7 +205,7 @@ class GdbMemory:
         self._channel.write(packet, timeout_s=_ANSWER_S)
 
     def _packet(self) -> bytes:
-        """Return what the next packet holds, and acknowledge it; what is printed (`O`) is passed over."""
+        """Return the next packet's contents, and acknowledge it; printed output (`O`) is skipped."""
         deadline = time.monotonic() + _ANSWER_S
         while True:
             while found := _PACKET.search(self._received):
@@ -216,14 +216,14 @@ class GdbMemory:
                     return text
             left = deadline - time.monotonic()
             if left <= 0:
-                raise CommunicationError(f"{self.name} does not answer as a gdb server does")
+                raise CommunicationError(f"{self.name} does not answer like a gdb server")
             self._received += self._channel.read(timeout_s=left)
 
     def _stopped(self, answer: bytes) -> None:
         """Check that the target has stopped.
 
         Raises:
-            CommunicationError: it has ended, or that is no answer to it.
+            CommunicationError: the target has ended, or the answer is invalid.
         """
         if answer[:1] in (b"W", b"X"):
             raise CommunicationError(f"{self.name}: the program has ended", details=[answer.decode(errors="replace")])

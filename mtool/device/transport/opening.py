@@ -1,4 +1,4 @@
-"""The channel at a port: a serial port, TCP, or SEGGER RTT through whoever reads it."""
+"""The channel at a port: a serial port, TCP, or SEGGER RTT through a debugger."""
 
 import importlib.util
 import re
@@ -22,23 +22,23 @@ LOCALHOST = "127.0.0.1"
 _SERVERS: dict[str, int | None] = {"gdb": None, "jlink": 19021, "openocd": 9090, "pyocd": None}
 _FORMS = (
     "/dev/ttyACM0, COM3       a serial port",
-    "tcp://HOST:PORT          a serial port or a firmware behind a network, byte by byte",
+    "tcp://HOST:PORT          a serial port or firmware on a network, raw bytes",
     "rtt:jlink[:HOST:PORT]    SEGGER RTT through a running J-Link program (19021)",
     "rtt:openocd[:HOST:PORT]  SEGGER RTT through OpenOCD's `rtt server start` (9090)",
-    "rtt:pyocd[:TARGET]       SEGGER RTT through pyOCD, of a chip by pyOCD's name",
-    "rtt:gdb:HOST:PORT        SEGGER RTT by the memory commands of any gdb server",
+    "rtt:pyocd[:TARGET]       SEGGER RTT through pyOCD; TARGET is pyOCD's name of the chip",
+    "rtt:gdb:HOST:PORT        SEGGER RTT through any gdb server, by memory accesses",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What `--port` names besides a serial port.
+    """A `--port` other than a serial port.
 
     Attributes:
-        server: who is at the other end: "tcp", or what reads SEGGER RTT: "gdb", "jlink", "openocd", "pyocd".
-        host, port: where that listens.
+        server: the other end: "tcp", or the reader of SEGGER RTT: "gdb", "jlink", "openocd", "pyocd".
+        host, port: where it listens.
         target: the chip that pyOCD drives.
-        block: the address of RTT's control block; None: what the firmware's symbols say.
+        block: the address of RTT's control block; None: from the firmware's symbols.
     """
 
     server: str
@@ -49,10 +49,10 @@ class Address:
 
 
 def parse(port: str) -> Address | None:
-    """Return the address that a port's name is, or None for that of a serial port or a URL of pyserial's.
+    """Return the address for a port's name, or None for a serial port or one of pyserial's URLs.
 
     Raises:
-        UsageError: it begins as one, and is none; the message lists the forms.
+        UsageError: it looks like an address, but is malformed; the message lists the forms.
     """
     if port.startswith("tcp:"):
         return Address("tcp", *_host_and_port(port, port.removeprefix("tcp:").removeprefix("//")))
@@ -61,11 +61,11 @@ def parse(port: str) -> Address | None:
     text, at, given = port.partition("@")
     server, colon, where = text.removeprefix("rtt").removeprefix(":").partition(":")
     if at and re.fullmatch(r"0[xX][0-9A-Fa-f]{1,8}", given) is None:
-        raise _wrong(port, f"{given!r} is no address of a control block", "for instance: --port rtt:jlink@0x20000400")
+        raise _wrong(port, f"{given!r} is not an address of a control block", "example: --port rtt:jlink@0x20000400")
     block = int(given, 16) if at else None
     if server not in _SERVERS:
-        what = f"{server!r} is nobody who reads RTT" if server else "names nobody who reads RTT"
-        raise _wrong(port, what, spelling.did_you_mean(server, _SERVERS, otherwise="for instance: --port rtt:jlink"))
+        what = f"{server!r} is not a reader of RTT" if server else "the reader of RTT is missing"
+        raise _wrong(port, what, spelling.did_you_mean(server, _SERVERS, otherwise="example: --port rtt:jlink"))
     if server == "pyocd":
         return Address(server, target=where, block=block)
     usual = _SERVERS[server]
@@ -77,10 +77,10 @@ def parse(port: str) -> Address | None:
 def _host_and_port(port: str, text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:/\s]+):(\d{1,5})/?", text)
     if found is None:
-        raise _wrong(port, "has no HOST:PORT", "for instance: --port tcp://192.168.1.7:4000")
+        raise _wrong(port, "HOST:PORT is missing", "example: --port tcp://192.168.1.7:4000")
     number = int(found[2])
     if not 0 < number < 1 << 16:
-        raise _wrong(port, f"{number} is no TCP port", "1 to 65535 are")
+        raise _wrong(port, f"{number} is not a TCP port", "use a port from 1 to 65535")
     return found[1].strip("[]"), number
 
 
@@ -89,7 +89,7 @@ def _wrong(port: str, what: str, hint: str) -> UsageError:
 
 
 _BITS_PER_BYTE = 10
-_PROBE_BYTES_PER_SECOND = 2e3  # of RTT's way down through a slow probe
+_PROBE_BYTES_PER_SECOND = 2e3  # of RTT to the device, through a slow probe
 _PYOCD = "pip install pyocd"
 
 
@@ -97,16 +97,16 @@ def open_port(port: str, *, baud: int, firmware: Path | None = None, probe: str 
     """Return the channel to a device.
 
     Args:
-        port: its name or address, as `--port` takes it.
-        baud: bits per second, of a serial port and of what lies behind TCP.
-        firmware: the ELF file that runs there, whose symbols say where RTT's control block is; None: it is not here.
-        probe: the USB serial number of the probe that pyOCD takes; empty: the only one.
+        port: its name or address, as for `--port`.
+        baud: bits per second, of a serial port and of one behind TCP.
+        firmware: the device's ELF file, whose symbols have the address of RTT's control block; None: it is not here.
+        probe: the USB serial number of the probe for pyOCD; empty: the only one.
 
     Raises:
         UsageError: the address is malformed, or the firmware has no RTT.
         BuildError: pyOCD is not installed.
         BoardError: another mtool has the port open.
-        CommunicationError: it can't be opened, or nothing is there.
+        CommunicationError: it can't be opened, or nothing answers there.
     """
     where = parse(port)
     if where is None:
@@ -117,7 +117,7 @@ def open_port(port: str, *, baud: int, firmware: Path | None = None, probe: str 
 
 
 def control_block(firmware: Path) -> int | None:
-    """Return the address of RTT's control block in a firmware, by its symbol; None: it has none."""
+    """Return the address of RTT's control block in firmware, by its symbol; None: it has none."""
     try:
         with firmware.open("rb") as file:
             tables = [one for one in ELFFile(file).iter_sections() if isinstance(one, SymbolTableSection)]
@@ -139,20 +139,20 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
             )
     if where.server == "gdb":
         if block is None:
-            what = f"--port {port}: where the control block is, is not known"
-            raise UsageError(what, hint=f"give its address: --port {port}@0x20000000")
+            what = f"--port {port}: the address of RTT's control block is unknown"
+            raise UsageError(what, hint=f"append it: --port {port}@0x20000000")
         return rtt.RttTransport(GdbMemory(where.host, where.port), block)
     if where.server == "pyocd":
         if importlib.util.find_spec("pyocd") is None:
             details = [f"looked for in {sys.prefix}"]
-            raise BuildError("pyOCD is not installed where mtool is", details=details, hint=f"install it: {_PYOCD}")
+            raise BuildError("pyOCD is not installed beside mtool", details=details, hint=f"install it: {_PYOCD}")
         program = str(Path(__file__).with_name("pyocd_rtt.py"))
         at = "" if block is None else f"{block:x}"
         argv = [sys.executable, program, where.target, probe, at]
         return ProcessTransport(argv, name="RTT through pyocd", bytes_per_second=_PROBE_BYTES_PER_SECOND)
     name = f"RTT through {where.server} at {where.host}:{where.port}"
     if where.server == "jlink":
-        # To be sent within 100 ms; the J-Link software finds the block by a search otherwise.
+        # Must be sent within 100 ms; the J-Link software otherwise searches for the block.
         commands = "RTTCh;0" + ("" if block is None else f";SetRTTAddr;0x{block:08X}")
         greeting = f"$$SEGGER_TELNET_ConfigStr={commands}$$".encode()
         hint = "start J-Link's gdb server or Commander, connected to the chip: JLinkGDBServer -device DEVICE -if SWD"
@@ -160,6 +160,6 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
         greeting = b""
         start = 'rtt setup ADDRESS 64 "SEGGER RTT"; rtt start; rtt server start'
         at = "0x20000000" if block is None else f"0x{block:08x}"
-        hint = f"tell OpenOCD: {start.replace('ADDRESS', at)} {where.port} 0"
+        hint = f"run in OpenOCD: {start.replace('ADDRESS', at)} {where.port} 0"
     rate = _PROBE_BYTES_PER_SECOND
     return TcpTransport(where.host, where.port, name=name, hint=hint, greeting=greeting, bytes_per_second=rate)

@@ -1,4 +1,4 @@
-"""A program that is the device, over its standard input and output."""
+"""A program as a device, through its standard input and output."""
 
 import queue
 import tempfile
@@ -21,8 +21,8 @@ _CHUNK = 1 << 16
 class Pipes:
     """A program's standard input and output. A thread waits for each, so that full pipes never block both ends.
 
-    Windows can't wait for a pipe and a time at once. The threads end with the pipes: with the program, or when they are
-    closed, and never touch the handle of a file that is closed, which may be another file's by then.
+    Windows can't wait for a pipe with a timeout. The threads end with the pipes: with the program, or when they are
+    closed, and never use the handle of a closed file, which may belong to another file by then.
     """
 
     def __init__(self, to_program: IO[bytes], from_program: IO[bytes]) -> None:
@@ -39,7 +39,7 @@ class Pipes:
         """Send all of `data`; False: not within `timeout_s`.
 
         Raises:
-            OSError: the program takes no more.
+            OSError: the program accepts no more.
         """
         with self._sent:
             self._unsent += 1
@@ -50,7 +50,7 @@ class Pipes:
             return done
 
     def read(self, *, timeout_s: float) -> bytes | None:
-        """Return what has arrived, once there is something; None after `timeout_s`; empty: there will be no more."""
+        """Return the bytes that have arrived, as soon as there are any; None after `timeout_s`; empty: the end."""
         if self._at_end:
             return b""
         try:
@@ -85,17 +85,17 @@ class Pipes:
 
 
 class ProcessTransport(Transport):
-    """Start a program and speak to it through pipes.
+    """Start a program and exchange bytes through pipes.
 
-    Its standard error goes to a file, the last lines of which stand in the message if the program
-    ends. It is killed when the transport is closed, collected, or left behind at the interpreter's exit; and also
+    Its standard error goes to a file; its last lines are in the message if the program
+    ends. It is killed when the transport is closed or collected, at the interpreter's exit, and
     when this process is killed.
 
     Args:
         argv: the program and its arguments.
-        name: what it is, for messages ("the firmware's process").
-        bytes_per_second: the least that it moves in each direction.
-        on_exit: returns the error that its exit status stands for, or None: then it is a CommunicationError like any
+        name: its name in messages ("the firmware's process").
+        bytes_per_second: the lowest rate in each direction.
+        on_exit: returns the error for its exit status, or None: then it is a CommunicationError like any
             other end of the channel.
 
     Raises:
@@ -125,11 +125,11 @@ class ProcessTransport(Transport):
 
     @property
     def pid(self) -> int:
-        """The number of the program's process."""
+        """The program's process id."""
         return self._process.pid
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`; reads what arrives meanwhile, so that full pipes never block both ends."""
+        """Send all of `data`; receives meanwhile, so that full buffers never block both ends."""
         if not self._finalizer.alive:
             raise self._closed()
         try:
@@ -138,11 +138,11 @@ class ProcessTransport(Transport):
             raise self._closed() from None
         if not done:
             raise CommunicationError(
-                f"{self.name} took no more bytes within {timeout_s:.3g} s", details=[_command(self._argv)]
+                f"{self.name} did not accept all bytes within {timeout_s:.3g} s", details=[_command(self._argv)]
             )
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
         data = self._pipes.read(timeout_s=timeout_s) if self._finalizer.alive else b""
         if data == b"":
             raise self._closed()

@@ -1,6 +1,6 @@
-"""Pump bytes between standard input and output and the RTT rings of a chip, by pyOCD; a program of its own.
+"""Copy bytes between standard input and output and a chip's RTT rings, with pyOCD; a separate program.
 
-python pyocd_rtt.py TARGET PROBE ADDRESS, each empty if not known. pyOCD reads memory while the chip runs.
+python pyocd_rtt.py TARGET PROBE ADDRESS, each empty if unknown. pyOCD reads memory while the chip runs.
 """
 
 import os
@@ -13,7 +13,7 @@ _START_S = 10.0
 
 
 def main(target: str, probe: str, address: str) -> None:
-    """Connect and pump until standard input ends."""
+    """Connect and copy until standard input ends."""
     from pyocd.core.exceptions import RTTError  # type: ignore[import-not-found,unused-ignore]
     from pyocd.core.helpers import ConnectHelper  # type: ignore[import-not-found,unused-ignore]
     from pyocd.debug.rtt import RTTControlBlock  # type: ignore[import-not-found,unused-ignore]
@@ -23,7 +23,7 @@ def main(target: str, probe: str, address: str) -> None:
         options={"connect_mode": "attach"},
     )  # fmt: skip
     if session is None:
-        sys.exit("pyOCD finds no debug probe")
+        sys.exit("pyOCD found no debug probe")
     with session:
         chip = session.board.target
         chip.resume()

@@ -1,8 +1,8 @@
-"""SEGGER RTT by reads and writes of a device's memory: two ring buffers, and the control block that tells of them.
+"""SEGGER RTT by reads and writes of a device's memory: two ring buffers, and the control block that describes them.
 
 The layout is SEGGER's (RTT, UM08001, "RTT control block"): 16 bytes of identifier, the numbers of rings up (to the
 host) and down, then 24 bytes for each: name, buffer, size, write offset, read offset, flags. Each side writes one of
-a ring's two offsets only; a ring whose offsets are equal is empty, so that it holds a byte less than its size.
+a ring's two offsets only; a ring is empty if its offsets are equal, so it holds a byte less than its size.
 """
 
 import struct
@@ -18,7 +18,7 @@ IDENTIFIER = b"SEGGER RTT"
 SYMBOL = "_SEGGER_RTT"
 _HEAD = struct.Struct("<16sii")
 _RING = struct.Struct("<IIIIII")
-_MOST_RINGS = 32  # of each direction; more are no control block
+_MOST_RINGS = 32  # in each direction; a larger number is not a control block's
 _FIRST_POLL_S = 0.0005
 _LONGEST_POLL_S = 0.01
 _START_S = 10.0
@@ -26,7 +26,7 @@ _START_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A ring buffer as the control block tells of it; `at` is the address of its 24 bytes."""
+    """A ring buffer from the control block; `at` is the address of its 24 bytes."""
 
     at: int
     buffer: int
@@ -36,12 +36,12 @@ class Ring:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that lie in it."""
+        """The number of bytes in it."""
         return (self.write_offset - self.read_offset) % self.size
 
     @property
     def room(self) -> int:
-        """The number of bytes that it still takes."""
+        """The number of bytes that fit in addition."""
         return self.size - 1 - self.waiting
 
 
@@ -51,10 +51,10 @@ class RttTransport(Transport):
     Args:
         memory: the device's.
         block: the control block's address.
-        start_s: how long the firmware may take until the block is there.
+        start_s: how long the firmware may take until the block exists.
 
     Raises:
-        CommunicationError: no control block is there.
+        CommunicationError: there is no control block.
     """
 
     is_lossless = True
@@ -70,14 +70,14 @@ class RttTransport(Transport):
             self._poll(self._find, start_s)
             if not self._downs_at:
                 details = [f"looked for {IDENTIFIER.decode()!r} for {start_s:.3g} s"]
-                hint = "is it this firmware that runs, and was it built with --option channel=rtt?"
+                hint = "check that this firmware runs and was built with --option channel=rtt"
                 raise CommunicationError(f"{self.name}: no control block at 0x{block:08x}", details=details, hint=hint)
         except BaseException:
             memory.close()
             raise
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`; what arrives meanwhile is kept."""
+        """Send all of `data`; bytes that arrive meanwhile are kept."""
         left = data
 
         def send() -> bool:
@@ -88,10 +88,10 @@ class RttTransport(Transport):
             return not left
 
         if not self._poll(send, timeout_s):
-            raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s")
+            raise CommunicationError(f"{self.name} did not accept all bytes within {timeout_s:.3g} s")
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
 
         def receive() -> bool:
             self._arrived += self._take(self._rings()[0])
@@ -102,11 +102,11 @@ class RttTransport(Transport):
         return self._taken()
 
     def close(self) -> None:
-        """Let go of the device, which runs on."""
+        """Release the device, which continues to run."""
         self._memory.close()
 
     def _poll(self, step: Callable[[], bool], timeout_s: float) -> bool:
-        """Repeat a step until it returns true, or False after `timeout_s`; the device runs between two."""
+        """Repeat a step until it returns true, or return False after `timeout_s`; the device runs between two steps."""
         deadline = time.monotonic() + timeout_s
         wait_s = _FIRST_POLL_S
         while True:
@@ -136,7 +136,9 @@ class RttTransport(Transport):
         if not size or write_offset >= size or read_offset >= size:
             what = f"{self.name}: the ring at 0x{at:08x} is damaged"
             details = [f"{size} B, written to {write_offset}, read to {read_offset}"]
-            raise CommunicationError(what, details=details, hint="has the firmware overwritten it? reset the board")
+            raise CommunicationError(
+                what, details=details, hint="the firmware may have overwritten it: reset the board"
+            )
         return Ring(at, buffer, size, write_offset, read_offset)
 
     def _take(self, up: Ring) -> bytes:
@@ -150,7 +152,7 @@ class RttTransport(Transport):
         return data
 
     def _put(self, down: Ring, data: bytes) -> int:
-        """Write what there is room for and return how much that was."""
+        """Write as much as fits and return its size."""
         count = min(down.room, len(data))
         if count:
             first = min(count, down.size - down.write_offset)

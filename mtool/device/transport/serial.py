@@ -12,23 +12,23 @@ from mtool.device.transport.base import Transport
 from mtool.device.transport.process import ProcessTransport
 from mtool.device.transport.through import Through
 
-_CHUNK = 512  # bytes written between two looks at what has arrived
+_CHUNK = 512  # bytes written between two reads of received bytes
 _BITS_PER_BYTE = 10  # 8 data bits, a start and a stop bit
 
 
 class SerialTransport(Transport):
-    """Open a serial port for this process alone: 8 data bits, no parity, no flow control by the port.
+    """Open a serial port for exclusive use: 8 data bits, no parity, no flow control.
 
-    Bytes may be lost (a buffer that ran over, a board that was reset) or damaged; the RPC's window keeps the device's
-    buffer from running over.
+    Bytes may be lost (a buffer overflow, a reset board) or damaged; the RPC's window prevents overflows of the device's
+    buffer.
 
     Args:
-        port: its name ("/dev/ttyACM0", "COM3", "/dev/pts/5"), or a URL that pyserial knows ("socket://host:port").
+        port: its name ("/dev/ttyACM0", "COM3", "/dev/pts/5"), or one of pyserial's URLs ("socket://host:port").
         baud: bits per second.
 
     Raises:
-        BoardError: another mtool on this computer has it open; the message names the process.
-        CommunicationError: there is no such port, it is in use, or may not be opened.
+        BoardError: another mtool on this computer uses it; the message names the process.
+        CommunicationError: the port does not exist, is in use, or needs permissions.
     """
 
     is_lossless = False
@@ -37,7 +37,7 @@ class SerialTransport(Transport):
         self.name = f"the port {port}"
         self.baud = baud
         self.bytes_per_second = baud / _BITS_PER_BYTE
-        self.is_exclusive = "://" not in port  # what is reached over a network, another computer may reach too
+        self.is_exclusive = "://" not in port  # over a network, another computer may use it too
         self._arrived = bytearray()
         options = {"exclusive": True} if self.is_exclusive else {}
         self._lock = Lock(port)
@@ -47,11 +47,11 @@ class SerialTransport(Transport):
         except (OSError, ValueError) as failed:  # serial.SerialException is an OSError
             self._lock.release()
             raise CommunicationError(
-                f"{self.name} can't be opened", details=[_reason(failed)], hint=_hint(failed, port)
+                f"can't open {self.name}", details=[_reason(failed)], hint=_hint(failed, port)
             ) from None
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`; what arrives meanwhile is kept, so that the system's buffer never runs over."""
+        """Send all of `data`; bytes that arrive meanwhile are kept, so that the system's buffer never overflows."""
         deadline = time.monotonic() + timeout_s
         for begin in range(0, len(data), _CHUNK):
             try:
@@ -59,24 +59,24 @@ class SerialTransport(Transport):
                 self._port.write_timeout = max(deadline - time.monotonic(), 1e-3)
                 self._port.write(data[begin : begin + _CHUNK])
             except serial.SerialTimeoutException:
-                raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s") from None
+                raise CommunicationError(f"{self.name} did not accept all bytes within {timeout_s:.3g} s") from None
             except (OSError, TypeError) as failed:
                 raise self._gone(failed) from None
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
         try:
             self._keep_what_arrived()
             if not self._arrived:
                 self._port.timeout = max(timeout_s, 0.0)
                 self._arrived += self._port.read(1)
                 self._keep_what_arrived()
-        except (OSError, TypeError) as failed:  # pyserial on a port that was closed meanwhile: TypeError
+        except (OSError, TypeError) as failed:  # pyserial raises TypeError if the port was closed meanwhile
             raise self._gone(failed) from None
         return self._taken()
 
     def set_baud(self, baud: int) -> None:
-        """Go on with another rate; what has arrived is thrown away."""
+        """Continue at another rate; bytes that have arrived are discarded."""
         try:
             self._port.baudrate = baud
             self._port.reset_input_buffer()
@@ -96,39 +96,39 @@ class SerialTransport(Transport):
             self._arrived += self._port.read(waiting)
 
     def _gone(self, failed: Exception) -> CommunicationError:
-        return self._lost(_reason(failed), is_open=self._port.is_open, hint="is the board still plugged in?")
+        return self._lost(_reason(failed), is_open=self._port.is_open, hint="check that the board is still plugged in")
 
 
 def _reason(failed: Exception) -> str:
-    """Return the system's own words, without pyserial's around them."""
+    """Return the system's own message, without pyserial's text around it."""
     cause = failed.__context__ if isinstance(failed.__context__, OSError) else failed
     if "(25, " in str(failed):  # ENOTTY
-        return "it is no serial port"
+        return "it is not a serial port"
     return getattr(cause, "strerror", None) or str(failed)
 
 
 def _hint(failed: Exception, port: str) -> str:
     number = getattr(failed, "errno", None)
     if number == 13 and sys.platform == "win32":
-        return "another program has it open: a terminal, or another mtool"
+        return "close the other program that uses it, such as a terminal or another mtool"
     if number == 13:  # EACCES
-        return "add yourself to the group of the port, and log in again: sudo usermod -aG dialout $USER"
+        return "add yourself to the port's group, then log in again: sudo usermod -aG dialout $USER"
     if number in (11, 16):  # EAGAIN from the lock, EBUSY
-        return "another program has it open: a terminal, or another mtool"
-    return "see the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""
+        return "close the other program that uses it, such as a terminal or another mtool"
+    return "list the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""
 
 
 def through_terminal(process: ProcessTransport, *, announces: str, baud: int, timeout_s: float = 10.0) -> Through:
-    """Return the channel to a program by the pseudo-terminal that it names; it is opened as a serial port.
+    """Return the channel to a program through the pseudo-terminal that it names; it is opened as a serial port.
 
     Args:
         process: the program.
-        announces: the text on its standard output after which the terminal's name stands, up to a blank.
+        announces: the text on its standard output before the terminal's name, which ends at a blank.
         baud: bits per second.
-        timeout_s: how long the program may take to name it.
+        timeout_s: how long the program may take to print it.
 
     Raises:
-        CommunicationError: it ends, or names none.
+        CommunicationError: it ends, or prints no name.
     """
     return Through(process, lambda: SerialTransport(_announced(process, announces, timeout_s), baud=baud))
 
@@ -142,5 +142,5 @@ def _announced(process: ProcessTransport, announces: str, timeout_s: float) -> s
         _, found, name = printed.partition(announces)
         if found and any(blank in name for blank in " \r\n"):
             return name.split()[0]
-    what = f"{process.name} named no terminal within {timeout_s:.3g} s"
+    what = f"{process.name} printed no terminal name within {timeout_s:.3g} s"
     raise CommunicationError(what, details=[f"expected: {announces!r} and a name", *printed.splitlines()[-5:]])

@@ -1,4 +1,4 @@
-"""A channel to a program that mtool has started: when the channel breaks, the program's own end is the error."""
+"""A channel to a program that mtool started: if the channel breaks because the program ended, that is the error."""
 
 import contextlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _ENDING_S = 1.0
 
 
 class Through(Wrapper):
-    """Speak to a program by another channel than its standard input and output; it ends with the channel.
+    """Use another channel to a program than its standard input and output; closing it ends the program.
 
     Args:
         process: the program.
@@ -48,7 +48,7 @@ class Through(Wrapper):
             raise
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
         try:
             return self._inner.read(timeout_s=timeout_s)
         except CommunicationError:
@@ -61,24 +61,24 @@ class Through(Wrapper):
         self._process.close()
 
     def _raise_if_ended(self) -> None:
-        """Let the program's own end be the error, if it has ended: the channel goes a moment before it."""
+        """Raise the error for the program's end, if it has ended: the channel breaks a moment before."""
         while self._process.read(timeout_s=_ENDING_S):
             pass
 
 
 class WithFlash(Wrapper):
-    """Speak to an emulator that keeps its flash in a file, and lock that file until the emulator has ended.
+    """Use an emulator that keeps its flash in a file, and lock that file until the emulator has ended.
 
-    The emulator reads the file at its start and then writes what it changes: of two emulators, one would overwrite what
-    the other has stored. So there is one at a time, also in this process.
+    The emulator reads the file when it starts and then writes changes to it: a second emulator would overwrite
+    what the first one stored. So there is one at a time, also in this process.
 
     Args:
-        flash: the file, which need not be there yet.
+        flash: the file, which may not exist yet.
         open: starts the emulator.
 
     Raises:
-        BoardError: another session has an emulator open with the file; the message names the process.
-        MtoolError: as `open`.
+        BoardError: another session uses an emulator with this file; the message names the process.
+        MtoolError: as for `open`.
     """
 
     def __init__(self, flash: Path, open: Callable[[], Transport]) -> None:
@@ -91,7 +91,7 @@ class WithFlash(Wrapper):
         self.flash: Path = flash
 
     def close(self) -> None:
-        """End the emulator, then let go of the file; one that a full disk has left empty is removed."""
+        """End the emulator, then release the file; an empty file from a full disk is removed."""
         try:
             super().close()
         finally:

@@ -1,4 +1,4 @@
-"""The C of a native module's one function: it runs an operator, an inference, or begins the states."""
+"""The C of a native module's one function, which runs an operator or an inference, or initializes the states."""
 
 from mtool.base.errors import UsageError
 from mtool.manifest import Manifest
@@ -7,10 +7,10 @@ FILE_NAME = "mt_module_call.c"
 
 
 def source(manifest: Manifest) -> str:
-    """Return the C of `mt_module_call` for a model whose arena is the caller's.
+    """Return the C of `mt_module_call` for a model whose caller provides the arena.
 
     Raises:
-        UsageError: the model was compiled with an interface that modules do not have.
+        UsageError: the model was compiled with an interface that modules do not support.
     """
     refuse_interface(manifest)
     model = manifest.model
@@ -44,11 +44,11 @@ def refuse_interface(manifest: Manifest) -> None:
     """Refuse a model that a host could not drive through a module.
 
     Raises:
-        UsageError: its inputs lie elsewhere, it takes rows, or a part of it is computed by a device.
+        UsageError: its inputs are not in the arena, it takes rows, or an accelerator computes a part of it.
     """
     if not manifest.caller_has_arena or manifest.io != "arena" or manifest.interface_api != "c":
-        raise UsageError("a module's model has its inputs in an arena that is given to it, and the typed interface")
+        raise UsageError("a module's model needs the typed interface, with inputs in an arena that the caller provides")
     if manifest.stream_input is not None or any(one.backend for one in manifest.operators) or manifest.inner_regions:
-        raise UsageError("no part of a module's model may be computed by an accelerator, or as rows arrive")
+        raise UsageError("a module's model can't use an accelerator or take its input by rows")
     if not manifest.arena_bytes:
-        raise UsageError("the model has no arena, and so nothing that a module could compute")
+        raise UsageError("the model has no arena, so a module has nothing to compute")

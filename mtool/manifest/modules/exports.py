@@ -1,7 +1,7 @@
 """The functions of the firmware that modules may call, and the C of their table (crt/modules/mt_module_exports.c).
 
-A module names a function by a hash of its declaration. What is "rare" is in firmware that was built with
-MT_MODULE_MATH=2 alone: it would be 13 KB more on a Cortex-M4.
+A module names a function by a hash of its declaration. Functions of the group "rare" are only in firmware that was
+built with MT_MODULE_MATH=2: they take 13 KB on a Cortex-M4.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Export:
 
     @property
     def hash(self) -> int:
-        """By which a module names it."""
+        """The hash by which a module names it."""
         return declaration_hash(self.declaration)
 
 
@@ -43,14 +43,14 @@ _ALL = [
     *_of("fmaf", "rare", "float, float, float"),
 ]
 EXPORTS = {one.name: one for one in _ALL}
-"""All of them, by name."""
+"""All exports, by name."""
 
 BY_HASH = {one.hash: one for one in _ALL}
-"""All of them, by hash."""
+"""All exports, by hash."""
 
 
 def level(hashes: Iterable[int]) -> int:
-    """Return the least MT_MODULE_MATH of firmware that has all of the functions; 2 for one that is not known."""
+    """Return the lowest MT_MODULE_MATH of firmware that has all of the functions; 2 if one is unknown."""
     return max((_LEVELS[BY_HASH[one].group] if one in BY_HASH else 2 for one in hashes), default=0)
 
 

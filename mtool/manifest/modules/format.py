@@ -28,7 +28,7 @@ _SIGNATURE: Final = slice(208, 272)
 SIGNED_BYTES: Final = 208
 HEAD_BYTES: Final = 272
 ALIGNMENTS: Final = tuple(1 << n for n in range(4, 13))
-"""What an image, and an arena, may be aligned to: 16 to 4096."""
+"""The possible alignments of an image and of an arena: 16 to 4096."""
 MOST_TENSORS: Final = 255
 MOST_IMPORTS: Final = 1024
 MOST_OPERATORS: Final = 0xFFFD
@@ -37,7 +37,7 @@ MOST_BYTES: Final = 1 << 30
 """Of an image, and of an arena."""
 _MOST_FILE_BYTES: Final = MOST_BYTES + (1 << 20)
 TABLE_ALIGNMENT: Final = 32
-"""Of the imports' addresses behind the arena, so that a memory protection unit can tell them apart."""
+"""The alignment of the imports' addresses after the arena, so that a memory protection unit can separate them."""
 
 
 _Head = namedtuple(
@@ -49,14 +49,14 @@ _NUMBERS: Final = struct.Struct("<4s17I")
 
 
 class Kind(IntEnum):
-    """What an image is."""
+    """The kind of an image."""
 
     NATIVE = 1
     BYTECODE = 2
 
 
 class OperatorNote(Strict):
-    """What a host says of an operator: its name, what a person calls it, its multiply-accumulates, its schedule."""
+    """A host's notes on an operator: its name, a readable label, its multiply-accumulates, its schedule."""
 
     name: OfModel
     label: str
@@ -65,7 +65,7 @@ class OperatorNote(Strict):
 
 
 class Description(Strict):
-    """What a host needs to drive the model without its file. It stands in the module as JSON."""
+    """What a host needs to drive the model without its file. The module holds it as JSON."""
 
     mtool_version: str
     model_file: OfModel
@@ -77,25 +77,25 @@ class Description(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module's file, taken apart.
+    """A module's file, parsed.
 
     Attributes:
-        kind: what the image is.
-        machine: what it needs of a core (mtool.manifest.modules.format).
-        counter: firmware refuses a module whose counter is less than the one that it has.
+        kind: the kind of the image.
+        machine: the core that it requires (see the end of this file).
+        counter: firmware refuses a module whose counter is lower than that of the one it has.
         alignment: of the image, in the file and in the device's memory.
         image: code, then constants.
-        code_bytes: of the image, those that are code.
-        entry: where in the code it is entered.
+        code_bytes: the size of the code at the image's start.
+        entry: the entry point, an offset in the code.
         imports: hashes of the declarations of the firmware's functions, in the order of the table.
-        name: the model's, an identifier of C of at most 31 bytes.
+        name: the model's, a C identifier of at most 31 bytes.
         model_hash: SHA-256 of the model's file.
         description: of inputs, outputs, operators and states.
-        arena_bytes: the model's own memory.
-        arena_alignment: of that.
-        stack_bytes: that one inference needs; 0: not known.
-        key_id: of the key that signed it, 8 bytes; zeros: nothing has.
-        signature: Ed25519; zeros where nothing signed it.
+        arena_bytes: the size of the model's working memory.
+        arena_alignment: the arena's alignment.
+        stack_bytes: the stack that one inference needs; 0: unknown.
+        key_id: 8 bytes of the key that signed it; zeros if it is not signed.
+        signature: Ed25519; zeros if it is not signed.
     """
 
     kind: Kind
@@ -117,17 +117,17 @@ class Module:
 
     @property
     def is_signed(self) -> bool:
-        """Whether it says that a key has signed it."""
+        """Whether it carries a signature (which may be wrong)."""
         return any(self.key_id) or any(self.signature)
 
     def ram_bytes(self, pointer_bytes: int = 4) -> int:
-        """Return the RAM that firmware gives it: the arena, the imports' addresses, the table of tensors."""
+        """Return the RAM that firmware reserves for it: the arena, the imports' addresses, the table of tensors."""
         tensors = len(self.description.inputs) + len(self.description.outputs)
         return _up(self.arena_bytes, TABLE_ALIGNMENT) + pointer_bytes * (len(self.imports) + 2 * tensors)
 
 
 def pack(module: Module) -> bytes:
-    """Return the bytes of a module with the key id and the signature that it has.
+    """Return the bytes of a module, with its key id and signature.
 
     Raises:
         UsageError: its description is too long.
@@ -135,7 +135,7 @@ def pack(module: Module) -> bytes:
     text = module.description.model_dump_json(exclude_defaults=True).encode()
     if len(text) > MOST_DESCRIPTION_BYTES:
         raise UsageError(
-            f"{module.name} has too many names, scales or initial values of states for a module",
+            f"{module.name} has too many names, scales or initial state values for a module",
             details=[f"expected at most {MOST_DESCRIPTION_BYTES:,} bytes of description, found {len(text):,}"],
         )
     inputs, outputs = module.description.inputs, module.description.outputs
@@ -156,41 +156,41 @@ def pack(module: Module) -> bytes:
 
 
 def signed(data: bytes, key_id: bytes, sign: Callable[[bytes], bytes]) -> bytes:
-    """Return the bytes of a module signed: `sign` gives the signature of what is before it."""
+    """Return a signed copy of a module's bytes: `sign` returns the signature of the signed part."""
     head = data[: _KEY_ID.start] + key_id
     return head + sign(head) + data[HEAD_BYTES:]
 
 
 def size_in(head: bytes) -> int:
-    """Return the bytes that a head says its file has, at most those of any; 0: it is no module's head."""
+    """Return the file size from a header, at most the largest of any module; 0: it is not a module's header."""
     if len(head) < HEAD_BYTES or head[: len(MAGIC)] != MAGIC:
         return 0
     return min(int.from_bytes(head[4:8], "little"), _MOST_FILE_BYTES)
 
 
 def unpack(data: bytes, what: str = "the module") -> Module:
-    """Return a module from its bytes; its signature is not looked at.
+    """Parse a module from its bytes; its signature is not checked.
 
     Raises:
-        UsageError: the bytes are no module, are cut, or hold what no module may.
+        UsageError: the bytes are not a module, are truncated, or hold something that a module can't have.
     """
 
     def refuse(why: str, *, found: object = None, expected: object = None) -> UsageError:
         details = [] if found is None else [f"found {found}, expected {expected}"]
-        return UsageError(f"{what} is no module that can be read: {why}", details=details)
+        return UsageError(f"{what} can't be read: {why}", details=details)
 
     if data[: len(MAGIC)] != MAGIC:
-        raise refuse(f"it does not begin with {MAGIC.decode()}")
+        raise refuse(f"not a module: it does not begin with {MAGIC.decode()}")
     if len(data) < HEAD_BYTES:
-        raise refuse("it is shorter than a head", found=f"{len(data)} bytes", expected=f"{HEAD_BYTES} or more")
+        raise refuse("the file is too short for a header", found=f"{len(data)} bytes", expected=f"{HEAD_BYTES} or more")
     head = _Head(*_NUMBERS.unpack_from(data))
     if head.version != VERSION:
-        raise refuse("it is of another version of the format", found=head.version, expected=VERSION)
+        raise refuse("unknown version of the format", found=head.version, expected=VERSION)
     if head.kind not in list(Kind):
-        raise refuse("its kind is unknown", found=head.kind, expected="1 or 2")
+        raise refuse("unknown kind of module", found=head.kind, expected="1 or 2")
     alignments = head.alignment, head.arena_alignment
     if not {*alignments} <= {*ALIGNMENTS}:
-        raise refuse("an alignment is none", found=alignments, expected="16 to 4096, a power of two")
+        raise refuse("wrong alignments of image and arena", found=alignments, expected="16 to 4096, a power of two")
     for count, most, of in (
         (head.inputs, MOST_TENSORS, "inputs"), (head.outputs, MOST_TENSORS, "outputs"),
         (head.imports, MOST_IMPORTS, "imports"), (head.operators, MOST_OPERATORS, "operators"),
@@ -198,23 +198,23 @@ def unpack(data: bytes, what: str = "the module") -> Module:
         (head.image_bytes, MOST_BYTES, "bytes of image"), (head.arena_bytes, MOST_BYTES, "bytes of arena"),
     ):  # fmt: skip
         if count > most:
-            raise refuse(f"it has too many {of}", found=count, expected=f"at most {most}")
+            raise refuse(f"too many {of}", found=count, expected=f"at most {most}")
     imports_at = HEAD_BYTES + 8 * (head.inputs + head.outputs)
     text_at = imports_at + 4 * head.imports
     image_at = _up(text_at + head.text_bytes, head.alignment)
     size = image_at + head.image_bytes
     if head.file_bytes != size:
-        raise refuse("its head gives a wrong size", found=f"{head.file_bytes} bytes", expected=f"{size}")
+        raise refuse("the size in its header is wrong", found=f"{head.file_bytes} bytes", expected=f"{size}")
     if len(data) != size:
-        raise refuse("its size is wrong", found=f"{len(data)} bytes", expected=f"{size}")
+        raise refuse("the file's size is wrong", found=f"{len(data)} bytes", expected=f"{size}")
     if head.code_bytes > head.image_bytes or head.entry >= max(head.code_bytes, 1):
         expected = f"below {head.code_bytes}"
-        raise refuse("its entry or its code lies outside of its image", found=head.entry, expected=expected)
+        raise refuse("its entry point or its code is outside of its image", found=head.entry, expected=expected)
     if hashlib.sha512(data[HEAD_BYTES:]).digest() != data[_CONTENTS_HASH]:
-        raise refuse("its contents have another hash than its head says; it is damaged")
+        raise refuse("the file is damaged: its contents do not match the hash in its header")
     name, _, rest = data[_NAME].partition(b"\0")
     if not name or any(rest) or not name.decode("latin-1").isidentifier() or not name.isascii():
-        raise refuse("its name is no name", found=data[_NAME], expected="a C identifier of at most 31 bytes")
+        raise refuse("its name is invalid", found=data[_NAME], expected="a C identifier of at most 31 bytes")
     try:
         description = Description.model_validate_json(data[text_at : text_at + head.text_bytes])
     except ValidationError as error:
@@ -222,11 +222,11 @@ def unpack(data: bytes, what: str = "the module") -> Module:
     tensors = (*description.inputs, *description.outputs)
     places = [struct.unpack_from("<2I", data, HEAD_BYTES + 8 * number) for number in range(head.inputs + head.outputs)]
     if [(one.arena_offset, one.bytes) for one in tensors] != places or len(description.inputs) != head.inputs:
-        raise refuse("its description and its table of tensors differ")
+        raise refuse("its description does not match its table of tensors")
     if any(offset + size > head.arena_bytes for offset, size in places):
-        raise refuse("a tensor lies outside of the arena")
+        raise refuse("a tensor is outside of the arena")
     if len(description.operators) != head.operators:
-        raise refuse("operators are missing", found=len(description.operators), expected=head.operators)
+        raise refuse("wrong number of operators", found=len(description.operators), expected=head.operators)
     return Module(
         kind=Kind(head.kind), machine=head.machine, counter=head.counter, alignment=head.alignment,
         image=data[image_at:], code_bytes=head.code_bytes, entry=head.entry,
@@ -241,7 +241,7 @@ def _up(number: int, alignment: int) -> int:
     return -(-number // alignment) * alignment
 
 
-# How a module names a function of the firmware: by a hash of its declaration.
+# A module names a function of the firmware by a hash of its declaration.
 
 
 _OFFSET, _PRIME = 0x811C9DC5, 0x01000193
@@ -255,12 +255,12 @@ def declaration_hash(declaration: str) -> int:
     return value
 
 
-# What a device says of a module that it has, read piece by piece: the head, and the description, not the image.
+# What a device reports about a loaded module, read piece by piece: the header and the description, not the image.
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a host needs of a module on a device: the model's name, hash and description; counter and sizes."""
+    """What a host needs to know about a device's module: the model's name, hash and description; counter and sizes."""
 
     name: str
     model_hash: str
@@ -272,28 +272,28 @@ class Interface:
 
 
 def read(fetch: Callable[[int, int], bytes]) -> Interface:
-    """Return the interface of a module; `fetch` returns so many bytes of its file from an offset on.
+    """Return the interface of a module; `fetch` returns a number of bytes of its file from an offset on.
 
     Raises:
-        CommunicationError: what is fetched is no module's.
+        CommunicationError: the fetched bytes are not a module's.
     """
     data = fetch(0, HEAD_BYTES)
     if data[: len(MAGIC)] != MAGIC:
-        raise CommunicationError("the device has a module that does not begin like one")
+        raise CommunicationError("the device's module has no valid header")
     head = _Head(*_NUMBERS.unpack_from(data))
     is_small = head.imports <= MOST_IMPORTS and head.text_bytes <= MOST_DESCRIPTION_BYTES
     if max(head.inputs, head.outputs) > MOST_TENSORS or not is_small:
-        raise CommunicationError("the device has a module with more of something than any may have")
+        raise CommunicationError("the device's module exceeds a limit of the format")
     try:
         text = fetch(HEAD_BYTES + 8 * (head.inputs + head.outputs) + 4 * head.imports, head.text_bytes)
         description = Description.model_validate_json(text)
     except ValidationError as error:
         raise CommunicationError(
-            "the device has a module whose description this mtool does not know", details=records.lines(error, 5)
+            "this mtool can't read the description of the device's module", details=records.lines(error, 5)
         ) from None
     counts = (len(description.inputs), len(description.outputs), len(description.operators))
     if counts != (head.inputs, head.outputs, head.operators):
-        raise CommunicationError("the device has a module whose description and head differ")
+        raise CommunicationError("the description of the device's module does not match its header")
     name, constant_bytes = data[_NAME].partition(b"\0")[0], max(head.image_bytes - head.code_bytes, 0)
     return Interface(
         name.decode("ascii", "replace"), data[_MODEL_HASH].hex(), description, head.counter, head.arena_bytes,
@@ -301,11 +301,11 @@ def read(fetch: Callable[[int, int], bytes]) -> Interface:
     )  # fmt: skip
 
 
-# What a module's code needs of a core and its ABI, as one number: crt/include/mt_module.h has the same list.
+# A module's requirements on the core and its ABI, as one number: crt/include/mt_module.h has the same list.
 
 
 class Architecture(IntEnum):
-    """Bits 0 to 7. Of Arm's, a core runs those below its own too, but for MVE and what a flag says."""
+    """Bits 0 to 7. An Arm core also runs code for those below its own, except for MVE and what a flag requires."""
 
     ANY = 0
     ARMV6M = 1
@@ -318,7 +318,7 @@ class Architecture(IntEnum):
 
 
 class Needs(IntFlag):
-    """Bits 8 to 31. HARD_FLOAT is the ABI, and has to be the firmware's; the others it may have besides."""
+    """Bits 8 to 31. HARD_FLOAT is the ABI, and must equal the firmware's; the firmware may have more of the others."""
 
     HARD_FLOAT = 0x100
     FPU = 0x10000
@@ -335,7 +335,7 @@ ARCHITECTURE_BITS = 0xFF
 
 
 def describe(machine: int) -> str:
-    """Return a machine as a person writes it: "ARMV7EM, HARD_FLOAT, FPU, DSP"."""
+    """Return a machine as text: "ARMV7EM, HARD_FLOAT, FPU, DSP"."""
     known = {one.value: one.name for one in Architecture}
     number = machine & ARCHITECTURE_BITS
     flags = [one.name for one in Needs if machine & one and one.name]
@@ -355,7 +355,7 @@ _DEFINE = re.compile(r"^#define (\w+) ?(.*)$", re.MULTILINE)
 
 
 def of_macros(text: str) -> int:
-    """Return the machine that a compiler's macros (`-dM -E`) tell of, as mt_module_machine does; 0: none of those."""
+    """Return the machine from a compiler's macros (`-dM -E`), as mt_module_machine does; 0: an unsupported one."""
     macros = dict(_DEFINE.findall(text))
 
     def number(name: str) -> int:
@@ -368,7 +368,7 @@ def of_macros(text: str) -> int:
         return Architecture.ANY
     arm_fp, mve, flen = number("__ARM_FP"), number("__ARM_FEATURE_MVE"), number("__riscv_flen")
     hard = {"__ARM_PCS_VFP", "__riscv_float_abi_single", "__riscv_float_abi_double"}
-    told = {
+    needs = {
         Needs.HARD_FLOAT: bool(hard & {*macros}),
         Needs.FPU: bool(arm_fp & 4) or flen > 0,
         Needs.DOUBLE: bool(arm_fp & 8) or flen >= 64,
@@ -379,11 +379,11 @@ def of_macros(text: str) -> int:
         Needs.RV_C: "__riscv_compressed" in macros,
         Needs.RV_VECTOR: "__riscv_vector" in macros or "MT_RVV" in macros,
     }
-    return found[0] | sum(need for need, is_so in told.items() if is_so)
+    return found[0] | sum(need for need, is_so in needs.items() if is_so)
 
 
 def runs(core: int, machine: int) -> bool:
-    """Whether firmware of a core and an ABI takes code for a machine; mt_module.c decides alike."""
+    """Return whether firmware for a core and an ABI accepts code for a machine; mt_module.c decides alike."""
     own, wanted = core & ARCHITECTURE_BITS, machine & ARCHITECTURE_BITS
     if wanted == Architecture.ANY:
         return machine == Architecture.ANY

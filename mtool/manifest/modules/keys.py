@@ -1,4 +1,4 @@
-"""Keys that sign modules: Ed25519 pairs of the user's own, in PEM files as OpenSSL has them."""
+"""Keys that sign modules: the user's own Ed25519 pairs, in PEM files as OpenSSL writes them."""
 
 import contextlib
 import logging
@@ -28,22 +28,22 @@ _MOST_BYTES = 4096
 _PRIME = 2**255 - 19
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}  # y of all points whose order divides 8
-_HINT = "make a pair: mtool key FILE"
+_HINT = "create a key pair: mtool key FILE"
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The half of a pair that firmware is built with: 32 bytes."""
+    """The public half of a pair, which is built into firmware: 32 bytes."""
 
     raw: bytes
 
     @property
     def key_id(self) -> bytes:
-        """The bytes by which a module says who signed it."""
+        """The bytes by which a module identifies the key that signed it."""
         return sha512(self.raw).digest()[:KEY_ID_BYTES]
 
     def has_signed(self, message: bytes, signature: bytes) -> bool:
-        """Whether the signature of a message is this key's."""
+        """Return whether a signature of a message was made with this pair."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -66,7 +66,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """The half that signs. It is never shown."""
+    """The private half of a pair, which signs. It is never shown."""
 
     _key: "Ed25519PrivateKey"
 
@@ -75,7 +75,7 @@ class PrivateKey:
 
     @property
     def public(self) -> PublicKey:
-        """The other half."""
+        """The public half."""
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
@@ -84,10 +84,10 @@ class PrivateKey:
 
 
 def make(path: Path) -> PublicKey:
-    """Make a new pair: a private file that its owner alone can read, and beside it the public one (`FILE.pub`).
+    """Create a new pair: a private file that only its owner can read, and the public one beside it (`FILE.pub`).
 
     Raises:
-        UsageError: one of the files is there already, which is never overwritten, or can't be written.
+        UsageError: one of the files exists (it is never overwritten) or can't be written.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -96,9 +96,9 @@ def make(path: Path) -> PublicKey:
     public_path = public_path_of(path)
     for each in (path, public_path):
         if each.is_symlink() or each.exists():
-            what = f"{each} is there already, and keys are never overwritten"
-            details = ["what a lost key has signed can't be renewed: firmware knows no other"]
-            raise UsageError(what, details=details, hint="name another file")
+            what = f"{each} exists, and keys are never overwritten"
+            details = ["firmware accepts this key alone; if it is lost, no new module can be signed for it"]
+            raise UsageError(what, details=details, hint="choose another file name")
     _write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), _ONLY_OWNER)
     try:
         _write_new(public_path, key.public.to_pem(), 0o666)
@@ -109,15 +109,15 @@ def make(path: Path) -> PublicKey:
 
 
 def public_path_of(path: Path) -> Path:
-    """Return the file of the public half of the pair whose private one is in `path`."""
+    """Return the public file of the pair whose private file is `path`."""
     return path.parent / (path.name + PUBLIC_SUFFIX)
 
 
 def read_private(path: Path) -> PrivateKey:
-    """Read a private key; that others can read it too is warned of.
+    """Read a private key; warn if others can read it too.
 
     Raises:
-        UsageError: there is no such file, or it holds no private key of Ed25519 without a password.
+        UsageError: there is no such file, or it holds no Ed25519 private key, or one with a password.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -126,7 +126,7 @@ def read_private(path: Path) -> PrivateKey:
     load = partial(load_pem_private_key, password=None)
     key = _loaded(path, _read(path), load, Ed25519PrivateKey, "no private key that can sign a module", expected)
     if os.name == "posix" and path.stat().st_mode & _OTHERS:
-        log.warning("%s can be read by others: chmod 600 %s", path, path)
+        log.warning("%s is readable by others; run: chmod 600 %s", path, path)
     return PrivateKey(key)
 
 
@@ -134,25 +134,25 @@ def read_public(path: Path) -> PublicKey:
     """Read a public key.
 
     Raises:
-        UsageError: there is no such file, or it holds no public key of Ed25519.
+        UsageError: there is no such file, or it holds no Ed25519 public key.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     data = _read(path)
     if b"PRIVATE KEY" in data:
-        hint = f"name {public_path_of(path).name} instead"
-        raise UsageError(f"{path} is a private key, which has no place in firmware", hint=hint)
-    what = "no public key of those that sign modules"
+        hint = f"use {public_path_of(path).name} instead"
+        raise UsageError(f"{path} is a private key, which must not go into firmware", hint=hint)
+    what = "no public key for modules"
     key = _loaded(path, data, load_pem_public_key, Ed25519PublicKey, what, "expected Ed25519 in PEM")
     if is_weak(key.public_bytes_raw()):
         details = ["its point is of low order"]
-        raise UsageError(f"{path} is a key under which anyone can sign", details=details, hint=_HINT)
+        raise UsageError(f"{path} is a weak key, for which anyone can sign", details=details, hint=_HINT)
     return PublicKey(key.public_bytes_raw())
 
 
 def _loaded(path: Path, data: bytes, load: Callable[[bytes], object], kind: Any, what: str, expected: str) -> Any:
-    """Return the key of a kind that a file holds."""
+    """Return the key of a kind from a file."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     key: object = None
@@ -164,7 +164,7 @@ def _loaded(path: Path, data: bytes, load: Callable[[bytes], object], kind: Any,
 
 
 def is_weak(point: bytes) -> bool:
-    """Whether the encoding of a point is of one whose order divides 8: as a public key, anyone can sign for it."""
+    """Return whether the order of a point divides 8; if it is a public key, anyone can sign for it."""
     y = int.from_bytes(point, "little") & ((1 << 255) - 1)
     return y % _PRIME in _WEAK
 
@@ -178,7 +178,7 @@ def _read(path: Path) -> bytes:
 
 
 def _write_new(path: Path, data: bytes, rights: int) -> None:
-    """Write a file that is not there yet, with its rights from the first byte on: all of it, or none."""
+    """Write a new file, with its permissions from the first byte on: all of it, or none."""
     is_begun = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""The assembly of a native module: where it is entered, and the jumps to the functions that it imports.
+"""The assembly of a native module: its entry point, and the jumps to the functions that it imports.
 
-The code is never patched, and lies somewhere else on every device. What it imports is found through a table in RAM,
-whose address is in one register that no compiled code of the module uses, and that functions keep for their caller:
-s31 where there is an FPU, as SIMD kernels take every other one, else r9; s11 on RISC-V. The entry sets it, and gives
-the firmware its own value back.
+The code is never patched, and its address differs from device to device. Imports are found through a table in RAM,
+whose address is in one register that the module's compiled code does not use, and that functions preserve:
+s31 where there is an FPU, as SIMD kernels take every other one, else r9; s11 on RISC-V. The entry sets it, and restores
+the firmware's own value.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from mtool.manifest.modules.format import ARCHITECTURE_BITS, Architecture, Needs
 
 ENTRY = "mt_module_entry"
 CALLED = "mt_module_call"
-"""The function in C that the entry calls: int32_t mt_module_call(void *arena, uint32_t number)."""
+"""The C function that the entry calls: int32_t mt_module_call(void *arena, uint32_t number)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The register that has the table's address: its name, and how the compiler is kept from it."""
+    """The register with the table's address: its name, and the options that reserve it."""
 
     register: str
     flags: tuple[str, ...]
     entry: tuple[str, ...]
     jump: tuple[str, ...]
     most: int
-    """How many imports the jump's offset can reach."""
+    """The number of imports that the jump's offset can reach."""
 
     stack_bytes: int
-    """What the entry keeps there."""
+    """The code of the entry."""
 
 
 _FPU = Base(
@@ -60,7 +60,7 @@ _THUMB2 = (Architecture.ARMV7M, Architecture.ARMV7EM, Architecture.ARMV8M_MAIN, 
 
 
 def base_of(machine: int) -> Base | None:
-    """Return the register for a machine; None: native modules are not made for it."""
+    """Return the register for a machine; None: native modules do not support it."""
     architecture = machine & ARCHITECTURE_BITS
     if architecture in _THUMB2:
         return _FPU if machine & Needs.FPU else _CORE
@@ -68,7 +68,7 @@ def base_of(machine: int) -> Base | None:
 
 
 def assembly(base: Base, imports: Sequence[str]) -> str:
-    """Return the assembly of a module that imports functions of these names, in the order of its table."""
+    """Return the assembly of a module that imports these functions, in the order of its table."""
     is_arm = base is not _RISC_V
     parts = [_function(ENTRY, base.entry, is_arm)]
     for number, name in enumerate(imports):

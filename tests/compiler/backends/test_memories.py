@@ -176,7 +176,7 @@ def test_errors(tmp_path: Path, memory: str, change: str, words: str) -> None:
 def test_a_template_that_knows_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest: Manifest = model(tmp_path).render_project()[1]
     monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x31000000})
-    with pytest.raises(BuildError, match="baremetal does not put into dtcm") as raised:
+    with pytest.raises(BuildError, match="does not place a backend's buffers in dtcm") as raised:
         size.check(tmp_path, manifest)
     assert ".bss.mt_lent.dtcm" in str(raised.value)
     monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x30000040})

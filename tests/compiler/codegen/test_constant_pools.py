@@ -123,5 +123,5 @@ def test_a_firmware_has_constants_where_the_map_says(
         assert pool.constants and all(0 <= found[one] - base < memories[pool.name].size for one in pool.constants)
     turned = zip(manifest.constant_pools, reversed(manifest.constant_pools), strict=True)
     wrong = tuple(one.model_copy(update={"constants": other.constants}) for one, other in turned)
-    with pytest.raises(BuildError, match=r"does not put into itcm what the model has there"):
+    with pytest.raises(BuildError, match=r"does not place the model's constants in itcm"):
         size.check(elf, manifest.model_copy(update={"constant_pools": wrong}))

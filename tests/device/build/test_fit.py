@@ -82,7 +82,7 @@ def test_an_array_that_the_compiler_does_not_take_is_told() -> None:
     name = manifest.constants[0]
     error = fit.explain(f"m.c:2:27: error: size of array ‘{name}’ is too large", manifest)
     assert error is not None and error.exit_code == 4
-    assert error.details[-1] == f"{name} is one array of more than 32,767 B, which the compiler does not take"
+    assert error.details[-1] == f"{name} is one array of more than 32,767 B, which the compiler can't address"
     assert fit.explain("m.c:2:27: error: size of array ‘other’ is too large", manifest) is None
 
 

@@ -46,7 +46,7 @@ def test_code_stands_before_constants_and_imports_are_told(board: str) -> None:
         ("extern int far_away(void *);", "    return far_away(arena);", "far_away"),
         ("int printf(const char *, ...);", '    return printf("%u", number);', "printf"),
     ],
-    ids=["bss", "data", "table of addresses", "unknown function", "what no firmware exports"],
+    ids=["bss", "data", "table of addresses", "unknown function", "firmware does not export"],
 )
 def test_what_no_module_has_is_named(board: str, before: str, body: str, told: str) -> None:
     with pytest.raises(BuildError) as caught:

@@ -123,7 +123,7 @@ def test_a_toolchain_that_zephyr_is_told_of_is_left_alone(
 def test_the_workspace_around_the_project_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ZEPHYR_BASE")
     inside = world.write(folder=world.zephyr.parent / "app")
-    with pytest.raises(BuildError, match="there is no Zephyr tree") as caught:
+    with pytest.raises(BuildError, match="Zephyr tree not found") as caught:
         build(inside, kinds=["host_driven"])
     assert "ZEPHYR_BASE" in caught.value.hint
     (world.zephyr.parent / ".west").mkdir()
@@ -134,9 +134,9 @@ def test_the_workspace_around_the_project_is_found(world: World, monkeypatch: py
 
 def test_a_wrong_zephyr_base_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEPHYR_BASE", str(world.folder))
-    with pytest.raises(BuildError, match="there is no Zephyr tree") as caught:
+    with pytest.raises(BuildError, match="Zephyr tree not found") as caught:
         build(world.write(), kinds=["host_driven"])
-    assert caught.value.details == (f"ZEPHYR_BASE names {world.folder}, which has no VERSION",)
+    assert caught.value.details == (f"ZEPHYR_BASE is {world.folder}, which has no VERSION file",)
 
 
 def test_a_missing_west_is_told_with_its_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_a_board_that_zephyr_has_no_name_for_is_told(world: World) -> None:
     nameless = NUCLEO.model_copy(update={"templates": {"arduino": "x:y:z"}})
     written = manifest.load(world.write()).project
     assert written is not None
-    with pytest.raises(UsageError, match="Zephyr's name of nucleo_f746zg is not known"):
+    with pytest.raises(UsageError, match="unknown Zephyr name for nucleo_f746zg"):
         west.command(written.model_copy(update={"board": nameless}), "host_driven", configured=False)
 
 

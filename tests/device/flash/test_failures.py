@@ -132,14 +132,14 @@ def test_wsl_is_told_by_its_kernel(release: str, wsl: bool, monkeypatch: pytest.
 @cases(NO_BOOT_LOADER)
 def test_a_port_where_no_boot_loader_answers(runner: str, says: str, tools: Path) -> None:
     error = fail(tools, runner, says)
-    assert error.what.startswith(f"{runner} opened /dev/ttyACM7, and no boot loader of some_board answers")
-    assert "is it the port" in error.hint and "57600" in error.hint
+    assert error.what.startswith(f"{runner} opened /dev/ttyACM7, but some_board's boot loader does not answer")
+    assert "check the port" in error.hint and "57600" in error.hint
 
 
 @cases(PERMISSION)
 def test_permission(runner: str, says: str, tools: Path) -> None:
     error = fail(tools, runner, says)
-    assert "may not use /dev/ttyACM7" in error.what
+    assert "has no permission to use /dev/ttyACM7" in error.what
     assert "usermod -aG dialout" in error.hint
 
 
@@ -150,7 +150,7 @@ def test_permission_of_a_probe_is_a_udev_rule(tools: Path) -> None:
 
 @cases(WRONG_CHIP)
 def test_wrong_chip(runner: str, says: str, tools: Path) -> None:
-    assert "another chip than that of some_board" in fail(tools, runner, says).what
+    assert "found a chip that is not some_board's" in fail(tools, runner, says).what
 
 
 @cases(LOCKED)
@@ -167,7 +167,7 @@ def test_busy(runner: str, says: str, tools: Path) -> None:
 
 @cases(VERIFY)
 def test_what_reads_back_differently(runner: str, says: str, tools: Path) -> None:
-    assert "reads back differently" in fail(tools, runner, says).what
+    assert "differs from what" in fail(tools, runner, says).what
 
 
 @pytest.mark.parametrize("runner", [name for name in all_runners() if name != "command"])
@@ -213,6 +213,6 @@ def test_a_serial_port_without_permission_is_told_before_the_tool_is_run(
     given.firmware.write_bytes(b"")
     access = os.access
     monkeypatch.setattr("os.access", lambda path, mode: str(path) != "/dev/null" and access(path, mode))
-    with pytest.raises(FlashError, match="avrdude may not use /dev/null") as caught:
+    with pytest.raises(FlashError, match="avrdude has no permission to use /dev/null") as caught:
         flash.flash(all_runners()["avrdude"], given)
     assert "dialout" in caught.value.hint and not (tools / "log").exists()

@@ -109,7 +109,7 @@ def test_a_prefix_of_several_is_refused() -> None:
 def test_a_probe_that_is_not_there_is_refused_with_the_list() -> None:
     with pytest.raises(BoardError, match="no probe 1234 is attached") as caught:
         ports.resolve(BOARD, Wanted(probe="1234", origin="the environment"), found(TWO))
-    assert "it was asked for by the environment" in caught.value.details
+    assert "requested by the environment" in caught.value.details
     assert f"/dev/ttyACM0   ST-LINK {FIRST}" in caught.value.details
 
 
@@ -128,7 +128,7 @@ def test_a_port_and_a_probe_of_different_boards_are_refused() -> None:
 
 
 def test_a_port_that_is_not_there_is_refused() -> None:
-    with pytest.raises(BoardError, match="there is no port /dev/ttyACM77") as caught:
+    with pytest.raises(BoardError, match="port /dev/ttyACM77 not found") as caught:
         ports.resolve(BOARD, Wanted(port="/dev/ttyACM77"), found(ONE))
     assert caught.value.hint == "choose one of these with --port"
 
@@ -165,7 +165,7 @@ def test_nothing_attached_is_told() -> None:
     with pytest.raises(BoardError, match="no some_board is attached") as caught:
         ports.require(BOARD, Wanted(), [])
     assert caught.value.details == ("looked for: USB 0483:374b", "nothing with a serial port is attached")
-    assert "carries data" in caught.value.hint
+    assert "USB data cable" in caught.value.hint
 
 
 def test_the_command_line_comes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:

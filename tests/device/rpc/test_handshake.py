@@ -53,25 +53,25 @@ def test_a_stale_build() -> None:
 
 def test_another_protocol() -> None:
     error = refused(Scripted(lambda frame: reply_to(frame, version=2)[:-1] + b"\0"))
-    assert error.what == "the scripted device speaks another version of the protocol"
+    assert error.what == "the scripted device uses another version of the protocol"
     assert error.details == ("here    version 1", "device  version 2")
 
 
 def test_nothing_answers() -> None:
     device = Scripted(lambda frame: b"")
-    assert refused(device).what == "nothing answers: the scripted device sent no byte within 0.25 s"
+    assert refused(device).what == "no answer: the scripted device sent nothing within 0.25 s"
     assert len(device.seen) >= 2
 
 
 def test_text_and_no_frames() -> None:
     error = refused(Scripted(lambda frame: b"hello world\r\ntemperature: 21.5 \xc2\xb0C\r\n"))
-    assert error.what == "the scripted device prints text, but answers with no frame"
+    assert error.what == "the scripted device prints text, but sends no frames"
     assert error.details[-1] == "  temperature: 21.5 \xc2\xb0C"
 
 
 def test_bytes_that_are_neither() -> None:
     error = refused(Scripted(lambda frame: bytes(range(128, 256))))
-    assert error.what == "the scripted device sends bytes, but no frames"
+    assert error.what == "the scripted device sends bytes, but no valid frames"
     assert "baud" in error.hint
 
 
@@ -79,7 +79,7 @@ def test_the_answer_to_an_earlier_host_is_not_taken() -> None:
     def late(frame: Frame) -> bytes:
         return reply_to(Frame(frame.type, frame.session, 0, b"\1late"))
 
-    assert refused(Scripted(late)).what.startswith(("the scripted device sends", "nothing answers"))
+    assert refused(Scripted(late)).what.startswith(("the scripted device sends", "no answer"))
 
 
 def test_a_reply_to_something_else_is_not_taken() -> None:
@@ -88,7 +88,7 @@ def test_a_reply_to_something_else_is_not_taken() -> None:
         kinds = (Message.MT_HELLO, Message.MT_INFO | REPLY, Message.MT_FAULT, 0)
         return b"".join(encode(Frame(kind, frame.session, frame.sequence, right)) for kind in kinds)
 
-    assert refused(Scripted(other)).what == "nothing answers: the scripted device sent no byte within 0.25 s"
+    assert refused(Scripted(other)).what == "no answer: the scripted device sent nothing within 0.25 s"
 
 
 class Wired(Scripted):
@@ -119,11 +119,11 @@ def test_no_rate_is_the_right_one() -> None:
     line = Wired(300)
     error = refused(line)
     assert "no frames" in error.what
-    assert "at 115200 baud, and then at none of 9600, 57600" in error.details[-1]
+    assert "tried 115200 baud, then 9600, 57600" in error.details[-1]
     assert line.baud == 115200 and line.tried.count(115200) == 1
 
 
-@pytest.mark.parametrize(("status", "words"), [(15, "is in use"), (3, "refuses to open a session")])
+@pytest.mark.parametrize(("status", "words"), [(15, "is in use"), (3, "refused to open a session")])
 def test_a_device_that_refuses(status: int, words: str) -> None:
     def answer(frame: Frame) -> bytes:
         payload = struct.pack("<BB4sHIB", status, 1, frame.payload[1:5], 1000, 0, 16) + bytes(36)
@@ -145,7 +145,7 @@ def test_hello_is_repeated_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> N
             return b""
 
     monkeypatch.setattr(handshake, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    with pytest.raises(CommunicationError, match="nothing answers"):
+    with pytest.raises(CommunicationError, match="no answer"):
         Client(Silent(reply_to), timeout_s=4.0)
     assert sent == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 2.5, 3.5])
     assert clock[0] == pytest.approx(4.0)

@@ -125,5 +125,5 @@ def test_a_device_without_room_for_a_frame_is_told(packet: int, frames: int) -> 
         reply = struct.pack("<BB4sHIB", 0, 1, frame.payload[1:5], packet, 0, frames) + b"0" * 32 + b"model"
         return encode(Frame(Message.MT_HELLO | REPLY, frame.session, frame.sequence, reply))
 
-    with pytest.raises(CommunicationError, match="takes no frames of a useful size"):
+    with pytest.raises(CommunicationError, match="frame limits are too small"):
         Client(Scripted(answer), timeout_s=1)

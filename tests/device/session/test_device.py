@@ -93,18 +93,18 @@ def test_outputs_can_be_written_to(device: Device) -> None:
     [
         (
             {"x0": inputs()["x0"], "x9": 1},
-            "these are not the model's inputs",
+            "the names are not those of the model's inputs",
             ("expected  x0 (int8[3,100]), x1 (float32[5]), x2 (uint8[200,200])", "found     x0, x9"),
         ),
-        ({}, "these are not the model's inputs", None),
+        ({}, "the names are not those of the model's inputs", None),
         (
             inputs(x1=np.zeros(5)),
-            "the input x1 has another type than the model's",
+            "input x1 has the wrong type",
             ("expected  float32[5]", "found     float64[5]"),
         ),
         (
             inputs(x0=np.zeros(300, np.int8)),
-            "the input x0 has another shape than the model's",
+            "input x0 has the wrong shape",
             ("expected  int8[3,100]", "found     int8[300]"),
         ),
     ],
@@ -260,7 +260,7 @@ def test_inputs_are_set_one_by_one(device: Device) -> None:
     assert np.array_equal(device.get_input("x0"), given["x0"])
     with pytest.raises(UsageError, match="no input 'x9'"):
         device.set_input("x9", other)
-    with pytest.raises(UsageError, match="another type"):
+    with pytest.raises(UsageError, match="wrong type"):
         device.set_input("x1", other.astype(np.float64))
 
 

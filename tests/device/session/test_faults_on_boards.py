@@ -160,7 +160,7 @@ def test_a_fault_outside_of_a_session(name: str, tmp_path: Path) -> None:
     folder = faulty.make(boards.get(name), tmp_path / "project", replace={"src/main.c": trap})
     with pytest.raises(DeviceError, match=r"^(HardFault|breakpoint) on the device") as caught:
         session.open(folder)
-    assert caught.value.details == ("the emulator ended with exit code 103, and no word of where",)
+    assert caught.value.details == ("the emulator ended with exit code 103 without naming the place",)
 
 
 @pytest.mark.slow

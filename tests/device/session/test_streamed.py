@@ -48,7 +48,7 @@ def test_rows_come_by_writes(tmp_path: Path) -> None:
             device.client.write_at(protocol.ROWS, index, 2 * len(row), row * 23)
         with pytest.raises(DeviceError, match="MT_BAD_INDEX"):
             device.client.write_at(protocol.ROWS, 1 - index, 0, row)
-        with pytest.raises(UsageError, match="keeps no rows"):
+        with pytest.raises(UsageError, match="does not keep the rows"):
             device.get_input("x")
         assert device.time(number=3, repeat=2, inputs=feeds).median > 0
         profile = device.profile(feeds, repeat=1)

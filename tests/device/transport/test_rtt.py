@@ -74,7 +74,7 @@ def test_a_firmware_that_takes_nothing() -> None:
     chip.access = contextlib.nullcontext  # type: ignore[assignment,method-assign]
     with RttTransport(chip, BASE + BLOCK) as transport:
         transport.write(bytes(SIZE - 1), timeout_s=1)
-        with pytest.raises(CommunicationError, match=r"RTT through a chip took no more bytes within 0\.01 s"):
+        with pytest.raises(CommunicationError, match=r"RTT through a chip did not accept all bytes within 0\.01 s"):
             transport.write(b"x", timeout_s=0.01)
 
 
@@ -129,7 +129,7 @@ class RTTControlBlock:
 
 def test_through_pyocd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = "rtt:pyocd:stm32l4r5zitx@0x20000400"
-    with monkeypatch.context() as without, pytest.raises(BuildError, match="pyOCD is not installed where mtool is"):
+    with monkeypatch.context() as without, pytest.raises(BuildError, match="pyOCD is not installed beside mtool"):
         without.setattr("importlib.util.find_spec", lambda name: None)
         open_port(port, baud=115200)
     for name, text in PYOCD.items():
@@ -147,4 +147,4 @@ def test_through_pyocd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert received == every
     with open_port(port, baud=115200) as transport, pytest.raises(CommunicationError, match="exit code 1") as told:
         transport.read(timeout_s=5)
-    assert "pyOCD finds no debug probe" in told.value.details
+    assert "pyOCD found no debug probe" in told.value.details

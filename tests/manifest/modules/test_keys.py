@@ -61,7 +61,7 @@ def test_what_is_no_key_is_told(tmp_path: Path) -> None:
         for read in (keys.read_private, keys.read_public):
             with pytest.raises(UsageError, match=r"holds no|is a private key"):
                 read(tmp_path / f"{number}")
-    with pytest.raises(UsageError, match="has no place in firmware"):
+    with pytest.raises(UsageError, match="must not go into firmware"):
         keys.read_public(tmp_path / "own.key")
     with pytest.raises(UsageError, match="holds no private key"):
         keys.read_private(tmp_path / "own.key.pub")
@@ -72,7 +72,7 @@ def test_what_is_no_key_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "/"])
 def test_a_name_that_is_none_is_told(name: str) -> None:
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="keys are never overwritten"):
         keys.make(Path(name))
 
 

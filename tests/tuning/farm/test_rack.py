@@ -45,7 +45,7 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
         (["worker", "rack", "--board", "host"], 2, "is no address of a scheduler"),
         (["worker", "rack:99999", "--board", "host"], 2, "is no address of a scheduler"),
         (["worker", ":8786", "--board", "host"], 2, "is no address of a scheduler"),
-        (["worker", "rack:1", "--board", "nonesuch"], 6, "there is no board named"),
+        (["worker", "rack:1", "--board", "nonesuch"], 6, "unknown board"),
         (["worker", "rack:1", "-b", "host", "--tls-ca", "ca.pem"], 2, "given together"),
         (["worker", "127.0.0.1:1", "--host", "0.0.0.0"], 2, "without TLS lets the whole network run programs"),
         (["worker", "rack:1", "-b", "nucleo_l4r5zi", "-p", "x", "-b", "nucleo_l4r5zi", "-p", "x"], 2, "of two boards"),

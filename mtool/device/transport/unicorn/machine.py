@@ -1,4 +1,4 @@
-"""A core with the memories of a board and a few registers, through which its firmware speaks with this process.
+"""A core with a board's memories and a few registers, through which its firmware communicates with this process.
 
 The registers are those of the template unicorn's `src/platform.h`.
 """
@@ -22,7 +22,7 @@ Registers = Mapping[str, int]
 
 
 class Refusal(Enum):
-    """What a core refuses."""
+    """What a core refused."""
 
     READ = "read"
     WRITE = "write"
@@ -32,15 +32,15 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A core of unicorn.
+    """One of unicorn's cores.
 
     Attributes:
         arch, mode, model: unicorn's numbers.
-        registers: unicorn's number of "pc", "lr", "sp" and "status", the last if there is one.
-        is_thumb: bit 0 of an address that is jumped to says that the instructions are Thumb's.
-        count: returns how many instructions a block of bytes holds.
-        fault: takes a refusal, the address that was accessed and the registers; returns the exception's number and the
-            registers that the firmware's guard hands on (crt/PROTOCOL.md), without the stack's lowest address.
+        registers: unicorn's numbers of "pc", "lr", "sp" and "status", the last if there is one.
+        is_thumb: bit 0 of a jump's target selects Thumb instructions.
+        count: returns the number of instructions in a block of bytes.
+        fault: takes a refusal, the accessed address and the registers; returns the exception's number and the
+            registers that the firmware's guard reports (crt/PROTOCOL.md), without the stack's lowest address.
     """
 
     arch: int
@@ -53,12 +53,12 @@ class Core:
 
 
 def count_thumb(code: bytes) -> int:
-    """Return the number of instructions: what begins with the bits 11101, 11110 or 11111 has four bytes, else two."""
+    """Return the number of instructions: first bits 11101, 11110 or 11111 mean four bytes, others two."""
     return _count(code, lambda at: code[at + 1] >= 0xE8)
 
 
 def count_riscv(code: bytes) -> int:
-    """Return the number of instructions: one whose first two bits are 11 has four bytes, else it is compressed."""
+    """Return the number of instructions: those whose first two bits are 11 have four bytes, others are compressed."""
     return _count(code, lambda at: code[at] & 3 == 3)
 
 
@@ -101,7 +101,7 @@ _ARM_REGISTERS = {
 _RISCV_REGISTERS = {"pc": riscv.UC_RISCV_REG_PC, "lr": riscv.UC_RISCV_REG_RA, "sp": riscv.UC_RISCV_REG_SP}
 
 
-_CORTEX_M = (unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB)  # not MCLASS, with which it takes an M33 whatever the model is
+_CORTEX_M = (unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB)  # not MCLASS, with which unicorn uses an M33 for any model
 _RV32 = (unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32, riscv.UC_CPU_RISCV32_ANY)
 CORES = {
     f"cortex-m{one}": Core(
@@ -109,17 +109,17 @@ CORES = {
     )
     for one in (0, 3, 4, 7, 33)
 } | {"rv32imc": Core(*_RV32, _RISCV_REGISTERS, False, count_riscv, _fault_riscv)}
-"""By the name of the core in boards.yaml."""
+"""By the core's name in boards.yaml."""
 
 _PAGE = 0x1000
-_MOST_BYTES = 1 << 24  # that one command moves
-_SLICE = 1_000_000  # instructions between two looks at the clock
+_MOST_BYTES = 1 << 24  # per command
+_SLICE = 1_000_000  # instructions between two checks of the clock
 _INSTRUCTIONS_PER_MS = 1_000_000
-_WATCH_S_PER_MS = 0.05  # a session counts on 20 M instructions a second, and waits no longer where they are fewer
+_WATCH_S_PER_MS = 0.05  # a session assumes 20 M instructions per second, and waits no longer if there are fewer
 _EXCEPTION, _STACK, _WATCHDOG = 1, 2, 4  # crt/include/mtool.h
 _PUSHED_BYTES = 256  # the most that one instruction stores below the stack pointer
-_FAULT = 100  # exit status of a fault that no guard handles: this plus the exception's number
-_NOWHERE = 0xFFFF_FFFE  # where unicorn would stop: nowhere
+_FAULT = 100  # exit status of a fault without a guard: this plus the exception's number
+_NOWHERE = 0xFFFF_FFFE  # unicorn's stop address, which is never reached
 
 # Registers, by their offset, and commands.
 _ADDRESS, _COUNT, _COMMAND, _DONE, _TIME_LOW, _TIME_HIGH, _WATCH = range(0x00, 0x1C, 4)
@@ -134,22 +134,22 @@ _REFUSED = {
 
 
 class Counter:
-    """The instructions that a machine has run, and an event once there are so many.
+    """The instructions that a machine has run, and an event at a certain number.
 
-    A block counts when it begins. It runs to its end or ends in a fault, after which nothing is measured: unicorn
-    ends a block at each branch, and an instruction that its condition skips counts like any other.
+    A block is counted when it starts. It runs to its end or ends in a fault, after which nothing is measured: unicorn
+    ends a block at each branch, and an instruction that is skipped by its condition counts like any other.
 
     Args:
         machine: the emulated core.
-        count: returns how many instructions some bytes hold.
-        on_event: called before the block that would go over `event`; it sets another. True: the machine is to stop, and
-            that block counts when it goes on.
+        count: returns the number of instructions in some bytes.
+        on_event: called before the block that would exceed `event`; it sets the next one. True: stop the machine, and
+            count that block when it continues.
     """
 
     def __init__(self, machine: unicorn.Uc, count: Callable[[bytes], int], on_event: Callable[[], bool]) -> None:
         self.total = 0
         self.event = 0
-        known: dict[int, int] = {}  # a block's instructions, by its address and its size in one number
+        known: dict[int, int] = {}  # a block's instructions, by its address and size as one number
 
         def on_block(engine: unicorn.Uc, address: int, size: int, _: object) -> None:
             if self.total >= self.event and on_event():
@@ -164,25 +164,25 @@ class Counter:
 
 
 class Machine:
-    """A core that runs a firmware.
+    """A core that runs firmware.
 
     Args:
-        elf: the firmware; what it loads goes to the physical addresses of its segments.
+        elf: the firmware; its segments are loaded to their physical addresses.
         cpu: the core, a key of CORES.
-        memories: of the board. One that holds code or weights alone can't be written.
+        memories: the board's. A memory that only holds code or weights is read-only.
         registers: the address of the registers.
-        slice_instructions: how many there are between two looks at the clock.
+        slice_instructions: the number between two checks of the clock.
 
     Attributes:
-        received: bytes for the firmware, which it has not read yet.
+        received: bytes for the firmware that it has not read yet.
         sent: bytes that the firmware has written.
-        status: how the firmware ended; None: it has not.
-        is_waiting: the firmware asked for bytes, and there were none.
+        status: the firmware's exit status; None: it has not ended.
+        is_waiting: whether the firmware is waiting for bytes.
 
     Raises:
-        ELFError: it is no ELF file.
+        ELFError: it is not an ELF file.
         OSError: it can't be read.
-        MemoryError: it does not lie in the board's memories.
+        MemoryError: it is not inside the board's memories.
     """
 
     def __init__(
@@ -208,23 +208,23 @@ class Machine:
         self._accessed = 0
         self._is_to_stop = False
         self._deadline = 0.0
-        self._watch: tuple[int, float] | None = None  # the instructions, and the moment, at which it is a fault
+        self._watch: tuple[int, float] | None = None  # the watchdog's instruction count and time
         self._pc = self._read_image(elf)
         if self._core.is_thumb:
-            # A Cortex-M that has an FPU may use it from the start.
+            # A Cortex-M with an FPU may use it from the start.
             self._engine.reg_write(arm.UC_ARM_REG_C1_C0_2, 0xF << 20)
             self._engine.reg_write(arm.UC_ARM_REG_FPEXC, 1 << 30)
 
     @property
     def instructions(self) -> int:
-        """The instructions that were run so far."""
+        """The number of instructions run so far."""
         return self._counter.total
 
     def run(self, timeout_s: float) -> None:
-        """Run until bytes were sent, the firmware waits for some that are not there, it has ended, or time is over."""
+        """Run until bytes were sent, the firmware waits for missing ones, it has ended, or the time is over."""
         self._deadline = time.monotonic() + timeout_s
         self._is_to_stop = self.is_waiting = False
-        self._counter.event = self._counter.total + self._slice  # so much it goes on, however short the time
+        self._counter.event = self._counter.total + self._slice  # the least to run, however short the time
         while self.status is None and not self._is_to_stop:
             try:
                 self._engine.emu_start(self._pc | self._core.is_thumb, _NOWHERE)
@@ -238,7 +238,7 @@ class Machine:
                 break
 
     def _on_event(self) -> bool:
-        """Tell whether to stop now; if not, set when to ask again."""
+        """Return whether to stop now; if not, set the next event."""
         total = self._counter.total
         if self._is_to_stop or self._is_late() or time.monotonic() >= self._deadline:
             return True
@@ -246,11 +246,11 @@ class Machine:
         return False
 
     def _is_late(self) -> bool:
-        """Tell whether the guard's time is over."""
+        """Return whether the guard's time is over."""
         return self._watch is not None and (self._counter.total > self._watch[0] or time.monotonic() > self._watch[1])
 
     def _stop_soon(self) -> None:
-        """Stop at the next block: in the middle of one, what is left of it would count as a block of its own."""
+        """Stop at the next block: stopping inside one would count its rest as another block."""
         self._is_to_stop = True
         self._counter.event = 0
 
@@ -262,7 +262,7 @@ class Machine:
         return self._words.get(offset, 0)
 
     def _store(self, _: unicorn.Uc, offset: int, size: int, value: int, __: object) -> None:
-        """Take a write to a register."""
+        """Handle a write to a register."""
         self._words[offset] = value
         if offset == _COMMAND:
             self._words[_DONE] = self._command(value, self._words.get(_ADDRESS, 0), self._words.get(_COUNT, 0))
@@ -271,7 +271,7 @@ class Machine:
             self._watch = most if value else None
 
     def _command(self, command: int, address: int, count: int) -> int:
-        """Do what the firmware asks for; return how many bytes were moved."""
+        """Execute the firmware's command; return the number of bytes moved."""
         if command == _EXIT:
             self.status = count
             self._stop_soon()
@@ -295,7 +295,7 @@ class Machine:
         return len(data)
 
     def _fault(self, refusal: Refusal) -> None:
-        """Go on in the guard after what the core refused."""
+        """Continue in the guard after a refusal of the core."""
         now = {name: self._register(name) for name in self._core.registers}
         is_access = refusal in (Refusal.READ, Refusal.WRITE)
         address = self._accessed if is_access else now["pc"]
@@ -304,7 +304,7 @@ class Machine:
         self._enter_guard(_STACK if is_stack else _EXCEPTION, number, registers)
 
     def _enter_guard(self, kind: int, number: int, registers: list[int]) -> None:
-        """Let the firmware's guard tell of a fault; one without a guard ends with it, and so does one in the guard."""
+        """Let the firmware's guard report a fault; firmware without a guard ends, and so does a fault in the guard."""
         handler = self._words.pop(_FAULT_HANDLER, 0)
         if not handler:
             self.status = _FAULT + number
@@ -322,7 +322,7 @@ class Machine:
         return int(self._engine.reg_read(self._core.registers[name]))
 
     def _read_image(self, elf: Path) -> int:
-        """Load a firmware and return where it begins."""
+        """Load firmware and return its entry point."""
         with elf.open("rb") as file:
             image = ELFFile(file)
             for segment in image.iter_segments("PT_LOAD"):

@@ -1,4 +1,4 @@
-"""A firmware that unicorn runs in this process: it runs while its bytes are waited for."""
+"""Firmware that unicorn runs in this process, while the caller waits for its bytes."""
 
 import time
 from collections.abc import Callable
@@ -20,15 +20,15 @@ PROGRAM = "unicorn"
 
 
 class UnicornTransport(Transport):
-    """Run a firmware and speak to it through its registers.
+    """Run firmware and communicate with it through its registers.
 
     Args:
-        board: whose emulator this is.
+        board: the board that is emulated.
         elf: the firmware.
-        on_exit: returns the error that the firmware's exit status stands for, or None.
+        on_exit: returns the error for the firmware's exit status, or None.
 
     Raises:
-        BuildError: the package unicorn is not installed, or has no such core.
+        BuildError: the package unicorn is not installed, or does not have the core.
         CommunicationError: the firmware can't be run.
     """
 
@@ -41,7 +41,7 @@ class UnicornTransport(Transport):
         self._machine: Machine | None = _machine(board, elf)
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`: the firmware takes it when it runs."""
+        """Send all of `data`: the firmware receives it when it runs."""
         self._running().received += data
 
     def read(self, *, timeout_s: float) -> bytes:
@@ -60,11 +60,11 @@ class UnicornTransport(Transport):
         if machine.status is not None:
             meant = self._on_exit(machine.status) if self._on_exit is not None else None
             raise meant or CommunicationError(f"{self.name} ended with exit code {machine.status}")
-        time.sleep(max(deadline - time.monotonic(), 0.0))  # it waits, and so does the caller
+        time.sleep(max(deadline - time.monotonic(), 0.0))  # the firmware waits, and so does the caller
         return b""
 
     def close(self) -> None:
-        """Stop the firmware for good."""
+        """Stop the firmware permanently."""
         self._machine = None
 
     def _running(self) -> "Machine":
@@ -84,9 +84,9 @@ def _machine(board: Board, elf: Path) -> "Machine":
     arguments, timer = board.emulator.arguments, board.timer
     if len(arguments) != 1 or arguments[0] not in CORES or timer is None:
         details = [f"found     {' '.join(arguments) or 'no argument'}", f"expected  one of {', '.join(CORES)}"]
-        hint = "an entry of this emulator has one argument, the core, and a timer: docs/pip-only.md"
-        raise BuildError(f"{PROGRAM} can't be {board.name}", details=details, hint=hint)
+        hint = "an entry for this emulator needs one argument, the core, and a timer: see docs/pip-only.md"
+        raise BuildError(f"{PROGRAM} can't emulate {board.name}", details=details, hint=hint)
     try:
         return Machine(elf, cpu=arguments[0], memories=board.memories, registers=timer.base)
     except (OSError, ELFError, MemoryError) as failed:
-        raise CommunicationError(f"{elf} can't be run", details=[str(failed)], hint="build it again") from None
+        raise CommunicationError(f"can't run {elf}", details=[str(failed)], hint="build it again") from None
