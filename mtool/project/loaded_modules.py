@@ -1,4 +1,4 @@
-"""Firmware that takes modules (`--modules`): whose, how large, and what of the runtime it has for them."""
+"""Firmware that takes modules (`--modules`): their signers, sizes and kinds, and the runtime for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,34 +21,34 @@ KINDS: Final = "module_kinds"
 NONE: Final = "none"
 SIGNED: Final = "signed"
 UNSIGNED: Final = "unsigned"
-"""What the option `modules` may be: it takes none, those that one key has signed, or also those that none has."""
+"""The values of the option `modules`: take none, those signed with one key, or also unsigned ones."""
 
 COMPILED: Final = ("crt/modules/", "crt/bytecode/")
-"""Where a project has the sources that are compiled for modules."""
+"""The folders of a project with the sources that are compiled for modules."""
 
 _KEY_BYTES = 32
 _MOST_DEFAULT = 512 << 10
 _LEAST_DEFAULT = 16 << 10
-_PART = 8  # of the memory, for the RAM of modules and for each slot that RAM stands for
+_PART = 8  # the default for the RAM of modules and for a slot in emulated flash is this fraction of the memory
 _UNIT = 4096
-_SLOT_IN_FLASH = 128 << 10  # of a board that is not emulated, whose partition has as many as there is room for
+_SLOT_IN_FLASH = 128 << 10  # of a real board, whose partition has as many slots as fit
 _SLOTS, _LEAST_SLOTS, _MOST_SLOTS = 4, 2, 8  # of the emulated flash; mt_slots.h
 _JOURNAL_BYTES = 2 * 4096
 
 
 @dataclass(frozen=True, slots=True)
 class TakenModules:
-    """What a firmware takes.
+    """The modules that a firmware takes.
 
     Attributes:
-        public_keys: the keys of those whose modules it takes, each as 32 numbers.
-        kinds: that it runs: "native", "bytecode" or both.
-        takes_unsigned: modules that nobody has signed, too.
-        slot_bytes: of each slot for a module that survives a reset, at least.
-        flash_bytes: of RAM that stands for flash in an emulator: the slots, and the journal of what is in them.
-        ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
-        memory: the board's memory where that RAM is, and RAM that stands for flash.
-        simulates_flash: the board is emulated, and has a memory that nothing else lives in.
+        public_keys: the signers' public keys, each as 32 numbers.
+        kinds: the module kinds it runs: "native", "bytecode" or both.
+        takes_unsigned: it also takes unsigned modules.
+        slot_bytes: the least size of a slot for a module that survives a reset.
+        flash_bytes: the RAM that emulates flash: the slots, and the journal of their contents.
+        ram_bytes: the RAM for the memory of modules, and for the file of one that is loaded into RAM.
+        memory: the board's memory with that RAM, and with the emulated flash.
+        simulates_flash: the board is emulated, and has a memory that is otherwise unused.
     """
 
     public_keys: tuple[tuple[int, ...], ...]
@@ -62,10 +62,10 @@ class TakenModules:
 
 
 def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules | None:
-    """Return which modules a firmware takes by its template's options; None: none.
+    """Return which modules a firmware takes, from its template's options; None: none.
 
     Raises:
-        UsageError: the key is missing, or is none; a size is no multiple of 4096.
+        UsageError: the key is missing or malformed, or a size is not a multiple of 4096.
     """
     if options.get(MODULES, NONE) == NONE:
         return None
@@ -77,19 +77,22 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
         raw = b""
     if len(raw) != _KEY_BYTES and not (unsigned and not digits):
         raise UsageError(
-            "firmware that takes modules needs the public key of those who sign them",
+            "firmware that takes modules needs their signer's public key",
             details=[] if not digits else [f"expected 64 hexadecimal digits, found {digits[:80]!r}"],
-            hint="make a pair with mtool key FILE, and name its public half: --modules --module-key FILE.pub",
+            hint="create a key pair with mtool key FILE, then use --modules --module-key FILE.pub",
         )
     if raw and is_weak(raw):
-        raise UsageError("anyone can sign for the module key: its point is of low order", hint="mtool key FILE")
+        raise UsageError(
+            "the module key is insecure: anyone can sign for it, as its point has low order",
+            hint="create another with mtool key FILE",
+        )
     memory = _memory(board)
     default = _default(board.memories[memory].size) if memory else _LEAST_DEFAULT
     slot_bytes = default if board.emulator is not None else _SLOT_IN_FLASH
     sizes = {SLOT_BYTES: int(options[SLOT_BYTES]) or slot_bytes, RAM_BYTES: int(options[RAM_BYTES]) or default}
     for name, size in sizes.items():
         if size % _UNIT:
-            raise UsageError(f"{name} is no multiple of {_UNIT}", details=[f"found {size}"])
+            raise UsageError(f"{name} must be a multiple of {_UNIT}", details=[f"found {size}"])
     simulates = board.emulator is not None and bool(memory) and not board.memories[memory].holds
     kinds = ("native", "bytecode") if options[KINDS] == "both" else (str(options[KINDS]),)
     slots = min(max((_SLOTS if simulates else 1) * default // sizes[SLOT_BYTES], _LEAST_SLOTS), _MOST_SLOTS)
@@ -106,13 +109,13 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
 
 
 def _memory(board: Board) -> str:
-    """Return the memory that modules are given: one that nothing else lives in, or that of the arena; "": none."""
+    """Return the memory for modules: an otherwise unused one, or that of the arena; "": none."""
     unused = [name for name, one in board.memories.items() if not one.holds]
     return max(unused, key=lambda name: board.memories[name].size) if unused else board.region_for("arena") or ""
 
 
 def _default(whole: int) -> int:
-    """Return an eighth of a memory, as a power of two."""
+    """Return an eighth of a memory, rounded down to a power of two."""
     size = _MOST_DEFAULT
     while size > max(whole // _PART, _LEAST_DEFAULT):
         size //= 2
@@ -120,7 +123,7 @@ def _default(whole: int) -> int:
 
 
 def sources(runtime: str, taken: TakenModules) -> FileTree:
-    """Return what a project has of the runtime for modules, beside the folder of the runtime's other sources."""
+    """Return the runtime's files for modules, beside the folder of the runtime's other sources."""
     crt = resources.path("crt")
     beside = PurePosixPath(runtime).parent
     folders = ["modules", "third_party", *["bytecode"] * ("bytecode" in taken.kinds)]

@@ -1,7 +1,7 @@
-"""The Model Library Format, version 7, as TVM 0.14 writes and reads it: an archive with one module or several.
+"""The Model Library Format, version 7, as written and read by TVM 0.14: an archive with one or more modules.
 
-Read with TVM's model_library_format.py, tvmc's TVMCPackage and the servers of its Project API. The weights stand in the
-C, so that the dictionary of parameters is empty; the runtime is mtool's.
+See TVM's model_library_format.py, tvmc's TVMCPackage and the servers of its Project API. The weights are in the C, so
+that the dictionary of parameters is empty; the runtime is mtool's.
 """
 
 import json
@@ -24,11 +24,11 @@ _NO_PARAMETERS = struct.pack("<QQQQ", 0xF7E58D4F05049CB7, 0, 0, 0)  # kTVMNDArra
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A model of an archive.
+    """A model in an archive.
 
     Attributes:
-        sources: its C, with the headers of the runtime that it includes.
-        manifest: of the model.
+        sources: its C, with the runtime headers that it includes.
+        manifest: its manifest.
         model: the bytes of the model's file.
         cpu: GCC's name of the core, or "host".
         seconds: the time of the model's file, since 1970.
@@ -42,7 +42,7 @@ class Module:
 
 
 def library(modules: Sequence[Module]) -> FileTree:
-    """Return the files of an archive with these modules, which differ in their names."""
+    """Return the files of an archive with these modules, whose names are distinct."""
     files: dict[str, bytes] = {}
     crt = resources.path("crt")
     for part in ("include", "src"):
@@ -102,7 +102,7 @@ def _main(manifest: Manifest) -> dict[str, Any]:
 
 
 def _functions(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return each C function once, with the scratch that it takes of the arena at the most."""
+    """Return each C function once, with the most scratch memory that it uses in the arena."""
     scratch: dict[str, int] = {}
     for operator in manifest.operators:
         scratch[operator.function] = max(scratch.get(operator.function, 0), operator.scratch_bytes)
@@ -113,7 +113,7 @@ def _functions(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _storage(graph: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the storage of a graph, each id once: its bytes, and the input that is bound to it."""
+    """Return the storage of a graph, each id once: its bytes, and the input bound to it."""
     found: dict[int, dict[str, Any]] = {}
     attributes = graph["attrs"]
     inputs = {graph["node_row_ptr"][node]: graph["nodes"][node]["name"] for node in graph["arg_nodes"]}
@@ -129,11 +129,11 @@ def _storage(graph: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def placed(name: str, source_place: str, header_place: str, of_cores: tuple[str, ...] = ()) -> str:
-    """Return the folder of a file, by its path in the model's.
+    """Return the folder of a file, by its path in the model's folder.
 
-    A folder of a backend's stays whole beside the model's sources, which alone include its headers; the headers of a
-    core, in one of `of_cores`, are beside those that lead to them. A .bin lies beside the headers: the assembler looks
-    for it where the compiler looks for them.
+    A backend's folder stays whole beside the model's sources, the only ones that include its headers; the headers of a
+    core, in one of `of_cores`, are beside those that include them. A .bin is beside the headers: the assembler searches
+    the compiler's include paths.
     """
     of_backend = "/" in name and name.endswith(".h") and not name.startswith(of_cores or ("/",))
     return source_place if name.endswith(".c") or of_backend else header_place

@@ -1,4 +1,4 @@
-"""A compiled model as a package that an ecosystem takes as it is: CMake, Zephyr, Arduino, ESP-IDF, Keil, microTVM."""
+"""A compiled model as a package for an ecosystem: CMake, Zephyr, Arduino, ESP-IDF, Keil, microTVM."""
 
 import io
 import re
@@ -24,7 +24,7 @@ from mtool.project.portable import Core
 from mtool.project.template import own_texts
 from mtool.version import __version__
 
-# What a package says of itself besides the model: who made it, its version, where it is at home.
+# A package's own data besides the model: its author, version and page.
 
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
@@ -35,12 +35,12 @@ _TEXT = re.compile(r"[^\x00-\x1f\x7f\"\\]{3,120}")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What registries ask for; the defaults make a package that is valid, and is nobody's.
+    """The package data that registries require; the defaults are valid placeholders.
 
-    author: a name, perhaps with an address: "Ada Lovelace <ada@example.org>".
+    author: a name, optionally with an address: "Ada Lovelace <ada@example.org>".
     url: the package's page.
-    version: three numbers, as semver.org has them.
-    vendor: of a CMSIS-Pack: letters, digits, - and _.
+    version: three numbers, as in semver.org.
+    vendor: the vendor of a CMSIS-Pack: letters, digits, - and _.
     """
 
     author: str = "mtool"
@@ -50,10 +50,10 @@ class About:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self:
-        """Read KEY=VALUE of a command line.
+        """Read KEY=VALUE from a command line.
 
         Raises:
-            UsageError: a key is unknown, or a value is none that registries take.
+            UsageError: a key is unknown, or registries do not accept a value.
         """
         known = {field.name: _FORMS[field.name] for field in fields(cls)}
         values: dict[str, str] = {}
@@ -61,7 +61,7 @@ class About:
             key, equals, value = text.partition("=")
             if not equals or key not in known:
                 meant = spelling.did_you_mean(key, known, otherwise=f"there are: {', '.join(known)}")
-                raise UsageError(f"--about takes KEY=VALUE, and {text!r} is none", hint=meant)
+                raise UsageError(f"--about {text}: expected KEY=VALUE with a known key", hint=meant)
             form, wanted = known[key]
             if not form.fullmatch(value):
                 raise UsageError(f"--about {key} can't be {value!r}", details=[f"expected  {wanted}"])
@@ -76,7 +76,7 @@ _FORMS = {
     "vendor": (_VENDOR, "letters, digits, - and _"),
 }
 FORMATS: tuple[Format, ...] = get_args(Format)
-# Where the sources and the headers go; what stands beside them is in project_templates/packages.
+# The folders of the sources and the headers; the other files are in project_templates/packages.
 _PLACES: dict[str, tuple[str, str]] = {
     "cmake": ("src", "include"),
     "zephyr-module": ("src", "include"),
@@ -86,25 +86,25 @@ _PLACES: dict[str, tuple[str, str]] = {
     "cmsis-pack": ("src", "include"),
 }
 NO_BINARIES = ("arduino-lib", "platformio-lib", "idf-component", "cmsis-pack")
-# Arduino's names of the architectures with a Cortex-M; those of other cores are read from the board's name there.
+# Arduino's names of the architectures with a Cortex-M; those of other cores are part of the board's Arduino name.
 _ARDUINO_ARM = (
     "mbed,mbed_edge,mbed_giga,mbed_nano,mbed_nicla,mbed_opta,mbed_portenta,mbed_rp2040,nrf52,renesas_portenta,"
     "renesas_uno,rp2040,sam,samd,stm32,teensy"
 )
-_RUNTIME = "mt_"  # begins the names of the runtime's files
+_RUNTIME = "mt_"  # prefix of the runtime's files
 _LIBM = b"#include <math.h>"
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What a package is made of, besides its form.
+    """The contents of a package, independent of its format.
 
     Attributes:
-        module: the model, compiled for the board; of a package for many cores, for the last of them.
-        cores: the model for each core, with what the compile half says of it; none: it is for the board alone.
-        refused: the cores that can't have the model, and why.
-        more: other models of an archive.
-        about: who made it.
+        module: the model, compiled for the board; in a package for many cores, for the last of them.
+        cores: the model's files and manifest for each core; empty: the package is for one board.
+        refused: the cores that can't run the model, and why.
+        more: other models in the archive.
+        about: the package's own data.
         arduino: Arduino's name of the board, or "".
     """
 
@@ -117,10 +117,10 @@ class Packed:
 
 
 def package(packed: Packed, form: Format) -> FileTree:
-    """Return the files of a package; the same bytes for the same model. "c" is the sources as they are.
+    """Return the files of a package; the same bytes for the same model. "c" is the unchanged sources.
 
     Raises:
-        UsageError: large constants lie in a file of bytes, which the package can't hold.
+        UsageError: large constants are in a binary file, which the package can't contain.
     """
     module, manifest = packed.module, packed.module.manifest
     if form == "c":
@@ -136,7 +136,7 @@ def package(packed: Packed, form: Format) -> FileTree:
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
         raise UsageError(
-            f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
+            f"--emit {form} can't contain the binary file {binaries[0]}", hint="compile the model with --weights text"
         )
     source_place, header_place = _PLACES[form]
     of_cores = tuple(f"{core.name}/" for core in many)
@@ -175,7 +175,7 @@ def package(packed: Packed, form: Format) -> FileTree:
 
 
 def delivered(packed: Packed, form: Format) -> FileTree:
-    """Return what is written to a folder: the package's files, or the archive that tools take."""
+    """Return the files to write: the package's files, or the archive that tools expect."""
     tree = package(packed, form)
     seconds, model = packed.module.seconds, packed.module.manifest.model
     if form == "mlf":
@@ -187,7 +187,7 @@ def delivered(packed: Packed, form: Format) -> FileTree:
 
 
 def _architectures(packed: Packed) -> str:
-    """Return what a library.properties says of where it compiles."""
+    """Return the architectures for library.properties."""
     if packed.cores or packed.module.cpu == "host":
         return "*"
     parts = packed.arduino.split(":")
@@ -199,13 +199,13 @@ def _architectures(packed: Packed) -> str:
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
     texts, env = own_texts(f"packages/{form}")
     files = {env.from_string(path).render(values): env.get_template(path).render(values).encode() for path in texts}
-    if form in NO_BINARIES:  # those that go to a registry
+    if form in NO_BINARIES:  # these are published in a registry
         files["LICENSE"] = resources.path("LICENSE").read_bytes()
     return {path: data for path, data in files.items() if PurePosixPath(path).name}
 
 
 def _emulated_by_zephyr() -> list[str]:
-    """Return Zephyr's names of the machines that mtool's own list has run in an emulator."""
+    """Return Zephyr's names of the machines in mtool's own list that were run in an emulator."""
     known = boards.read_files((resources.path("boards.yaml"),)).boards.values()
     return [board.templates["zephyr"] for board in known if board.emulator and board.status.get("zephyr") == "run"]
 
@@ -214,14 +214,14 @@ def _c_type(dtype: str) -> str:
     return {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(dtype, f"{dtype}_t")
 
 
-# Archives that are the same bytes for the same files: tar and zip, with one time for all members.
+# Reproducible archives: tar and zip, with one time for all members.
 
 
-_FIRST_OF_ZIP = 315532800  # 1980-01-01: a zip holds no earlier time
+_FIRST_OF_ZIP = 315532800  # 1980-01-01: the earliest time in a zip
 
 
 def tar(tree: FileTree, seconds: int) -> bytes:
-    """Return a tar of a tree whose members begin with "./", folders among them, as TVM writes it.
+    """Return a tar of a tree whose members, including folders, begin with "./", as TVM writes it.
 
     Args:
         tree: the files.
@@ -242,7 +242,7 @@ def tar(tree: FileTree, seconds: int) -> bytes:
 
 
 def zipped(tree: FileTree, seconds: int) -> bytes:
-    """Return a zip of a tree; each member's time is that of `seconds` since 1970, or 1980."""
+    """Return a zip of a tree; each member's time is `seconds` since 1970, at the earliest 1980."""
     data = io.BytesIO()
     moment = time.gmtime(max(seconds, _FIRST_OF_ZIP))[:6]
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -254,7 +254,7 @@ def zipped(tree: FileTree, seconds: int) -> bytes:
 
 
 def date(seconds: int) -> str:
-    """Return the day of a time since 1970, as ISO 8601 has it."""
+    """Return the day of a time since 1970 in ISO 8601 format."""
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 

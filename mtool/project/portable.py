@@ -1,4 +1,4 @@
-"""One package for many cores: the model's C for each kind of core, of which the compiler's macros take one."""
+"""One package for many cores: the model's C for each kind of core, selected by the compiler's macros."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from mtool.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A kind of core: the macros that tell it, and the board that stands for it when the model is compiled.
+    """A kind of core: the macros that identify it, and the board for which its C is compiled.
 
-    `ram` and `flash` are the most bytes that one of the kind has; 0: any number.
+    `ram` and `flash` are the most bytes that one of the kind has; 0: no limit.
     """
 
     name: str
@@ -23,17 +23,17 @@ class Core:
     flash: int = 0
 
     def refusal(self, manifest: Manifest) -> str:
-        """Return why no core of the kind can hold a model; "": one can."""
+        """Return why a model fits no core of this kind; "": it fits one."""
         for what, needs, most in (
             ("RAM", manifest.arena_bytes, self.ram),
             ("flash", manifest.constant_bytes, self.flash),
         ):
             if most and needs > most:
-                return f"it needs {needs:,} bytes of {what}, and there are {most:,} at the most"
+                return f"it needs {needs:,} bytes of {what}, and these cores have at most {most:,}"
         return ""
 
 
-# The largest are an ATmega1284 by its RAM, an ATmega2560 by its flash.
+# The ATmega1284 has the most RAM, the ATmega2560 the most flash.
 _AVR = Core(
     "avr", "defined(__AVR__)", "arduino_mega2560", "8-bit AVR: constants are read from flash", 16 << 10, 256 << 10
 )
@@ -57,7 +57,7 @@ CORES: Mapping[Format, tuple[Core, ...]] = {
     "cmsis-pack": (_MVE, _DSP, _PLAIN),
     "zephyr-module": (_MVE, _DSP, _PLAIN),
 }
-"""The packages that are for many cores, unless a board is named; the first core whose macros hold is taken."""
+"""The packages for many cores, unless a board is given; the first core whose macros match is used."""
 
 
 def merged(model: str, variants: Mapping[Core, FileTree], refused: Mapping[Core, str] | None = None) -> FileTree:
@@ -65,13 +65,11 @@ def merged(model: str, variants: Mapping[Core, FileTree], refused: Mapping[Core,
 
     Args:
         model: its C name.
-        variants: each core's sources, with the headers of the runtime that they include; the last one is for what the
-            others are not.
-        refused: the cores that can't have the model, and why: that is the compiler's error there.
+        variants: each core's sources, with the runtime headers that they include; the last one is the fallback.
+        refused: the cores that can't run the model, and why; there, the reason becomes a compiler error.
 
-    What is of the runtime is there once; files that are no C are left out. Of the model's own files each core has its
-    own, in a folder of its name; a header of the model leads to that of the core, and a source that is not of the core
-    compiles to nothing.
+    The runtime is included once; files other than C are left out. Each core has its own files of the model in a folder
+    with its name; a header of the model includes the core's, and a source for another core compiles to nothing.
     """
     files: dict[str, bytes] = {}
     chooser = f"{model}_core.h"

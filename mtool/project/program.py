@@ -1,4 +1,4 @@
-"""A user's own program: what of it a template has to know to build it as the standalone firmware."""
+"""A user's own program: what a template needs to build it as the standalone firmware."""
 
 import os
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ _SOURCES = (".c", ".cpp", ".cc", ".cxx", ".S")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program's place, as the project folder sees it.
+    """The program's paths, relative to the project folder.
 
     Attributes:
-        folder: where its sources lie ("../src").
-        above: the folder above that, in which the user's files for a framework lie: app.cmake, prj.conf, app.overlay.
-        sources: its C and C++ files, for builders that can't look for themselves.
+        folder: the folder of its sources ("../src").
+        above: the parent folder, with the user's files for a framework: app.cmake, prj.conf, app.overlay.
+        sources: its C and C++ files, for builders that can't search for them.
         port: it uses mtool.h: the bytes and the timer of the board.
     """
 
@@ -25,7 +25,7 @@ class Program:
 
 
 def program_in(source_folder: Path, project_folder: Path, *, port: bool = False) -> Program:
-    """Return the program whose sources lie in a folder, for a project in another."""
+    """Return the program with the sources in one folder, for a project in another."""
     folder = Path(os.path.relpath(source_folder.resolve(), project_folder.resolve()))
     found = sorted(path.name for path in source_folder.glob("*") if path.suffix in _SOURCES and path.is_file())
     return Program(

@@ -35,26 +35,26 @@ def render(
     program: Program | None = None,
     trust: bool = False,
 ) -> tuple[FileTree, Manifest]:
-    """Return the project folder of compiled models on a board, and a manifest of its `mtool.json`.
+    """Return the project folder of compiled models for a board, and the manifest for its `mtool.json`.
 
     Args:
-        files: what codegen made: `<model>.h`, `<model>.c`, `<model>_rpc.c`, ...
-        manifest: what the compile half says of the model, without `project`; of several, any of them.
+        files: the generated files: `<model>.h`, `<model>.c`, `<model>_rpc.c`, ...
+        manifest: the model's manifest, without `project`; of several models, any of them.
         board: the board to build for.
         template: a template's name, or the path of a user's own; default: the board's first.
         options: values of the template's options, as text.
-        program: a user's own program, which is the standalone firmware then.
-        trust: a template of a user's own may load Python code.
+        program: a user's own program, which becomes the standalone firmware.
+        trust: allow a user's own template to load Python code.
 
     Raises:
-        UsageError: the template or an option is unknown, or the template needs what the board does not say, or what it
-            is not trusted with.
+        UsageError: the template or an option is unknown, or the template needs a fact that the board's entry lacks, or
+            a feature that requires trust.
     """
     start = time.monotonic()
     chosen, values = choose(board, template, options or {})
     board = board.placed_by(chosen.name)
     if chosen.builder == "arduino" and any(one.pools or one.constant_pools for one in manifest.models):
-        raise UsageError("an Arduino core has one RAM for all, and --pool several memories", hint="leave --pool out")
+        raise UsageError("--pool is not supported on Arduino: its cores use a single RAM", hint="leave out --pool")
     folders = chosen.folders
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
@@ -78,7 +78,7 @@ def render(
     included = runtime_headers((own, model, crt, extra), headers)
     tree = own.merged(model).merged(crt).merged(extra).merged(FileTree({path: headers[path] for path in included}))
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
-    # without what estimates alone want: its flash's reads and its power
+    # without facts for estimates only: its flash's reads and its power
     memories = {name: one.model_copy(update={"reads": None, "pool": None}) for name, one in board.memories.items()}
     described = board.model_copy(update={"memories": memories, "draws": None})
     project = Project(
@@ -109,38 +109,38 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
         options: values of the template's options, as text.
 
     Raises:
-        UsageError: the template is not one of the board's, or takes no modules, or an option is unknown or can't have
-            this value.
+        UsageError: the template is not one of the board's, or does not support modules, or an option is unknown or has
+            an invalid value.
     """
     if not (template or board.templates):
-        raise UsageError(f"{board.name} has no template", hint="give one: --template PATH")
+        raise UsageError(f"{board.name} has no template", hint="give your own: --template PATH")
     chosen = load(template or next(iter(board.templates)))
     if chosen.is_own and chosen.name not in board.templates:
         what = f"{board.name} has no template {chosen.name}"
-        hint = "the others know nothing of this board; a template of your own is named by its folder"
+        hint = "mtool's other templates do not support this board; give your own template by its folder"
         raise UsageError(what, details=[f"it has: {', '.join(board.templates) or 'none'}"], hint=hint)
     if loaded_modules.MODULES in options and loaded_modules.MODULES not in chosen.options:
-        what = f"the template {chosen.name} has no loader of modules (--modules)"
-        raise UsageError(what, hint="leave --modules out, or choose --template baremetal, on a board that has it")
+        what = f"the template {chosen.name} does not support modules (--modules)"
+        raise UsageError(what, hint="leave out --modules, or use --template baremetal if the board has it")
     return chosen, chosen.read_options(options)
 
 
 def check_fence(template: Template, board: Board) -> None:
-    """Refuse a fence that a template does not have, or a board's core.
+    """Check that a template and a board's core support memory protection.
 
     Raises:
-        UsageError: it has none.
+        UsageError: one does not.
     """
     needed_unit(board.cpu)
     if not template.protects:
-        what = f"the template {template.name} has no fence around a model (--protect)"
-        raise UsageError(what, hint="leave --protect out, or choose --template baremetal, on a board that has it")
+        what = f"the template {template.name} does not support memory protection (--protect)"
+        raise UsageError(what, hint="leave out --protect, or use --template baremetal if the board has it")
 
 
 def _fence(
     manifest: Manifest, template: Template, board: Board, options: Mapping[str, str | int | bool]
 ) -> dict[str, Any] | None:
-    """Return what a template has to know of the fence around the models; None: there is none."""
+    """Return the memory protection's values for a template; None: there is none."""
     if manifest.protection is None:
         return None
     check_fence(template, board)
@@ -168,26 +168,26 @@ def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> 
         try:
             tree = tree.merged(from_folder(Path(folder)), "extra")
         except OSError as failed:
-            raise of_os_error(failed, f"the extra files of {folder} can't be read") from None
+            raise of_os_error(failed, f"the extra files in {folder} can't be read") from None
     return tree
 
 
 def _context(
     manifest: Manifest, board: Board, options: Mapping[str, str | int | bool], model: FileTree, crt: FileTree
 ) -> dict[str, Any]:
-    """Return what a template can use, below the name `cookiecutter`; docs/add-a-template.md lists it."""
+    """Return the variables of a template, which it uses as `cookiecutter`; docs/add-a-template.md lists them."""
     sources = [path for path in model if path.endswith((".c", ".S"))]
     needed = runtime_sources(model, crt)
     described = [one.for_templates() for one in manifest.models]
     in_arena = {one.symbols.get("arena", "") for one in manifest.models}
-    lent = {name for one in manifest.models for name in one.lent} | {*bytes_in_memories(manifest.models)}
+    memories = {name for one in manifest.models for name in one.lent} | {*bytes_in_memories(manifest.models)}
     return {
         "folder": "project",
         "model": manifest.firmware_name,
         "manifest": described[0],
         "models": described,
         "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
-        "lent": sorted(lent),
+        "lent": sorted(memories),
         "constant_memories": sorted(
             {pool.name for one in manifest.models for pool in one.constant_pools if not pool.section}
         ),
@@ -211,14 +211,14 @@ def _context(
 def _render_folder(template: Template, context: Mapping[str, Any], *, trust: bool) -> FileTree:
     """Render every file name and every text of a template's folder.
 
-    cookiecutter's own settings and rules do it, but in memory: its generate_files changes the process's working folder.
-    A template may include what lies in its `templates` folder, as with cookiecutter, and what lies in mtool's
-    `project_templates` ("shared/standalone.c").
+    This follows cookiecutter's settings and rules, but in memory: its generate_files changes the working folder. A
+    template may include files from its `templates` folder, as with cookiecutter, and from mtool's `project_templates`
+    ("shared/standalone.c").
 
     Raises:
-        UsageError: a text can't be rendered, or it wants what the template is not trusted with.
+        UsageError: a text can't be rendered, or needs a feature that requires trust.
     """
-    from cookiecutter.find import find_template  # loaded for a project alone, as what it needs is much
+    from cookiecutter.find import find_template  # loaded only for a project, as it imports a lot
     from cookiecutter.generate import is_copy_only_path
 
     from mtool.project import sandbox
@@ -227,15 +227,15 @@ def _render_folder(template: Template, context: Mapping[str, Any], *, trust: boo
     env = sandbox.environment(variables, template.folder, trust=trust)
     if not (trust or template.is_own):
         sandbox.check_links(template.folder)
-    with sandbox.told(template.name, template.folder, template.folder.name):
+    with sandbox.reporting(template.name, template.folder, template.folder.name):
         root = Path(find_template(template.folder, env))
         env.loader = jinja2.FileSystemLoader([root, template.folder / "templates", resources.path("project_templates")])
     files = {}
     for path, data in from_folder(root).files.items():
-        with sandbox.told(template.name, template.folder, path):
+        with sandbox.reporting(template.name, template.folder, path):
             name = env.from_string(path).render(variables)
             if not Path(name).name or name.endswith("/"):
-                continue  # a file that the board has no use for: its name is a condition
+                continue  # a file that the board does not need: its name is a condition
             _check_place(name, template)
             copied = is_copy_only_path(path, variables)
             files[name] = data if copied else env.get_template(path).render(variables).encode()
@@ -243,22 +243,22 @@ def _render_folder(template: Template, context: Mapping[str, Any], *, trust: boo
 
 
 def _check_place(path: str, template: Template) -> None:
-    """Refuse a file that would not be the project's: out of it, of its build, or of git's own folder."""
+    """Refuse a file outside the project, in its build folder, or in git's own folder."""
     parts = path.split("/")
     if not is_plain(path) or parts[0] == "build" or ".git" in (part.lower() for part in parts):
-        what = f"the template {template.name} has a file that is not the project's"
-        raise UsageError(what, details=[f"{path}"], hint="a path in the project, not in build/ or .git/")
+        what = f"the template {template.name} has a file outside the project's own files"
+        raise UsageError(what, details=[f"{path}"], hint="use a path inside the project, not in build/ or .git/")
 
 
 def _render_line(text: str, template: Template, context: Mapping[str, Any], *, trust: bool) -> str:
-    """Render a line of template.yaml, which may depend on the board: the file of a firmware."""
+    """Render a line of template.yaml that may depend on the board: the file of a firmware."""
     from mtool.project import sandbox
 
     variables = {"cookiecutter": context}
-    with sandbox.told(template.name, template.folder, text):
+    with sandbox.reporting(template.name, template.folder, text):
         path = str(sandbox.environment(variables, template.folder, trust=trust).from_string(text).render(variables))
     if not is_plain(path) or not path.startswith("build/"):
-        raise UsageError(f"the template {template.name} has a firmware outside of build/", details=[path])
+        raise UsageError(f"the template {template.name} has a firmware outside build/", details=[path])
     return path
 
 

@@ -11,10 +11,10 @@ _C = (".c", ".h", ".S", ".s", ".cpp", ".hpp", ".cc", ".hh", ".cxx", ".hxx", ".in
 
 
 def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:
-    """Return the sources of the runtime that a model itself needs: those whose header it or one of them includes.
+    """Return the runtime's sources that a model itself needs: those whose headers it or one of them includes.
 
     Args:
-        files: what codegen made. `<model>_rpc.c` does not count: where it is built, the whole runtime is.
+        files: the generated files. `<model>_rpc.c` does not count: it is built with the whole runtime.
         runtime: the runtime's sources.
     """
     texts = (files[path] for path in files if path.endswith(".c") and not path.endswith("_rpc.c"))
@@ -22,17 +22,17 @@ def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:
 
 
 def runtime_headers(files: Iterable[FileTree], headers: FileTree) -> list[str]:
-    """Return the headers of the runtime that some files include, themselves or through one another.
+    """Return the runtime's headers that some files include, directly or indirectly.
 
     Args:
-        files: all that is compiled; what is no C or C++ in them does not count.
+        files: all compiled files; files other than C or C++ do not count.
         headers: the runtime's headers.
     """
     return _reached((tree[path] for tree in files for path in tree if path.endswith(_C)), headers)
 
 
 def _reached(texts: Iterable[bytes], runtime: FileTree) -> list[str]:
-    """Return the files of the runtime whose headers some texts include, or one of these files does."""
+    """Return the runtime's files whose headers the texts include, directly or indirectly."""
     by_header = {Path(path).stem: path for path in runtime}
     waiting, needed = [*texts], set[str]()
     while waiting:

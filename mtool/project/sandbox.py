@@ -1,8 +1,8 @@
 """The Jinja of templates: cookiecutter's, without access to Python unless the user trusts the template.
 
-A template of a user's own may come from anywhere. Rendering it runs Jinja and nothing else: no extension is loaded, no
-attribute that leads to Python's internals can be read, no hook is run, and nothing outside its folder is included. What
-it renders is code all the same, which a build compiles and runs: SECURITY.md.
+A user's own template may come from anywhere. Rendering it only runs Jinja: no extension is loaded, no attribute that
+leads to Python's internals can be read, no hook is run, and nothing outside its folder is included. Its output is code
+nevertheless, which a build compiles and runs: SECURITY.md.
 """
 
 import functools
@@ -41,33 +41,33 @@ class _Translated(jinja2.BytecodeCache):
 
 @functools.cache
 def translated(environment: str, settings: str) -> jinja2.BytecodeCache:
-    """Return the bytecode of the templates that one kind of Jinja's environment with one group of settings made.
+    """Return the bytecode cache of one kind of Jinja environment with one group of settings.
 
-    A template is known by its place and its text: what a sandbox made is never what runs outside of it.
+    So bytecode compiled in the sandbox is never run outside of it. A template's key is its path and its text.
     """
     return _Translated()
 
 
 DEFAULTS = "cookiecutter.json"
-_TRUST = "if you trust its author, with your account: --trust-template"
-# What cookiecutter.json may set of Jinja: how a text is read, nothing that is called.
+_TRUST = "if you trust its author with your account, add --trust-template"
+# The Jinja settings allowed in cookiecutter.json: how a text is read, nothing that is called.
 _SETTINGS = frozenset(
     f"{kind}_{end}_string" for kind in ("block", "variable", "comment") for end in ("start", "end")
 ) | {"line_statement_prefix", "line_comment_prefix", "trim_blocks", "lstrip_blocks", "newline_sequence"}
 
 
 class _Sandbox(ExtensionLoaderMixin, SandboxedEnvironment):  # type: ignore[misc]  # the mixin has no types
-    """cookiecutter's environment, with Jinja's sandbox below it."""
+    """cookiecutter's environment on top of Jinja's sandbox."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(undefined=jinja2.StrictUndefined, **settings)
 
 
 def defaults(folder: Path) -> dict[str, Any]:
-    """Return what cookiecutter.json of a template says; nothing if there is none.
+    """Return the contents of a template's cookiecutter.json; empty if there is none.
 
     Raises:
-        UsageError: it is no JSON object.
+        UsageError: it is not a JSON object.
     """
     path = folder / DEFAULTS
     if not path.is_file():
@@ -82,15 +82,15 @@ def defaults(folder: Path) -> dict[str, Any]:
 
 
 def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> jinja2.Environment:
-    """Return what renders a template's texts.
+    """Return the Jinja environment that renders a template's texts.
 
     Args:
-        variables: what a text can use; `cookiecutter` in it has Jinja's settings too.
-        folder: the template's, for messages.
+        variables: the variables of a text; `cookiecutter` has Jinja's settings too.
+        folder: the template's folder, for messages.
         trust: its extensions may be loaded, and its texts may use all of Python.
 
     Raises:
-        UsageError: it wants what it is not trusted with, or its settings are none of Jinja's.
+        UsageError: it needs a feature that requires trust, or has unknown settings.
     """
     own = variables["cookiecutter"]
     settings, extensions = own.get("_jinja2_env_vars", {}), own.get("_extensions", [])
@@ -100,7 +100,7 @@ def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> j
     wrong = [name for name in settings if name not in _SETTINGS] if isinstance(settings, dict) else ["not an object"]
     if wrong:
         details = [f"_jinja2_env_vars: {', '.join(wrong)}", f"known: {', '.join(sorted(_SETTINGS))}"]
-        raise UsageError(f"{folder / DEFAULTS} sets what a template may not set", details=details)
+        raise UsageError(f"{folder / DEFAULTS} has settings that are not allowed", details=details)
     kind = StrictEnvironment if trust else _Sandbox
     try:
         env: jinja2.Environment = kind(context=variables, keep_trailing_newline=True, **settings)
@@ -111,7 +111,7 @@ def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> j
 
 
 def check_links(folder: Path) -> None:
-    """Refuse links that lead out of a template: a project would get the content of other files.
+    """Refuse links that lead out of a template: they would copy other files into a project.
 
     Raises:
         UsageError: there is one.
@@ -126,13 +126,13 @@ def check_links(folder: Path) -> None:
 
 
 @contextmanager
-def told(name: str, folder: Path, text: str) -> Iterator[None]:
-    """Tell what is wrong with a text of a template while it is rendered.
+def reporting(name: str, folder: Path, text: str) -> Iterator[None]:
+    """Turn whatever rendering a template's text raises into a UsageError.
 
     Args:
-        name: the template's.
-        folder: the template's.
-        text: which text: its path, or "firmware" in template.yaml.
+        name: the template's name.
+        folder: the template's folder.
+        text: the text's path, or "firmware" in template.yaml.
 
     Raises:
         UsageError: it can't be rendered.
@@ -146,28 +146,28 @@ def told(name: str, folder: Path, text: str) -> Iterator[None]:
         raise UsageError(f"the template {folder} has no folder to render", details=details) from None
     except jinja2.TemplateNotFound as missing:
         found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("templates/*/*"))
-        what = f"the template {name} has no {missing.name}, which the board asks for"
+        what = f"the template {name} lacks {missing.name}, which the board needs"
         raise UsageError(what, details=found) from None
     except SecurityError as refused:
         raise UsageError(
-            f"the template {name} reaches for Python's internals", details=[f"{text}: {refused.message}"], hint=_TRUST
+            f"the template {name} accesses Python's internals", details=[f"{text}: {refused.message}"], hint=_TRUST
         ) from None
     except jinja2.UndefinedError as undefined:
         raise _undefined(undefined, name, text) from None
     except jinja2.TemplateSyntaxError as wrong:
         where = f"{wrong.name or text}:{wrong.lineno}"
         raise UsageError(f"the template {name} can't be rendered", details=[f"{where}: {wrong.message}"]) from None
-    except Exception as wrong:  # whatever a template's expressions can raise: division by zero, memory, other types
+    except Exception as wrong:  # whatever a template's expressions can raise: division by zero, no memory, wrong types
         raise UsageError(
             f"the template {name} can't be rendered", details=[f"{text}: {type(wrong).__name__}: {wrong}"]
         ) from wrong
 
 
 def _undefined(undefined: jinja2.UndefinedError, name: str, text: str) -> UsageError:
-    """Return the error of a name that stands for nothing, in the words of who writes a template."""
+    """Return the error for an undefined name, in terms for the template's author."""
     said = undefined.message or ""
     found = re.search(r"has no attribute '([^']*)'", said) or re.search(r"'([^']*)' is undefined", said)
-    what = f"{found[1]!r} is not there" if found else said
+    what = f"{found[1]!r} is not defined" if found else said
     details = [f"{text}: {what}"]
-    hint = "is it spelled right (docs/add-a-template.md has all names)? if the board has to say it, see its entry"
-    return UsageError(f"the template {name} needs something that the board does not say", details=details, hint=hint)
+    hint = "check its spelling (docs/add-a-template.md lists all names), or add it to the board's entry"
+    return UsageError(f"the template {name} needs a value that the board does not have", details=details, hint=hint)

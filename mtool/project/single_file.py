@@ -1,7 +1,7 @@
-"""A model's C as one source and one header (`--single-file`): one translation unit, whose inner parts are static.
+"""A model's C as one source and one header (`--single-file`): one translation unit with static internals.
 
-The headers of the runtime stand where they were included first. What other files name stays as it is: the entry points,
-which the header declares, and what the descriptor for the RPC server, or a backend's C, calls.
+The runtime's headers are inserted where they were first included. Names that other files use are kept: the entry
+points, which the header declares, and what the RPC server's descriptor or a backend's C calls.
 """
 
 import re
@@ -28,14 +28,14 @@ _CLANG = """#if defined(__clang__)
 """
 _LEVELS = tuple(f"_{level}" for level in get_args(Level))
 _SOURCES = ("_weights", *_LEVELS, "", "_packed", "_graph")
-"""A model's sources: the constants first, as they have no declarations then."""
+"""A model's sources: the constants first, so that they need no declarations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What of the runtime is written out: headers where they are included, and sources, by their names.
+    """The part of the runtime that is inlined: headers where they are included, and sources, by name.
 
-    Headers that are none of these stay includes, as in a project, which has the runtime beside the model.
+    Other headers stay includes, as in a project, which has the runtime beside the model.
     """
 
     headers: Mapping[str, bytes]
@@ -46,10 +46,10 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
     """Return the same C with `<name>.c` and `<name>.h` in place of the models' own sources and headers.
 
     Args:
-        files: what codegen made, and what backends added, which stays as it is.
-        models: the models' names in C; those before another define what it has in common with them.
-        name: the model's, or of several the firmware's.
-        runtime: what is written out of it.
+        files: the generated files, and those of backends, which are not changed.
+        models: the models' names in C; earlier ones define what later ones share with them.
+        name: the model's name, or with several models the firmware's.
+        runtime: the part of the runtime to inline.
     """
     own = {path: parts_of(files, path) for path in files if path in files.outline}
     outside = {path: files[path] for path in files if path not in own}
@@ -97,14 +97,14 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
 
 @dataclass(frozen=True, slots=True)
 class _Inner:
-    """What is inside of the source: the definitions that become static, by name, and those that nothing calls then."""
+    """The internals of the source: the definitions that become static, by name, and those that are never called."""
 
     definitions: Mapping[str, Part]
     unused: frozenset[str]
 
     @classmethod
     def of(cls, names: Collection[str], parts: Sequence[Part]) -> Self:
-        """Return what is inside of a source of these parts; a function that its declaration lets be unused stays."""
+        """Return the internals of a source; a function whose declaration allows it to be unused stays."""
         definitions = {
             part.name: part for part in parts if part.name in names and part.kind in ("function", "object", "table")
         }
@@ -132,16 +132,16 @@ class _Inner:
 
 
 def _text(parts: Iterable[Part]) -> str:
-    """Return parts as a part of a source: without a banner, a guard, C++, and what stands at the source's beginning."""
+    """Return parts as text without a banner, a guard, C++ linkage, and what belongs at the source's beginning."""
     left_out = ("banner", "map", "guard", "far")
     return "\n".join("" if part.kind == "linkage" else part for part in parts if part.kind not in left_out)
 
 
 def _taken(sources: Mapping[str, Mapping[str, Sequence[Part]]], header: str) -> dict[str, dict[str, str]]:
-    """Return new names for the statics of each model that another one has by the same name.
+    """Return new names for the statics of each model whose names another one uses too.
 
-    They are in none of the texts, nor in the header that all of them include: `kws_run` is the entry point's, and a
-    static `run` gets `kws_run_`.
+    The new names occur in none of the texts, nor in the header that all of them include: `kws_run` is the entry
+    point's, and a static `run` becomes `kws_run_`.
     """
     parts = {model: [part for inside in own.values() for part in inside] for model, own in sources.items()}
     statics = {model: {part.name for part in own if part.is_static} for model, own in parts.items()}
@@ -159,21 +159,21 @@ def _taken(sources: Mapping[str, Mapping[str, Sequence[Part]]], header: str) -> 
 
 
 class _Unit:
-    """Texts in which includes are replaced by what they include, where that is not there already."""
+    """Texts whose includes are replaced by the included text, each only once."""
 
     def __init__(self, texts: Mapping[str, str], instead: Mapping[str, str] | None = None) -> None:
         self.texts, self.instead = texts, instead or {}
         self.seen: set[str] = set()
 
     def written(self, path: str) -> str:
-        """Return a header with what it includes; nothing if it has been included."""
+        """Return a header with its includes expanded; empty if it has been included."""
         if path in self.seen:
             return ""
         self.seen.add(path)
         return self.expanded(self.texts[path])
 
     def expanded(self, text: str) -> str:
-        """Return a text with what it includes."""
+        """Return a text with its includes expanded."""
         lines, depth = [], -1 if _GUARDED.match(text) else 0
         for line in text.splitlines(keepends=True):
             include = _INCLUDE.match(line)
@@ -197,7 +197,7 @@ class _Unit:
 
 
 def _spaced(text: str) -> str:
-    """Return a text without more than one empty line in a row."""
+    """Return a text with at most one empty line in a row."""
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text.rstrip("\n") + "\n"

@@ -19,10 +19,10 @@ _DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)
 
 
 class Option(Strict):
-    """One option of a template: its type, its default, what it may be and a line of help.
+    """One option of a template: its type, its default, its allowed values and a line of help.
 
-    `choices` are those of a "choice", `minimum` is the least that an "int" may be. "definitions" are macros for the C
-    compiler, NAME or NAME=VALUE; a "folder" is one of the user's, whose files the project gets below `extra/`.
+    `choices` are the values of a "choice", `minimum` is the smallest value of an "int". "definitions" are macros for
+    the C compiler, NAME or NAME=VALUE; a "folder" is a user's folder, whose files are copied to `extra/`.
     """
 
     type: Literal["choice", "int", "bool", "text", "definitions", "folder"]
@@ -32,20 +32,20 @@ class Option(Strict):
     minimum: int | None = None
 
     def read(self, text: str) -> str | int | bool:
-        """Return the value that `text` stands for.
+        """Return the value of `text`.
 
         Raises:
-            ValueError: it is none of this type; the message says what would be.
+            ValueError: it is not a value of this type; the message says what is expected.
         """
         if self.type == "choice" and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
         wrong = [one for one in text.split() if self.type == "definitions" and not _DEFINITION.fullmatch(one)]
         if wrong:
             raise ValueError(
-                f"NAME or NAME=VALUE of letters, digits, _ . + and -, with blanks between, not {wrong[0]!r}"
+                f"NAME or NAME=VALUE of letters, digits, _ . + and -, separated by spaces, not {wrong[0]!r}"
             )
         if self.type == "folder" and text and not Path(text).is_dir():
-            raise ValueError("a folder that is there")
+            raise ValueError("an existing folder")
         if self.type == "int":
             if re.fullmatch(r"-?\d+", text) is None or (self.minimum is not None and int(text) < self.minimum):
                 raise ValueError("a number" + ("" if self.minimum is None else f" of at least {self.minimum}"))
@@ -59,7 +59,7 @@ class Option(Strict):
 
 def _inside(path: str) -> str:
     if not is_plain(path):
-        raise ValueError("a path in the project is expected")
+        raise ValueError("expected a path inside the project")
     return path
 
 
@@ -67,7 +67,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class Folders(Strict):
-    """The folders of a project: of the model's files, the runtime's headers and sources, and mt_build.h."""
+    """A project's folders for the model's files, the runtime's headers and sources, and mt_build.h."""
 
     model: Inside = "model"
     headers: Inside = "crt/include"
@@ -76,14 +76,14 @@ class Folders(Strict):
 
 
 class Template(Strict):
-    """What `template.yaml` says, and where it lies; `is_own`: it is mtool's, not a user's.
+    """The contents of `template.yaml`, and its folder; `is_own`: it is mtool's, not a user's.
 
-    `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
-    maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
-    project folder and below `build/`, where all that a build makes lies. The file's name may depend on the board:
-    it is rendered like the project's texts. `protects`: it has a fence around a model (crt/include/mtool.h), on
-    cores with memory protection. `program` is what a user's own program is that it can build as the
-    standalone firmware: C with a main, an Arduino sketch, or none.
+    `builder` is the build stage's tool, `transport` how the host communicates with the firmware, `firmware` maps a
+    firmware kind ("host_driven", "standalone") to the file that a build makes, relative to the project folder and below
+    `build/`, which holds all build products. The file's name may depend on the board: it is rendered like the project's
+    texts. `protects`: it supports memory protection of models (crt/include/mtool.h) on cores that have it. `program` is
+    the kind of user's own program that it can build as the standalone firmware: C with a main, an Arduino sketch, or
+    none.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Template(Strict):
     options: dict[str, Option] = Field(default={})
 
     def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:
-        """Return the value of every option: what is given, else its default.
+        """Return the value of every option: the given one, else its default.
 
         Raises:
             UsageError: an option is unknown or its value is wrong; the message lists the choices.
@@ -114,13 +114,13 @@ class Template(Strict):
             try:
                 values[name] = option.read(given[name]) if name in given else option.default
             except ValueError as expected:
-                what = f"option {name} of the template {self.name} can't be {given[name]!r}"
-                raise UsageError(what, details=[f"expected: {expected}", f"it is {option.help}"]) from None
+                what = f"invalid value {given[name]!r} for option {name} of the template {self.name}"
+                raise UsageError(what, details=[f"expected: {expected}", f"{name}: {option.help}"]) from None
         return values
 
 
 def own_texts(folder: str) -> tuple[FileTree, jinja2.Environment]:
-    """Return mtool's own texts in a folder of `project_templates`, and the Jinja that renders them."""
+    """Return mtool's own texts in a folder of `project_templates`, and the Jinja environment that renders them."""
     top = resources.path("project_templates")
     return from_folder(top / folder), jinja2.Environment(
         loader=jinja2.FileSystemLoader([top / folder, top]),
@@ -141,7 +141,7 @@ def load(template: str) -> Template:
     """Read a template: one of mtool's own by its name, or a user's by the path of its folder.
 
     Raises:
-        UsageError: there is none, or its template.yaml breaks the schema; the message names the choices or the key.
+        UsageError: there is none, or its template.yaml violates the schema; the message has the choices or the key.
     """
     own = template in names()
     folder = (resources.path("project_templates") / template if own else Path(template)).resolve()
@@ -149,7 +149,7 @@ def load(template: str) -> Template:
     if not path.is_file():
         raise UsageError(
             f"there is no template {template!r}",
-            details=[f"mtool's own: {', '.join(names())}", f"as a folder: {path} is not there"],
+            details=[f"mtool's own: {', '.join(names())}", f"as a folder: {path} does not exist"],
             hint=spelling.did_you_mean(template, names()),
         )
     try:
@@ -157,9 +157,7 @@ def load(template: str) -> Template:
         if not isinstance(entry, dict):
             raise UsageError(f"{path} is not a mapping", details=["expected: builder, transport, firmware, options"])
         if reserved := {"name", "folder", "is_own"} & {*entry}:
-            raise UsageError(
-                f"{path} breaks the schema", details=[f"{key}: not a key of it" for key in sorted(reserved)]
-            )
+            raise UsageError(f"{path} breaks the schema", details=[f"{key}: unknown key" for key in sorted(reserved)])
         return Template.model_validate(
             {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
         )

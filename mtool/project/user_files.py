@@ -1,4 +1,4 @@
-"""The part of a project that is a user's own: written once, from `project_templates/own`, and never touched again."""
+"""The user's own files of a project: written once, from `project_templates/own`, and never changed again."""
 
 import json
 import math
@@ -21,11 +21,11 @@ def own_files(
     """Return the user's files of a project.
 
     Args:
-        kind: what the project is.
-        manifest: of the model, compiled for the board.
-        board: what it is for.
-        template: of the generated folder.
-        values: what the texts use besides: title, type, options, what installs the tools.
+        kind: the project's type.
+        manifest: the manifest of the model, compiled for the board.
+        board: the project's board.
+        template: the generated folder's template.
+        values: further variables of the texts: title, type, options, how to install the tools.
     """
     name, external = manifest.model, manifest.io == "external"
     inputs, outputs = ("inputs", "outputs") if external else (f"{name}_arena_inputs", f"{name}_arena_outputs")
@@ -33,7 +33,7 @@ def own_files(
     for tensor in (*described["inputs"], *described["outputs"]):
         tensor["elements"] = math.prod(tensor["shape"])
     variables = {
-        "dot": ".",  # in a name: a file that begins with one is hidden from what packages mtool, and pip compiles .py
+        "dot": ".",  # in names: packaging would skip files that begin with a dot, and pip would compile .py files
         "model": name,
         "name": name,
         "manifest": described,
@@ -56,11 +56,11 @@ def own_files(
     for path in texts:
         part, _, name = path.partition("/")
         place = env.from_string(name).render(variables) if part in (_EVERY, kind) else ""
-        if place and not place.endswith("/"):  # else it is for another language or board
+        if place and not place.endswith("/"):  # otherwise it is for another language or board
             files[place] = env.get_template(path).render(variables).encode()
     return FileTree(files)
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML has it: as JSON, whose escapes of a character beyond U+FFFF it does not know."""
+    """Return a value as TOML: JSON without Unicode escapes, as TOML lacks those for characters beyond U+FFFF."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,1 +1,1 @@
-"""Post-training quantization: calibration data, schemes, and what the result loses."""
+"""Post-training quantization: calibration data, schemes, and the loss of accuracy."""

@@ -1,4 +1,4 @@
-"""Data that a model is calibrated with: samples of its inputs from NumPy files or images, and their labels."""
+"""Calibration data: samples of a model's inputs from NumPy files or images, and their labels."""
 
 import logging
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from mtool.verification.oracles.quantizer import INSTALL
 log = logging.getLogger(__name__)
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
-_LABELS_BYTES = 64 << 20  # of a text
+_LABELS_BYTES = 64 << 20  # of a text file
 _MOST_STRETCHED = 2.0  # 16:9 in a square is 1.8
 _MOST_ENLARGED = 2.0
 _LABEL_NAMES = ("labels", "y0")
@@ -36,14 +36,14 @@ class Pixels:
         """Check the values.
 
         Raises:
-            UsageError: one is of another type, or none of those that there are.
+            UsageError: one has the wrong type.
         """
         checked.fields(self, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Samples in the order of the files, the class of each where that is known, and doubts whether they suit."""
+    """Samples in the order of the files, their classes if known, and warnings about their suitability."""
 
     samples: tuple[Sample, ...]
     labels: Array | None = None
@@ -54,8 +54,8 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
     """Read samples of a model's inputs.
 
     Args:
-        path: a .npz file (arrays by the input's name, or "x0"…, with a leading axis of samples; "labels", or a
-            "y0" of integers, are the classes), a .npy file, or a folder of .npy files and images in the order of
+        path: a .npz file (arrays named after the inputs, or "x0"…, with a leading axis of samples; "labels", or an
+            integer "y0", has the classes), a .npy file, or a folder of .npy files and images, read in the order of
             their names. Images are resized to the input, which is [1,height,width,channels] or
             [1,channels,height,width] with 1 or 3 channels.
         tensors: the model's inputs.
@@ -63,7 +63,7 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         labels: a .npy file, or a text file of integers: the class of each sample.
 
     Raises:
-        UsageError: something is missing, or has another shape or type than the model's.
+        UsageError: something is missing, or a shape or type differs from the model's.
         BuildError: there are images, and Pillow is not installed.
     """
     found: Array | None = None
@@ -79,23 +79,23 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         found = labels_of(labels)
     if found is not None and found.size != len(read_samples):
         raise UsageError(
-            f"there are {formatting.count(len(read_samples), 'sample')} and {formatting.count(found.size, 'label')}",
+            f"found {formatting.count(len(read_samples), 'sample')} but {formatting.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     arrays_read = ((index, name, array) for index, sample in enumerate(read_samples) for name, array in sample.items())
     for index, name, array in arrays_read:
-        if array.dtype.kind == "f" and not np.isfinite(array).all():  # no range can be found of it
+        if array.dtype.kind == "f" and not np.isfinite(array).all():  # it has no range
             raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
     few = formatting.count(len(changes), "image")
-    doubts = [f"{few} in {path} changed much on the way into the model: {one}" for one in changes[:1]]
+    doubts = [f"{few} in {path} changed a lot when resized to the model's input: {one}" for one in changes[:1]]
     return Data(tuple(read_samples), None if found is None else found.reshape(-1), tuple(doubts))
 
 
 def check(path: Path) -> None:
-    """Say now that there are no samples at a path, whatever the model.
+    """Check that a path has samples, whatever the model.
 
     Raises:
-        UsageError: it is missing, or is neither a folder with such files nor a file of arrays.
+        UsageError: it is missing, or is neither a folder with samples nor a file of arrays.
     """
     if not path.is_dir():
         arrays.stored(path)
@@ -109,9 +109,9 @@ def _is_sample(file: Path) -> bool:
 
 def _no_samples(folder: Path) -> UsageError:
     return UsageError(
-        f"{folder} holds no samples",
-        details=[f"it has no file that ends with .npy, {', '.join(IMAGES)}"],
-        hint="give a folder of such files, or a .npz file",
+        f"{folder} has no samples",
+        details=[f"expected files that end with .npy, {', '.join(IMAGES)}"],
+        hint="give a folder with such files, or a .npz file",
     )
 
 
@@ -128,15 +128,15 @@ def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list
         raise _no_samples(path)
     others = len(files) - len(chosen)
     if others:
-        log.info("%d in %s left out: neither arrays nor images", others, path)
+        log.info("left out %d files in %s: neither arrays nor images", others, path)
     return read_samples
 
 
 def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> Sample:
-    """Return an image as a sample of a model's only input; what changes its shape much goes into `changes`."""
+    """Return an image as a sample of a model's only input; a large change of its shape is added to `changes`."""
     if len(tensors) != 1:
         raise UsageError(
-            f"images can't be given to a model of {len(tensors)} inputs",
+            f"images need a model with one input; this one has {len(tensors)}",
             details=[f"{tensor.name} {formatting.tensor(tensor)}" for tensor in tensors],
             hint="give a .npz file with an array for each input",
         )
@@ -145,14 +145,14 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise BuildError("Pillow is not installed", details=["it is what reads images"], hint=INSTALL) from None
+        raise BuildError("Pillow is not installed", details=["it is needed to read images"], hint=INSTALL) from None
     try:
         with Image.open(file) as opened:
             if change := _change(*opened.size, width, height):
                 changes.append(f"{file.name}, {change}")
             resized = opened.convert(_CHANNELS[channels]).resize((width, height), Image.Resampling.BILINEAR)
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as refused:
-        raise UsageError(f"{file} is not an image that can be read", details=[str(refused)]) from None
+        raise UsageError(f"{file} can't be read as an image", details=[str(refused)]) from None
     values = np.asarray(resized, np.float64).reshape(height, width, channels) * pixels.scale + pixels.offset
     dtype = np.dtype(tensor.dtype)
     if dtype.kind in "iu":
@@ -162,7 +162,7 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[
 
 
 def _change(width: int, height: int, new_width: int, new_height: int) -> str:
-    """Return what resizing does to an image, if it is more than another size of about the same shape; else ""."""
+    """Describe the change to a resized image if it is stretched or enlarged a lot; else ""."""
     across, down = new_width / width, new_height / height
     if not 1 / _MOST_STRETCHED <= across / down <= _MOST_STRETCHED:
         what = "stretched"
@@ -199,7 +199,7 @@ def labels_of(path: Path) -> Array:
     """Read the class of each sample.
 
     Raises:
-        UsageError: the file is missing, or holds something else than integers.
+        UsageError: the file is missing, or contains something other than integers.
     """
     try:
         if path.suffix == ".npy":
@@ -212,6 +212,6 @@ def labels_of(path: Path) -> Array:
         labels: Array = loaded.astype(np.int64)
     except (OSError, ValueError, MemoryError):
         raise UsageError(
-            f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
+            f"--labels: {path} does not contain integers", hint="give a .npy file, or a text with one integer per line"
         ) from None
     return labels.reshape(-1)

@@ -1,6 +1,6 @@
-"""Post-training quantization: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
+"""Post-training quantization: from a float model and data to a QDQ model with 8-bit integers, and a comparison.
 
-onnxruntime does the work (mtool.verification.oracles.quantizer), in a process of its own: it may die of a model.
+onnxruntime does the work (mtool.verification.oracles.quantizer) in a separate process, since a model may crash it.
 """
 
 import contextlib
@@ -42,17 +42,17 @@ from mtool.verification import reference
 from mtool.verification.oracles import ort, process
 from mtool.verification.oracles.quantizer import INSTALL, flat, sqnr_db
 
-# Make the inputs and outputs of a QDQ model integers: the caller quantizes, and its buffers are a quarter as large.
+# Make a QDQ model's inputs and outputs integers: the caller quantizes, with buffers of a quarter of the size.
 
 
-_MOVEMENT = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")  # the same values, elsewhere
+_MOVEMENT = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")  # they only move values
 
 
 def make_integer_io(path: Path) -> None:
-    """Change a QDQ model's file: inputs that are quantized first, and outputs that are dequantized last.
+    """Change a QDQ model's file: inputs that are quantized first and outputs that are dequantized last become integers.
 
     The scales and zero points stay in the model, in the DequantizeLinear after an input and the QuantizeLinear
-    before an output. An input or output that is not quantized stays as it is.
+    before an output. Other inputs and outputs are not changed.
 
     Raises:
         UsageError: the model has control flow.
@@ -113,18 +113,18 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
                     names[index] = new
 
 
-# The loss by quantization: distance of outputs and layers from the float model's, and classes that stay right.
+# The loss by quantization: the distance of outputs and layers from the float model's, and changes of classes.
 
 
-LAYER_SAMPLES = 16  # samples that layers are compared over: every activation of each is held in memory
+LAYER_SAMPLES = 16  # samples for the comparison of layers: all of their activations are held in memory
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLoss:
     """The distance of an output from the float model's, over all samples.
 
-    `max_abs` and `mean_abs` are in the output's own unit. `sqnr_db` is the power of the signal over that of the
-    difference; None: no difference, or no signal. `cosine` is that of the angle between the two; None: one is zero.
+    `max_abs` and `mean_abs` are in the output's own unit. `sqnr_db` is the power ratio of signal and difference; None:
+    no difference, or no signal. `cosine` is the cosine of the angle between the two; None: one is zero.
     """
 
     name: str
@@ -136,7 +136,7 @@ class OutputLoss:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The number of `samples` with the right class, and with the same before and after; None: no labels."""
+    """The numbers of `samples` with the right class (None: no labels), and with the same class before and after."""
 
     samples: int
     right_before: int | None
@@ -146,9 +146,9 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class LayerLoss:
-    """The distance of a layer from the float model's: its output with the loss of all before it, and its weights.
+    """The distance of a layer from the float model's: of its output, including earlier losses, and of its weights.
 
-    `node` is what `exclude` takes. Signal over difference in decibels; None: no difference, or no weights.
+    `node` is its name for `exclude`. Signal-to-difference ratios in decibels; None: no difference, or no weights.
     """
 
     node: str
@@ -158,7 +158,7 @@ class LayerLoss:
 
 
 def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[OutputLoss, ...]:
-    """Compare each output of the float model with the quantized one's, a dictionary a sample."""
+    """Compare each output of the float model with the quantized one's; each sample is a dictionary."""
     losses = []
     for name in before[0]:
         one, other = (flat([sample[name] for sample in run]) for run in (before, after))
@@ -170,7 +170,7 @@ def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[Outpu
 
 
 def of_classes(before: Sequence[Sample], after: Sequence[Sample], labels: Array | None) -> Classes | None:
-    """Compare classes: the largest element of a model's only output; None if that is not one row of scores."""
+    """Compare classes: the largest element of a model's only output; None if that is not a row of scores."""
     scores = list(before[0].values())
     if len(scores) != 1 or scores[0].size < 2 or scores[0].size != scores[0].shape[-1]:
         return None
@@ -187,8 +187,8 @@ def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path
     """Compare activations and weights layer by layer; the worst come first.
 
     Args:
-        before: the float model that was quantized, in a folder where others may be written.
-        after: the QDQ model that came of it.
+        before: the float model, in a folder where others may be written.
+        after: the QDQ model.
         samples: inputs; the first `LAYER_SAMPLES` are used.
         source: the user's file, for messages.
     """
@@ -197,21 +197,21 @@ def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path
     return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
 
 
-# Doubts about calibration data: whether the statistics that a model brings along are those of the data.
+# Doubts about calibration data: whether a model's batch normalization statistics match the data.
 
 
-_MOST_SAMPLES = 32  # of which activations are held
-_MOST_DISTANCE = 1.0  # standard deviations between means, of the channel in the middle
-_MOST_RATIO = 3.0  # between standard deviations, of the same
+_MOST_SAMPLES = 32  # samples whose activations are held in memory
+_MOST_DISTANCE = 1.0  # standard deviations between means, median of the channels
+_MOST_RATIO = 3.0  # between standard deviations, median of the channels
 _FEWEST_SAMPLES, _FEWEST_CLASSES = 8, 3
 
 
 def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Path) -> tuple[str, ...]:
-    """Compare what reaches a model's batch normalizations with the means and variances that they have from training.
+    """Compare the inputs of a model's batch normalizations with the means and variances from training.
 
     Args:
         model: the float model.
-        samples: the calibration data, of which some are tried.
+        samples: the calibration data, some of which are used.
         source: the user's file.
 
     Returns:
@@ -238,13 +238,13 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
         return ()
     node, words = off[0]
     return (
-        f"the data are not like those that the model was trained with: before {node.name or node.output[0]} {words} "
-        f"({len(off)} of {count(len(norms), 'batch normalization')}); are they scaled as in training?",
+        f"the data differ from the training data: before {node.name or node.output[0]} {words} "
+        f"({len(off)} of {count(len(norms), 'batch normalization')}); check that they are scaled as in training",
     )
 
 
 def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[str, ...]:
-    """Return a line if the float model has the same class for all samples, though their labels, if any, differ."""
+    """Return a line if the float model has the same class for all samples, unless their labels are the same too."""
     if len(before) < _FEWEST_SAMPLES or len(before[0]) != 1:
         return ()
     flat = [np.asarray(next(iter(one.values()))).reshape(-1) for one in before]
@@ -253,13 +253,13 @@ def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[s
     if is_same_class or flat[0].size < _FEWEST_CLASSES or any(int(one.argmax()) != first for one in flat):
         return ()
     return (
-        f"the float model's largest output is number {first} for all {len(before)} samples: a classifier tells nothing "
-        "apart in these data",
+        f"the float model's largest output is number {first} for all {len(before)} samples: a classifier should "
+        "distinguish them; check the data",
     )
 
 
 def _difference(values: Array, mean: Array, variance: Array) -> str:
-    """Return how the channels of a tensor (axis 1) differ from their statistics; "": little."""
+    """Return how the channels of a tensor (axis 1) differ from their statistics; "": not much."""
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     wide, least = values.astype(np.float64), np.finfo(np.float32).tiny
     deviation = np.sqrt(variance + least)
@@ -273,21 +273,21 @@ def _difference(values: Array, mean: Array, variance: Array) -> str:
     return " and ".join(said)
 
 
-# The footprint of a compiled model on a board: measured on a built firmware where its toolchain is installed.
+# The footprint of a compiled model on a board: measured on built firmware if the toolchain is installed.
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes and work of one model on one board.
+    """The size and work of one model on one board.
 
     file_bytes: the ONNX file.
     macs: nominal multiply-accumulates.
-    weight_bytes: weights, biases and scales as the model's file holds them, whatever the board.
-    constant_bytes: the same and tables, as the board's kernels want them.
+    weight_bytes: weights, biases and scales in the model's file, independent of the board.
+    constant_bytes: the same and tables, in the form for the board's kernels.
     arena_bytes: activations, inputs and outputs.
-    code_bytes: the standalone firmware without the constants; on the host the model's functions alone; None: not
-        built, for the reason that `note` gives.
-    fits: whether it fits the board; None: the board does not say how much it has.
+    code_bytes: the standalone firmware without the constants; on the host only the model's functions; None: not
+        built, for the reason in `note`.
+    fits: whether it fits the board; None: the board's memories are unknown.
     """
 
     file_bytes: int
@@ -301,7 +301,7 @@ class Footprint:
 
 
 def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
-    """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""
+    """Build a compiled model's standalone firmware in a temporary folder, and measure it."""
     described, board = model.manifest, model.board
     fits = fit_of(model).fits if board.memories else None
     code: int | None = None
@@ -328,9 +328,9 @@ def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
 
 
 def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) -> list[list[str]]:
-    """Return rows that put two footprints side by side: a label, and a figure of each.
+    """Return rows that compare two footprints: a label, and a figure of each.
 
-    Of this computer (not `is_board`) flash means nothing: its kernels want weights of 8 bits in 16 or 32.
+    On this computer (not `is_board`) flash is meaningless: its kernels widen 8-bit weights to 16 or 32 bits.
     """
     both = (before, after)
 
@@ -349,8 +349,8 @@ def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) 
 
 log = logging.getLogger(__name__)
 _PRODUCER = "mtool"
-_HINT = "onnxruntime has to run the model on each sample: try a single one, or leave out what it can't compute"
-OPSET = 17  # what older models are converted to; per-channel scales need 13
+_HINT = "onnxruntime has to run the model on each sample: try a single sample, or remove operators that it lacks"
+OPSET = 17  # older models are converted to it; per-channel scales need 13
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
 
 
@@ -358,12 +358,12 @@ _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMu
 class Scheme:
     """The scheme of a quantization. Weights are int8 and symmetric.
 
-    method: how an activation's range is found: "minmax" takes all of it, "entropy" and "percentile" cut rare values.
-    activations: their type.
+    method: how an activation's range is found: "minmax" uses all of it, "entropy" and "percentile" cut rare values.
+    activations: the activations' type.
     symmetric: the activations' zero point is the middle of their type's range.
     per_channel: convolutions and matrix products have a weight scale for each output channel.
     exclude: names of nodes that stay float.
-    integer_io: the inputs and outputs are integers too; their scales stand in the model.
+    integer_io: the inputs and outputs are integers too; their scales are in the model.
     """
 
     method: Method = "minmax"
@@ -377,17 +377,17 @@ class Scheme:
         """Check the values.
 
         Raises:
-            UsageError: one is of another type, or none of those that there are.
+            UsageError: one has the wrong type, or is not one of the choices.
         """
         checked.fields(self, {"exclude": tuple})
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizationResult:
-    """A quantized model: its file, what it was calibrated and compared with, what it loses and what it saves.
+    """A quantized model: its file, the samples of calibration and comparison, its losses and its savings.
 
-    The worst of `layers` come first. `before` and `after` are of the board. `doubts` are reasons why the data may not
-    be what they should be, in words.
+    The worst of `layers` come first. `before` and `after` are the footprints on the board. `doubts` are warnings about
+    the data.
     """
 
     path: Path
@@ -414,25 +414,25 @@ def quantize(
     pixels: Pixels | None = None,
     options: Options | None = None,
 ) -> QuantizationResult:
-    """Quantize a float model to 8-bit integers, and tell what that loses and saves.
+    """Quantize a float model to 8-bit integers, and report losses and savings.
 
     Doubts about the data are logged as warnings.
 
     Args:
-        path: the ONNX or TFLite model, of floats. The result is ONNX.
+        path: the float ONNX or TFLite model. The result is ONNX.
         data: calibration data: a .npz or .npy file, a folder of .npy files or images
             (`mtool.quantization.dataset.read`), or samples (dictionaries from input name to array).
         output: the file to write; default: <model>_int8.onnx in the working folder.
-        board: a board or its name, for what is saved.
+        board: a board or its name, for the footprints.
         scheme: how to quantize.
-        evaluate: other data to compare the two models over; default: `data`.
-        labels: the class of each sample that is compared, as a .npy or text file; default: those in the data.
+        evaluate: other data for the comparison of the two models; default: `data`.
+        labels: the classes of the compared samples, as a .npy or text file; default: those in the data.
         pixels: how the pixels of images become values.
-        options: symbolic dimensions, and inputs that are made constants.
+        options: symbolic dimensions, and inputs that become constants.
 
     Raises:
-        UsageError: the data does not suit the model, or the model is quantized already; or `output` is not given, and
-            a file that mtool did not write stands where the model would go.
+        UsageError: the data does not fit the model, or the model is already quantized; or `output` is not given, and
+            the default file exists and was not written by mtool.
         ModelError: the model can't be compiled or quantized.
         BuildError: onnxruntime is not installed.
     """
@@ -441,7 +441,7 @@ def quantize(
     files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     if not ort.version():
-        raise BuildError("onnxruntime is not installed", details=["it is what quantizes"], hint=INSTALL)
+        raise BuildError("onnxruntime is not installed", details=["it is needed to quantize"], hint=INSTALL)
     target_board = boards.get(board) if isinstance(board, str) else board
     for each in (data, evaluate):
         if isinstance(each, (str, Path)):
@@ -475,13 +475,13 @@ def quantize(
             make_integer_io(made)
         if evaluate is None or _is_same_file(data, evaluate):
             doubts.append(
-                "the same data calibrate and evaluate the model, so that others may differ by more"
-                + ": give --evaluate" * (evaluate is None)
+                "calibration and evaluation use the same data; other data may differ by more"
+                + ": add --evaluate" * (evaluate is None)
             )
         for doubt in doubts:
             log.warning("%s", doubt)
         footprint_before = footprint_of(compiled, weight_bytes)
-        # The values of its dimensions and constants are in the model now.
+        # The values of dimensions and constants are now in the model.
         footprint_after = footprint_of(
             compile(made, board=target_board, options=replace(chosen, dims={}, constants={})),
             _bytes_of_weights(onnx.load(str(made))),
@@ -506,13 +506,13 @@ def _is_same_file(one: object, other: object) -> bool:
 
 
 def _bytes_of_weights(model: onnx.ModelProto) -> int:
-    """Return the bytes of a model's constants as its file has them."""
+    """Return the bytes of the constants in a model's file."""
     nodes = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant" and node.attribute]
     return sum(onnx.numpy_helper.to_array(one).nbytes for one in (*model.graph.initializer, *nodes))
 
 
 def _weights_of_tflite(source: Path, options: Options) -> int:
-    """Return the bytes of a TFLite model's constants as its file has them; its translation has weights in floats."""
+    """Return the bytes of the constants in a TFLite model's file; its translation has float weights."""
     found = read_tflite(source, Budget(options.limits))
     tensors = [tensor for part in (found, *found.others) for tensor in part.tensors]
     return sum(tensor.data.nbytes for tensor in tensors if tensor.data is not None)
@@ -520,12 +520,12 @@ def _weights_of_tflite(source: Path, options: Options) -> int:
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
-        raise UsageError(f"{target}: the quantized model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
+        raise UsageError(f"{target}: the output has to be an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
     if target.exists() and source.exists() and target.samefile(source):
-        raise UsageError(f"{target} is the model itself", hint="give another file with -o")
+        raise UsageError(f"{target} is the model itself", hint="choose another file with -o")
     files.check_writable(target, files_read)
     if not is_named and target.exists() and not _is_own(target):
-        raise UsageError(f"{target} is there, and mtool did not write it", hint=f"overwrite it: -o {target}")
+        raise UsageError(f"{target} exists and was not written by mtool", hint=f"overwrite it: -o {target}")
 
 
 def _is_own(path: Path) -> bool:
@@ -537,18 +537,18 @@ def _is_own(path: Path) -> bool:
 
 
 def _float_model(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
-    """Return a model of fixed shapes as the quantizer wants it: float weights, a name for each node, a new opset."""
+    """Return a model of fixed shapes prepared for the quantizer: float weights, a name for each node, a new opset."""
     _put_weights_in_floats(model)
     there = sorted({node.op_type for node in model.graph.node} & set(_QUANTIZED))
     if there:
         raise UsageError(
-            f"{source.name} is quantized already", details=[f"it has: {', '.join(there)}"], hint="give its float model"
+            f"{source.name} is already quantized", details=[f"it has: {', '.join(there)}"], hint="give its float model"
         )
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), OPSET)
     if opset < OPSET - 4:
         try:
             model = onnx.version_converter.convert_version(model, OPSET)
-        except Exception as refused:  # the converter's own classes of errors share no base but this
+        except Exception as refused:  # the converter's error classes share no other base
             raise ModelError(
                 f"{source.name} can't be converted from opset {opset} to {OPSET}", details=str(refused).splitlines()[:3]
             ) from None
@@ -566,19 +566,19 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
     made, _ = reference.translated(source, replace(options, hybrid="float"))
     foreign = [node.name or node.op_type for node in made.proto.graph.node if node.domain in (OWN, REFUSED)]
     if made.states or foreign:
-        what = "operators that ONNX lacks" if foreign else "states, which calibration does not carry on"
+        what = "operators that ONNX lacks" if foreign else "states, which calibration does not support"
         raise UsageError(
             f"{source.name} has {what}",
             details=[*foreign, *(state for state, _ in made.states)][:5],
-            hint="quantize it by TensorFlow's converter",
+            hint="quantize it with TensorFlow's converter",
         )
-    for number, node in enumerate(made.proto.graph.node):  # those of one operator share its name
+    for number, node in enumerate(made.proto.graph.node):  # the nodes of one operator share its name
         node.name = f"{node.name or node.op_type} {number}"
     return made.proto
 
 
 def _put_weights_in_floats(model: onnx.ModelProto) -> None:
-    """Replace weights alone that are integers (TFLite's dynamic range quantization) by what they stand for."""
+    """Replace integer weights of float operators (TFLite's dynamic range quantization) by their real values."""
     graph = model.graph
     there = {tensor.name: tensor for tensor in graph.initializer}
     for node in [*graph.node]:
@@ -586,7 +586,7 @@ def _put_weights_in_floats(model: onnx.ModelProto) -> None:
             continue
         data, scale, *zero = (onnx.numpy_helper.to_array(there[name]) for name in node.input)
         if scale.ndim > 1 or data.dtype.kind not in "iu":
-            continue  # in blocks
+            continue  # quantized in blocks
         axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 1)
         along = [-1 if scale.ndim and dim == axis % data.ndim else 1 for dim in range(data.ndim)]
         steps = data.astype(np.int64) - (zero[0].astype(np.int64).reshape(along) if zero else 0)
@@ -605,7 +605,7 @@ def _data(data: str | Path | Sequence[Sample], tensors: Any, pixels: Pixels | No
 
 @contextlib.contextmanager
 def _without_golden() -> Iterator[None]:
-    """Of what onnxruntime refuses or dies of, don't advise a file of expected outputs: it has no place here."""
+    """Replace the hint about a file with the expected outputs, which does not apply here."""
     try:
         yield
     except ModelError as refused:
@@ -624,9 +624,9 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
     if unknown:
         near = spelling.near(unknown[0], names, most=4) or names[:4]
         raise UsageError(
-            f"the model has no node {unknown[0]!r} to leave out",
-            details=[f"it has, among {len(names)}: {', '.join(near)}"],
-            hint="take a name from the list of layers that mtool quantize prints",
+            f"the model has no node {unknown[0]!r} to exclude",
+            details=[f"some of its {len(names)} nodes: {', '.join(near)}"],
+            hint="use a name from the list of layers that mtool quantize prints",
         )
 
 

@@ -1,6 +1,6 @@
-"""NumPy files: what arrays they hold is read first, and their data only when they are wanted.
+"""NumPy files: the arrays' headers are read first, their data only when needed.
 
-A file is data of anyone's: its header may claim more than there is, and a few kilobytes may unpack to gigabytes.
+A file is untrusted: its header may claim more than the file holds, and a few kilobytes may unpack to gigabytes.
 """
 
 import math
@@ -22,7 +22,7 @@ from mtool.base.tensors import Array
 
 _ZIP = b"PK"
 _SUFFIX = ".npy"  # of each array's name in a .npz file
-UNPACKED_BYTES = 1 << 30  # above it, an array is refused that unpacks to more than so many times its size in the file
+UNPACKED_BYTES = 1 << 30  # a larger array is refused if it unpacks to more than `_UNPACKED_TIMES` its packed size
 _UNPACKED_TIMES = 20
 _WITH = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # which NumPy writes
 _HINT = "write it with numpy.savez or numpy.save"
@@ -30,9 +30,9 @@ _HINT = "write it with numpy.savez or numpy.save"
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array in a file, whose header has been read.
+    """An array in a file whose header has been read.
 
-    packed_bytes: what it takes in the file.
+    packed_bytes: its size in the file.
     """
 
     path: Path
@@ -44,20 +44,20 @@ class StoredArray:
 
     @property
     def size(self) -> int:
-        """The number of its elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     def load(self) -> Array:
-        """Read it.
+        """Read the array's data.
 
         Raises:
-            UsageError: it is cut short, damaged, or packed as no array is that is meant to be read.
+            UsageError: it is truncated, damaged, or implausibly large for its packed size.
         """
         bytes_ = self.size * self.dtype.itemsize
         if bytes_ > max(UNPACKED_BYTES, _UNPACKED_TIMES * self.packed_bytes):
             raise UsageError(
-                f"{self.path}: the array {self.name!r} is {bytes_:,} bytes, packed into {self.packed_bytes:,}",
-                hint="if that is what you mean, write it with numpy.savez, not compressed",
+                f"{self.path}: array {self.name!r} unpacks from {self.packed_bytes:,} to {bytes_:,} bytes",
+                hint="if that is intended, write it uncompressed, with numpy.savez",
             )
         with _reading(self.path) as file:
             if not self.member:
@@ -67,10 +67,10 @@ class StoredArray:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is no file with an end: to open a pipe waits for who writes, and a device may never end.
+    """Refuse anything but a regular file: opening a pipe waits for its writer, and a device may never end.
 
     Raises:
-        UsageError: it is missing, or no such file.
+        UsageError: it is missing, or is not a regular file.
     """
     try:
         if not path.exists():
@@ -81,7 +81,7 @@ def check_regular(path: Path) -> None:
 
 
 def stored(path: Path) -> dict[str, StoredArray]:
-    """Return what arrays a .npz file holds, by name, or that of a .npy file, named "x0".
+    """Return the arrays of a .npz file by name; the array of a .npy file is named "x0".
 
     Raises:
         UsageError: it is missing, or not such a file.
@@ -124,7 +124,7 @@ def _check_length(dtype: np.dtype[Any], shape: tuple[int, ...], there: int) -> N
 
 @contextmanager
 def _reading(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, and say of whatever reading it raises that it is no file of arrays."""
+    """Open a file; whatever reading it raises becomes the error that it is not a file of arrays."""
     try:
         with path.open("rb") as file:
             yield file
@@ -132,7 +132,7 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
         raise UsageError(f"{path} does not exist") from None
     except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
             RuntimeError, SyntaxError):  # fmt: skip
-        raise UsageError(f"{path} is not a NumPy file of plain arrays", hint=_HINT) from None
+        raise UsageError(f"{path} is damaged, or not a NumPy file of plain arrays", hint=_HINT) from None
 
 
 def read(path: Path) -> dict[str, Array]:

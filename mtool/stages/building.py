@@ -1,4 +1,4 @@
-"""From a model to a built project and a session with it, and the commands that a build runs."""
+"""From a model to a built project and a session with its firmware; the commands that a build runs."""
 
 import logging
 import shlex
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 
 def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
-    """Write a compiled model's project folder and return it; files that are right already are left alone.
+    """Write a compiled model's project folder and return it; files that are up to date are not touched.
 
     Raises:
-        UsageError: the folder holds something else, or files of it were edited, or a template or an option is unknown;
-            or its firmware takes modules, and this one would not, or would erase those that a device has.
+        UsageError: the folder holds something else, its files were edited, or a template or an option is unknown; or
+            its firmware takes modules, and the new firmware would not, or would erase those on a device.
     """
     target = folder or model.default_folder()
     tree, described = model.render_project()
@@ -44,11 +44,11 @@ def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
 
 
 def _check_replaced(folder: Path, new: Manifest) -> None:
-    """Refuse to replace a firmware that takes modules by one that does not keep them; warn of all else that is lost.
+    """Refuse to replace firmware that takes modules with firmware that loses them; warn of anything else that is lost.
 
     Raises:
-        UsageError: the firmware in the folder takes modules, and devices that run it are sent those that it takes; or
-            its slots have another size, so that the new one would find neither modules nor counters.
+        UsageError: the firmware in the folder takes modules, and the new one takes none or has another key; or its
+            slots have another size, so that the new firmware would find neither modules nor counters.
     """
     from mtool.project import loaded_modules
 
@@ -64,37 +64,39 @@ def _check_replaced(folder: Path, new: Manifest) -> None:
         wrong = [name for name in (loaded_modules.MODULES, loaded_modules.KEY) if before.get(name) != after.get(name)]
         if wrong:
             raise UsageError(
-                f"{folder} has firmware that takes modules, and this build would replace it",
+                f"{folder}: this build would replace firmware that takes modules",
                 details=[
                     f"{name}: there {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in wrong
                 ],
-                hint="give --modules and the same --module-key, another folder with --output-dir, or --force",
+                hint="add --modules and the same --module-key, use another --output-dir, or add --force",
             )
         there, now = (loaded_modules.read(one.options, one.board) for one in (old.project, new.project))
         assert there is not None and now is not None
         is_same = (old.project.board.name, old.project.template) == (new.project.board.name, new.project.template)
         if is_same and (there.slot_bytes, there.flash_bytes) != (now.slot_bytes, now.flash_bytes):
             raise UsageError(
-                f"{folder} has firmware with other slots: this build would erase the modules and their counters",
+                f"{folder}: this build changes the size of the slots, which would erase the modules and their counters",
                 details=[f"{loaded_modules.SLOT_BYTES}: there {there.slot_bytes}, now {now.slot_bytes}"],
-                hint=f"give --option {loaded_modules.SLOT_BYTES}={there.slot_bytes}, another folder with --output-dir, "
-                "or --force",
+                hint=f"add --option {loaded_modules.SLOT_BYTES}={there.slot_bytes}, choose another folder with "
+                "--output-dir, or use --force",
             )
     lost = [*_lost(old, new)]
     if lost:
-        log.warning("%s is replaced: its firmware was %s; --output-dir FOLDER keeps both", folder, ", ".join(lost))
+        log.warning(
+            "replacing the firmware in %s, which was %s; --output-dir FOLDER keeps both", folder, ", ".join(lost)
+        )
 
 
 def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield what a firmware is, by the options of its build, and the one in its place is not."""
+    """Yield the properties of the old firmware that the new one does not have, as phrases."""
     from mtool.device.session import CHANNEL
 
     there, now = old.project, new.project
     assert there is not None and now is not None
     if there.board.name != now.board.name:
-        yield f"for --board {there.board.name}"
+        yield f"built for --board {there.board.name}"
     if there.template != now.template:
-        yield f"of --template {there.template}"
+        yield f"built with --template {there.template}"
     elif there.options.get(CHANNEL) != now.options.get(CHANNEL):
         yield f"built with --option {CHANNEL}={there.options.get(CHANNEL)}"
     if there.program and not now.program:
@@ -102,7 +104,7 @@ def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
     names = {one.model for one in new.models}
     missing = [one.model for one in old.models if one.model not in names]
     if missing:
-        yield f"of the model {' and '.join(missing)}"
+        yield f"built for the model{'s' * (len(missing) > 1)} {' and '.join(missing)}"
     if any(one.protection for one in old.models) and not any(one.protection for one in new.models):
         yield "built with --protect"
     backends = {claim.backend for one in new.models for claim in one.claims}
@@ -111,7 +113,7 @@ def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
 
 
 def write_package(model: CompiledModel, files: FileTree, folder: Path | None = None, *, form: Format) -> Path:
-    """Write the files of a model's package, as `CompiledModel.package` returned them, and return the folder.
+    """Write the files of a model's package, as returned by `CompiledModel.package`, and return the folder.
 
     Raises:
         UsageError: the folder holds something else.
@@ -124,14 +126,14 @@ def write_package(model: CompiledModel, files: FileTree, folder: Path | None = N
 
 HOST_DRIVEN = "host_driven"
 STANDALONE = "standalone"
-"""The firmware kind that a session drives."""
+"""The firmware kinds: a session drives the first, the second runs by itself."""
 FirmwareKind = Annotated[str, checked.OneOf((HOST_DRIVEN, STANDALONE))]
-"""The name of one of them."""
+"""The name of a firmware kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltProject:
-    """A project that is built: its folder, what `mtool.json` in it says, and what the build made."""
+    """A built project: its folder, its manifest (`mtool.json`), and the build's products."""
 
     folder: Path
     board: Board
@@ -139,10 +141,10 @@ class BuiltProject:
     built: "Built"
 
     def sizes(self, kind: str) -> "FirmwareSizes":
-        """Return what a kind of its firmware takes of the board.
+        """Return the flash and RAM that a firmware kind takes.
 
         Raises:
-            BuildError: there is no such firmware.
+            BuildError: the project has no such firmware.
         """
         from mtool.device.build import measure
         from mtool.device.build.fit import needs_of
@@ -158,9 +160,9 @@ class BuiltProject:
 
 @dataclass(frozen=True, slots=True)
 class FirmwareSizes:
-    """What a firmware takes: all its flash and RAM, the weights in RAM among them, and the same by memory.
+    """A firmware's total flash and RAM, the weights in RAM that are part of it, and the needs of each memory.
 
-    On the host, where an operating system places things, these are the model's own, and no memory is listed.
+    On the host, where an operating system places things, they count the model alone, and no memory is listed.
     """
 
     flash_bytes: int
@@ -173,11 +175,11 @@ class FirmwareSizes:
 def build_model(
     model: CompiledModel, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)
 ) -> BuiltProject:
-    """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
+    """Write a compiled model's project and build its firmware of the given kinds, unless it is up to date.
 
     Raises:
         UsageError: the folder holds something else, or a template or an option is unknown.
-        FitError: the firmware does not fit the board; what is certain is told before anything is written.
+        FitError: the firmware does not fit the board; where that is certain, it is raised before anything is written.
         BuildError: a toolchain is missing, or the build failed.
     """
     model.refuse_certain()
@@ -187,9 +189,9 @@ def build_model(
 def build_project(
     board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
 ) -> BuiltProject:
-    """Build the firmware of the given kinds of a project that is written, unless that is up to date.
+    """Build the firmware of the given kinds of an existing project, unless it is up to date.
 
-    `model` is the name of the one whose manifest is wanted; empty: the first.
+    `model` names the model whose manifest is returned; empty: the first.
 
     Raises:
         FitError: the firmware does not fit the board.
@@ -215,9 +217,9 @@ def build_plan(
     kinds: Sequence[str] = (HOST_DRIVEN,),
     tools: "Sequence[Item]" = (),
 ) -> tuple[list[str], Manifest]:
-    """Return the commands of a first build, as a shell would take them, and the project's manifest.
+    """Return the commands of a first build, as shell lines, and the project's manifest.
 
-    Nothing is written or run. Lines that start with # tell what mtool itself does; a warning says what is missing here.
+    Nothing is written or run. Lines that start with # describe what mtool itself does; missing tools are warned of.
     `tools` are needed besides the build's own.
 
     Raises:
@@ -255,17 +257,17 @@ def prepare(
     options: Options | None = None,
     kinds: Sequence[FirmwareKind] = (HOST_DRIVEN,),
 ) -> BuiltProject:
-    """Compile a model, write its project and build the firmware; does again only what is stale.
+    """Compile a model, write its project and build the firmware; only stale steps are repeated.
 
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
         folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
-        kinds: the firmware kinds to build: "host_driven" is what a session drives, "standalone" runs by itself.
+        kinds: the firmware kinds to build: "host_driven" is driven by a session, "standalone" runs by itself.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the failed stage's class, see mtool.errors.
     """
     return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
 
@@ -274,7 +276,7 @@ def open(what: "str | Path | CompiledModel | BuiltProject") -> "Device":
     """Start a session with a project's firmware; use it in a `with` statement.
 
     Args:
-        what: a project folder that is built, or what `mtool.compile` or `mtool.prepare` returned.
+        what: the folder of a built project, or the result of `mtool.compile` or `mtool.prepare`.
 
     Raises:
         MtoolError: the build failed, or the firmware does not answer.

@@ -1,4 +1,4 @@
-"""What a board needs here and whether it is there: programs, a Zephyr tree, the cable, permissions."""
+"""What a board needs on this computer, and whether it is there: programs, a Zephyr tree, the cable, permissions."""
 
 import functools
 import getpass
@@ -28,19 +28,19 @@ from mtool.device.build.toolchains import Toolchain
 from mtool.device.flash import all_runners, ports
 from mtool.device.flash.runner import is_wsl, no_device_hint, permission_hint
 
-_HOST = "cc"  # the compiler of the board that is always there
+_HOST = "cc"  # this computer's compiler
 State = Literal["ok", "missing", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that is looked for.
+    """A requirement and whether it is met.
 
     Attributes:
         name: what it is called.
-        found: what is there, a version or a path; "" if nothing is.
-        needed: what it is needed for, or which of it would do.
-        install: what to type, or where it comes from; "" if it is there.
+        found: its version or path; "" if it is missing.
+        needed: what it is needed for, or which versions will do.
+        install: how to install it; "" if it is there.
         required: the board can't be used without it.
     """
 
@@ -52,11 +52,11 @@ class Item:
 
     @property
     def state(self) -> State:
-        """Tell whether it is there; "absent": it is not, and nothing of what was asked for needs it."""
+        """Whether it is there; "absent": it is not, and is not required."""
         return "ok" if not self.install else "missing" if self.required else "absent"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the item as plain values."""
         there = None if self.install and not self.found else self.found
         return {**asdict(self), "version": there, "purpose": self.needed, "state": self.state}
 
@@ -66,7 +66,7 @@ required = functools.partial(Item, required=True)
 
 
 def of_board(board: Board, template: str = "") -> list[Item]:
-    """Return all that a board needs with a template (empty: its first): to build, to reach it, to compare its outputs.
+    """Return what a board needs with a template (empty: its first): to build, to connect, to compare its outputs.
 
     Raises:
         UsageError: the template is not one of the board's.
@@ -85,7 +85,7 @@ def of_board(board: Board, template: str = "") -> list[Item]:
 
 
 def to_build(template: str, board: Board | None = None) -> list[Item]:
-    """Return what builds a template's projects, for a board or for any.
+    """Return what building a template's projects takes, for a board or for any.
 
     Raises:
         UsageError: there is no such template.
@@ -106,7 +106,7 @@ def programs_of(board: Board) -> list[Item]:
 
 
 def flash_tool(name: str, board: Board) -> list[Item]:
-    """Return the program of a flash runner, and the one that this runs; none for a user's own command."""
+    """Return the program of a flash runner, and the program that it runs in turn; none for a user's own command."""
     if name not in flash.all_runners():
         return []
     items = [runner(name), inner_runner(board, name)]
@@ -114,14 +114,14 @@ def flash_tool(name: str, board: Board) -> list[Item]:
 
 
 def overview() -> list[Item]:
-    """Return every program that mtool knows; none but this computer's compiler is required."""
+    """Return every program that mtool knows; only this computer's compiler is required."""
     found = [toolchain(name, required=name == _HOST) for name in toolchains.known()]
     tools = [item for name in flash.all_runners() if (item := runner(name)) is not None]
     return [*found, *references(), *tools]
 
 
 def missing(items: Sequence[Item]) -> list[Item]:
-    """Return what is required and not there."""
+    """Return the items that are required and missing."""
     return [item for item in items if item.state == "missing"]
 
 
@@ -132,7 +132,7 @@ _CORE_TIMEOUT_S = 30.0
 
 
 def toolchain(name: str, *, required: bool) -> Item:
-    """Return a set of programs of mtool.device.build.toolchains, or a program that it knows nothing of."""
+    """Return the item of a toolchain of mtool.device.build.toolchains, or of any other program."""
     known = toolchains.known().get(
         name, Toolchain(name, "its programs", (name,), f"install {name}, and put it on PATH")
     )
@@ -143,7 +143,7 @@ def toolchain(name: str, *, required: bool) -> Item:
 
 
 def references() -> list[Item]:
-    """Return what outputs are compared with."""
+    """Return the packages that outputs are compared with."""
     rows = (
         ("onnxruntime", "onnxruntime", "mtool verify without a golden file", "verify"),
         ("LiteRT", "ai-edge-litert", "mtool verify of a .tflite file", "litert"),
@@ -170,7 +170,7 @@ def runner(name: str) -> Item | None:
 
 
 def flash_tools(board: Board, template: str) -> list[Item]:
-    """Return the tools that flash a board. One is required, the first that is installed or else the first of all."""
+    """Return the tools that flash a board. One is required: the first that is installed, else the first."""
     items = []
     for name in flash.runners_of(board, template):
         item, inner = runner(name), inner_runner(board, name)
@@ -181,21 +181,21 @@ def flash_tools(board: Board, template: str) -> list[Item]:
 
 
 def _one_of(items: Sequence[Item]) -> list[Item]:
-    """Return items of which one is required, the first that is there or else the first of all."""
+    """Return the items with one of them required: the first that is installed, else the first."""
     chosen = next((number for number, item in enumerate(items) if not item.install), 0)
     return [replace(item, required=number == chosen) for number, item in enumerate(items)]
 
 
 def inner_runner(board: Board, name: str) -> Item | None:
-    """Return the tool that a framework's runner needs itself (west: {runner: openocd})."""
+    """Return the tool that a framework's runner uses in turn (west: {runner: openocd})."""
     inner = str(board.flash.get(name, {}).get("runner", ""))
     return runner(inner) if name != inner and inner in flash.all_runners() else None
 
 
 def sketch(board: Board | None) -> list[Item]:
-    """Return what builds an Arduino sketch for a board: one of the tools that can, with what it needs itself.
+    """Return what building an Arduino sketch for a board takes: one of the tools that can, with its own needs.
 
-    Without a board it is the tools that can build for some.
+    Without a board, all tools that can build for some board.
     """
     port = board.port if board is not None else {"platformio": "", "core": "avr"}
     can = {"arduino-cli": True, "platformio": "platformio" in port, "cmake": port.get("core") == "avr"}
@@ -214,7 +214,7 @@ def sketch(board: Board | None) -> list[Item]:
 
 
 def _missing_core(board: Board) -> str:
-    """Return the core of a board that arduino-cli has not installed; "": it has, or can't tell."""
+    """Return a board's core if arduino-cli has not installed it; "": it is installed, or unknown."""
     from mtool.base import proc
 
     core = ":".join(board.templates.get("arduino", "").split(":")[:2])
@@ -226,7 +226,7 @@ def _missing_core(board: Board) -> str:
     return core if done.returncode == 0 and core and core not in done.output.split() else ""
 
 
-# A board on a cable: that it is seen, that this user may use its port and its probe, and WSL's help.
+# A board on a cable: whether it is attached, whether this user may use its port and its probe, and advice for WSL.
 
 
 _GROUPS = ("dialout", "uucp")  # of serial ports: Debian and Fedora, Arch
@@ -235,7 +235,7 @@ _MOST_BYTES = 1 << 20  # of a file of rules
 
 
 def connection(board: Board, runners: list[str]) -> list[Item]:
-    """Return what the connection of a board needs; `runners` are the flash tools that are used for it."""
+    """Return what the connection to a board needs; `runners` are the flash tools used for it."""
     rows = []
     found = ports.matching(board, ports.attached())
     ids = ", ".join(board.usb.ids) if board.usb else ""
@@ -252,11 +252,11 @@ def connection(board: Board, runners: list[str]) -> list[Item]:
 
 
 def _serial(port: str) -> Item:
-    needed = f"{port or 'serial ports'}: to be read and written by you"
+    needed = f"{port or 'serial ports'}: read and write permission"
     if system.user() == 0:
         return required("serial port", "you are root", needed)
     if port and os.access(port, os.R_OK | os.W_OK):
-        return required("serial port", f"{port} may be used", needed)
+        return required("serial port", f"{port} is accessible", needed)
     mine, known = groups()
     member = next((group for group in _GROUPS if group in mine), "")
     group = next((group for group in _GROUPS if group in known), _GROUPS[0])
@@ -267,7 +267,7 @@ def _serial(port: str) -> Item:
 
 
 def groups() -> tuple[set[str], set[str]]:
-    """Return the names of this user's groups, and of all."""
+    """Return the names of this user's groups, and those of all groups."""
     import grp
 
     every = {one.gr_gid: one.gr_name for one in grp.getgrall()}
@@ -275,7 +275,7 @@ def groups() -> tuple[set[str], set[str]]:
 
 
 def _probe(board: Board) -> Item:
-    """Return whether rules of udev give the probe's USB device to users."""
+    """Return whether udev rules give users access to the probe's USB device."""
     assert board.usb is not None
     vendors = {usb_id.partition(":")[0] for usb_id in board.usb.ids}
     needed = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
@@ -317,12 +317,12 @@ _SDK_FOLDERS = (  # by the beginning of a board's cpu
 
 
 def of_zephyr(board: Board | None) -> list[Item]:
-    """Return what a build of a board's Zephyr project needs; without a board, what that of any does."""
+    """Return what building a board's Zephyr project needs; without a board, what any needs."""
     needed = [toolchain("cmake", required=True), *_west(), _dtc()]
     tree = zephyr.find()
     if tree is None:
         named = os.environ.get("ZEPHYR_BASE", "")
-        found = f"ZEPHYR_BASE names {named}, which is none" if named else ""
+        found = f"ZEPHYR_BASE is {named}, which is not a Zephyr tree" if named else ""
         needed.append(required("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE))
         return [*needed, _compiler(board)] if board is not None else needed
     version = zephyr.version(tree)
@@ -360,7 +360,7 @@ def _dtc() -> Item:
 
 
 def _modules(board: Board, tree: Path) -> list[Item]:
-    """Return the modules with the vendor's code: that of the chip, and CMSIS of a Cortex-M."""
+    """Return the modules with the vendor's code: the chip's, and CMSIS for a Cortex-M."""
     name = board.templates.get("zephyr", "")
     hal = zephyr.hal_of(tree, name)
     paths = _paths_of_modules(tree)
@@ -393,7 +393,7 @@ def _is_there(module: str, paths: dict[str, Path]) -> bool:
 
 
 def _compiler(board: Board) -> Item:
-    """Return what compiles for a board: Zephyr's SDK, what the environment names, or the board's own compiler."""
+    """Return the compiler for a board: the Zephyr SDK, the one named in the environment, or the board's own."""
     needed = f"programs for {board.cpu}"
     variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
     if variant not in ("", "zephyr"):
@@ -401,7 +401,7 @@ def _compiler(board: Board) -> Item:
         path = os.environ.get(named, "")
         is_wrong = variant == "gnuarmemb" and not Path(path, "bin").is_dir()
         fix = f"export {named}=FOLDER, the one with bin/ in it; or unset ZEPHYR_TOOLCHAIN_VARIANT" if is_wrong else ""
-        return required("compiler", f"{variant}, by ZEPHYR_TOOLCHAIN_VARIANT", needed, fix)
+        return required("compiler", f"{variant}, from ZEPHYR_TOOLCHAIN_VARIANT", needed, fix)
     sdk = _sdk()
     folder = next((folder for begin, folder in _SDK_FOLDERS if board.cpu.startswith(begin)), "")
     if sdk is not None and (not folder or any(sdk.glob(f"{folder}*")) or any(sdk.glob(f"gnu/{folder}*"))):
@@ -423,7 +423,7 @@ def _compiler(board: Board) -> Item:
 
 
 def _sdk() -> Path | None:
-    """Return the folder of a Zephyr SDK: what is named, else what has registered itself with CMake."""
+    """Return the folder of a Zephyr SDK: the one named in the environment, else one registered with CMake."""
     named = os.environ.get("ZEPHYR_SDK_INSTALL_DIR", "")
     if named:
         return Path(named) if Path(named).is_dir() else None
@@ -441,7 +441,7 @@ def _version_of(argv: list[str]) -> str:
 
 
 def output_of(argv: list[str]) -> str:
-    """Return what a program prints, without the spaces around it; "" if it fails."""
+    """Return a program's output, stripped; "" if it fails."""
     from mtool.base import proc
 
     try:

@@ -1,6 +1,6 @@
-"""Models' C as it was compiled before, from the user's cache: of the same models, board and options by this mtool.
+"""The user's cache of compiled C: results for the same models, board and options by this version of mtool.
 
-What was warned of then is told again.
+The warnings of the first compilation are repeated.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ _DATA = ("boards.yaml", "crt", "project_templates")
 
 
 def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
-    """Return a SHA-256 over all that decides what a model's C and its project hold.
+    """Return a SHA-256 over everything that a model's C and its project depend on.
 
     Args:
-        path: the model file, which is read.
-        board: all of its entry counts.
-        options: all of them count, a template's files too.
-        known: what tuning has found.
+        path: the model file.
+        board: its whole entry is hashed.
+        options: all are hashed, a template's files too.
+        known: the results of tuning.
 
     Raises:
         UsageError: the model or the template can't be read.
@@ -53,7 +53,7 @@ def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
         path.name,
         file_hash(path),
         board.model_dump_json(),
-        repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # which no entry of JSON has
+        repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # not in the JSON
         *option_texts(options),
         repr(known),
         *program_texts(),
@@ -64,7 +64,7 @@ def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
 
 
 def option_texts(options: Request) -> Iterator[str]:
-    """Yield the values of options, and the content of the files that they name."""
+    """Yield the values of options, and the contents of the files that they name."""
     for each in fields(options):
         yield f"{each.name}={_text(getattr(options, each.name))}"
     template = getattr(options, "template", "")  # which a project's options name
@@ -73,7 +73,7 @@ def option_texts(options: Request) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as text that is the same for the same value alone."""
+    """Return a text that is equal for equal values only."""
     if isinstance(value, np.ndarray):
         data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return f"{value.dtype.str}{value.shape}{data}"
@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
 
 
 def program_texts() -> Iterator[str]:
-    """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
+    """Yield the paths, sizes and times of mtool's own files and of those of added operators."""
     package = resources.PACKAGE
     for root in (package, *map(resources.path, _DATA), *added_operators.sources()):
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
@@ -92,13 +92,13 @@ def program_texts() -> Iterator[str]:
                 yield f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
-_TOLD = "told.json"  # no file of a model, whose names its own begins
+_NOTES = "told.json"  # can't clash with a model's files, which begin with the model's name
 _RESULT = manifest.FILE_NAME
 log = logging.getLogger(__name__)
 
 
 def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compilation:
-    """Compile models for one firmware, unless that was done before.
+    """Compile models for one firmware, or return the cached result.
 
     Raises:
         MtoolError: as mtool.compiler.compilation.compile_models.
@@ -116,42 +116,42 @@ def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Aren
         return compile_models(sources, board, arenas)
     if found:
         kept.drop(key)
-    with noted() as told:
+    with noted() as notes:
         done = compile_models(sources, board, arenas)
-    details = {"told": told, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
+    details = {"told": notes, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
     kept.put(
         key,
         {
             **{name: File(done.files[name]) for name in done.files},
             _RESULT: File(done.manifest.to_json()),
-            _TOLD: File(json.dumps(details).encode()),
+            _NOTES: File(json.dumps(details).encode()),
         },
     )
     return done
 
 
 def _read(entry: dict[str, File]) -> Compilation | None:
-    """Return what an entry of the cache says, and repeat what was warned of; None: it is malformed."""
+    """Return the compilation in a cache entry, and repeat its warnings; None: it is malformed."""
     try:
-        noted = json.loads(entry.pop(_TOLD).data)
-        told = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
+        noted = json.loads(entry.pop(_NOTES).data)
+        notes = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
         described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
         files = FileTree({name: one.data for name, one in entry.items()}, dict(noted["outline"]))
         found = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
-        log.debug("an entry of the cache is malformed: %s", malformed)
+        log.debug("a cache entry is malformed: %s", malformed)
         return None
-    tell(told)
+    tell(notes)
     return found
 
 
 def _key(path: Path, board: Board, request: Request) -> str:
-    """Return the hash of all that the C is made of; empty: it can't be told, and the compiler says why."""
-    if request.backends or cache.of_user() is None:  # whose own files and compilers may have changed
+    """Return the cache key; empty: there is none, and the compiler will report why."""
+    if request.backends or cache.of_user() is None:  # a backend's own files and compilers may have changed
         return ""
     try:
         if path.is_file() and path.stat().st_size <= LIMITS["file"][0]:
             return made_of(path, board, request, request.known)
     except (MtoolError, OSError, UnicodeError) as failed:
-        log.debug("%s has no key: %s", path.name, failed)
+        log.debug("%s has no cache key: %s", path.name, failed)
     return ""

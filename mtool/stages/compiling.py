@@ -1,4 +1,4 @@
-"""A compiled model and what is written of it; compile one, or several for one firmware."""
+"""A compiled model and the files written for it; compile one model, or several for one firmware."""
 
 import logging
 import os
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-_LEAST_GROWTH_BYTES = 1024  # what an operator's constants grow by before it is told; the manifest has all of them
+_LEAST_GROWTH_BYTES = 1024  # smaller growth of an operator's constants is not reported; the manifest has all of it
 _NAMED = 3
 
 
 def warn_of_weight_overhead(manifest: Manifest) -> None:
-    """Warn of constants that take a tenth more flash than in the model's file: the largest by name, and why.
+    """Warn of constants that take at least a tenth more flash than in the model's file: name the largest, and why.
 
-    What was chosen to, where the board has room (plan.for_time), is logged for debugging only.
+    Growth that was chosen for speed, where the board has room (plan.for_time), is logged at debug level only.
     """
-    told = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_GROWTH_BYTES]
-    for one in told:
+    reported = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_GROWTH_BYTES]
+    for one in reported:
         if one.for_speed:
-            log.debug("%s: %s B more of flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
-    grown = [one for one in told if not one.for_speed]
+            log.debug("%s: %s B more flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
+    grown = [one for one in reported if not one.for_speed]
     if not grown:
         return
     before, after = (sum(getattr(one, kind) for one in grown) for kind in ("file_bytes", "flash_bytes"))
     for one in grown[:_NAMED]:
         log.warning(
-            "%s takes %s B in the file and %s B in flash: %s",
+            "%s takes %s B in the model's file and %s B in flash: %s",
             short_name(one.tensor), f"{one.file_bytes:,}", f"{one.flash_bytes:,}", one.reason,
         )  # fmt: skip
     if len(grown) > _NAMED:
         log.warning(
-            "%d operators' constants, %s B in the file, take %s B in flash: `grown` in mtool.json lists them",
+            "%d operators' constants take %s B in the model's file and %s B in flash: see `grown` in mtool.json",
             len(grown), f"{before:,}", f"{after:,}",
         )  # fmt: skip
 
 
 def log_summary(source: Path, described: Manifest, start: float, *, is_cached: bool = False) -> None:
-    """Log what was compiled: its tensors, its size, its operators and its arena."""
+    """Log a summary of a compiled model: its tensors, size, operators and arena."""
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
     for limits in (tensor.range for tensor in described.sizes):
@@ -83,7 +83,7 @@ def log_summary(source: Path, described: Manifest, start: float, *, is_cached: b
 
 
 def _areas(protection: Protection) -> str:
-    """Return the protected areas as text: what each takes, and in which granules."""
+    """Return the protected areas as text: the size and granule of each."""
     areas = [
         f"{one.access}s {one.name} " + (f"{one.bytes:,} B " if one.bytes else "") + f"(granule {one.granule:,} B)"
         for one in protection.areas
@@ -95,7 +95,7 @@ def _areas(protection: Protection) -> str:
 class CompiledModel:
     """A compiled model: its C files and manifest, for one board.
 
-    Of several models of one firmware each has the files of all of them.
+    If a firmware has several models, each has the files of all of them.
     """
 
     path: Path
@@ -105,10 +105,10 @@ class CompiledModel:
     manifest: Manifest
 
     def refuse_certain(self) -> None:
-        """Say before a build that it can't succeed: the constants and the arena alone are more than a memory has.
+        """Fail before a build that can't succeed: the constants and the arena alone exceed a memory.
 
         Raises:
-            FitError: they are.
+            FitError: they do.
         """
         from mtool.stages.sizes import estimate
 
@@ -116,7 +116,7 @@ class CompiledModel:
         estimate.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
 
     def render_project(self) -> tuple[FileTree, Manifest]:
-        """Return the project folder's files, and the manifest that is its `mtool.json`."""
+        """Return the project folder's files, and the manifest for its `mtool.json`."""
         from mtool import project
 
         return project.render(
@@ -130,7 +130,7 @@ class CompiledModel:
         )
 
     def sources(self) -> FileTree:
-        """Return what another build needs: the model's files, what they use of the runtime, and `mtool.json`."""
+        """Return what a build of your own needs: the model's files, the runtime files they use, and `mtool.json`."""
         from mtool import project
 
         own = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
@@ -150,7 +150,7 @@ class CompiledModel:
         return project.single_file(files, models, self.manifest.firmware_name, runtime)
 
     def _in_project(self) -> FileTree:
-        """Return the model's files as a project has them, with the runtime's sources beside them."""
+        """Return the model's files for a project, which has the runtime's sources beside them."""
         from mtool import project
 
         if not self.options.single_file:
@@ -161,58 +161,56 @@ class CompiledModel:
         return self._single(self.files, project.Runtime(alone))
 
     def package(self, form: Format, *, about: "About | None" = None, more: Sequence["CompiledModel"] = ()) -> FileTree:
-        """Return what is written of the model as a package; "c" is `sources`.
+        """Return the files of the model's package; "c" is `sources`.
 
-        A model that was compiled for this computer is compiled for each core that the package is for.
+        A model that was compiled for this computer is compiled for each core that the package supports.
 
         Args:
-            form: of the package.
-            about: who made it, and the like.
-            more: other models of the same archive, "mlf" alone.
+            form: the package's format.
+            about: its author, version and license.
+            more: other models in the same archive; "mlf" only.
 
         Raises:
-            UsageError: the package is Zephyr's, and the board is none of Zephyr's.
-            MtoolError: as `compile`, for one of the cores; or large constants lie in a file of bytes.
+            UsageError: the format does not support the model's options, several models or the board.
+            MtoolError: as `compile`, for one of the cores; or large constants are in a binary file.
         """
         from mtool import project
 
         if self.manifest.caller_has_arena and form != "c":
             raise UsageError(
-                f"--emit {form} has programs that call a model with an arena of its own",
-                hint="leave --arena caller out, or --emit",
+                f"--emit {form} contains programs that need a model with its own arena",
+                hint="leave out --arena caller, or use --emit c",
             )
         if (self.manifest.pools or self.manifest.constant_pools) and form != "c":
             raise UsageError(
-                f"--emit {form} builds where nobody puts a model's pools into their memories",
-                hint="leave --pool out, or --emit",
+                f"--emit {form} can't place a model's pools: its build has no linker script for them",
+                hint="leave out --pool, or use --emit c",
             )
         if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
             raise UsageError(
                 f"--emit {form} holds one model",
-                hint="several fit into --emit c and cmake, which are for one firmware, and mlf",
+                hint="use --emit c or cmake for several models of one firmware, or mlf",
             )
         if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
             raise UsageError(
-                f"{self.board.name} is no board of Zephyr's, which --emit zephyr-module is for",
-                details=[f"mtool knows no Zephyr name of it, {self.board.cpu}"],
-                hint="leave --board out for a module for any core, or name one of Zephyr's: mtool boards",
+                f"{self.board.name} is not a Zephyr board, as --emit zephyr-module needs",
+                details=[f"no Zephyr name is known for it ({self.board.cpu})"],
+                hint="leave out --board for a module for any core, or choose a Zephyr board: mtool boards",
             )
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
-            raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
+            raise UsageError("two models of the archive have the same name", details=[f"names: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
         if cores and (self.options.single_file or self.options.backends):
-            single = "has the C of many cores, which is no single file"
-            why = single if self.options.single_file else "is for many cores, and a backend compiles for one"
-            raise UsageError(
-                f"--emit {form} without --board {why}", hint="name the board whose core it is for: --board BOARD"
-            )
+            single = "holds C for many cores, which does not fit in a single file"
+            why = single if self.options.single_file else "holds C for many cores, and a backend compiles for one"
+            raise UsageError(f"--emit {form} without --board {why}", hint="choose the core by its board: --board BOARD")
         variants: dict[Core, CompiledModel] = {}
         refused: dict[Core, str] = {}
         for core in cores:
             model = self._for(core.board)
             why = core.refusal(model.manifest)
             if why:
-                log.warning("not for %s: %s", core.describes.partition(":")[0], why)
+                log.warning("left out %s: %s", core.describes.partition(":")[0], why)
                 refused[core] = why
             else:
                 variants[core] = model
@@ -228,18 +226,18 @@ class CompiledModel:
         return project.delivered(packed, form)
 
     def _for(self, board: str) -> "CompiledModel":
-        """Return the model, compiled for another board."""
+        """Return the model compiled for another board."""
         return compile(self.path, board=board, options=replace(self.options, weights="text", known=Known()))
 
     def _module(self) -> "Module":
         from mtool import project
 
-        told = os.environ.get("SOURCE_DATE_EPOCH", "")
-        seconds = int(told) if told.isdecimal() else int(self.path.stat().st_mtime)
+        epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+        seconds = int(epoch) if epoch.isdecimal() else int(self.path.stat().st_mtime)
         return project.Module(self.sources(), self.manifest, self.path.read_bytes(), self.board.cpu, seconds)
 
     def default_folder(self) -> Path:
-        """Return where the project goes unless told."""
+        """Return the default project folder."""
         return default_folder(self.manifest.firmware_name, self.board)
 
 
@@ -250,7 +248,7 @@ def _runtime() -> tuple[FileTree, FileTree]:
 
 
 def default_folder(model: str, board: Board) -> Path:
-    """Return where the project of a model goes unless told: build/<model>-<board> below the working folder."""
+    """Return the default project folder of a model: build/<model>-<board> in the working folder."""
     return Path("build") / f"{model}-{board.folder_name}"
 
 
@@ -263,12 +261,12 @@ def compile(
         path: the model.
         board: a board or its name.
         options: how to compile, and which template to use.
-        folder: where files will be written to, if that is known: what keeps them from it is told before the work.
+        folder: where files will be written to, if known: it is checked before compiling.
 
     Raises:
-        UsageError: there is no such file, a symbolic dimension has no value, the template or an option of it is
+        UsageError: the file does not exist, a symbolic dimension has no value, the template or one of its options is
             unknown, or the folder can't be written to.
-        ModelError: the model is malformed, or something in it can't be compiled.
+        ModelError: the model is malformed, or part of it can't be compiled.
         BoardError: there is no such board.
     """
     return compile_models([path], board=board, options=options, folder=folder)[0]
@@ -281,20 +279,20 @@ def compile_models(
     options: "Options | Sequence[Options] | None" = None,
     folder: Path | None = None,
 ) -> tuple[CompiledModel, ...]:
-    """Compile models for one firmware, which has them all; nothing is written.
+    """Compile models for one firmware that contains them all; nothing is written.
 
     Args:
         paths: the models.
         board: a board or its name.
-        options: how to compile them, and which template to use; or one for each, alike in what the firmware is.
-        folder: as of `compile`.
+        options: how to compile them, and which template to use; or one for each, equal in the firmware's options.
+        folder: as in `compile`.
 
     Returns:
-        The models in their order, each with the files of all; write, build or open any one of them.
+        The models in order, each with the files of all; write, build or open any one of them.
 
     Raises:
-        UsageError: two of the models have the same name, or options differ that are the firmware's; or there are no
-            models, or options for some of them only.
+        UsageError: two of the models have the same name, or their options for the firmware differ; or there are no
+            models, or the number of options differs from theirs.
         MtoolError: as `compile`, for one of them.
     """
     from mtool.stages import compile_cache
@@ -323,18 +321,18 @@ def compile_models(
 def requests_of(
     sources: Sequence[Path], board: Board, options: Sequence[Options], folder: Path | None = None
 ) -> list[tuple[Path, Request]]:
-    """Return the models of a firmware and how each is compiled; what is wrong with that is told before the work.
+    """Return the models of a firmware and how each is compiled; options are checked before compiling.
 
     Raises:
-        UsageError: there are no models, or options for some of them only; an option is unknown, or options differ that
-            are the firmware's; or the folder can't be written to.
+        UsageError: there are no models, or the number of options differs from theirs; an option is unknown, or the
+            options for the firmware differ; or the folder can't be written to.
     """
     if not sources or len(options) != len(sources):
-        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(options)}")
+        raise UsageError(f"models to compile: {len(sources)}, options for: {len(options)}; expected one for each model")
     for name in ("template", "template_options", "program", "arenas", "portable"):
         first, *others = (getattr(chosen, name) for chosen in options)
         if any(other != first for other in others):
-            raise UsageError(f"the models of a firmware have the same {name}, and these have several")
+            raise UsageError(f"the models of a firmware need the same {name}, and these differ")
     requests: list[Request] = []
     for chosen in options:
         check_options(board, chosen, folder)

@@ -27,7 +27,7 @@ from mtool.stages.samples import Sample
 from mtool.stages.tuned import planned_project
 
 HOST = "host"
-"""The board of a model, for who names none."""
+"""The default board."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,13 @@ class Deployment:
 
     folder: the project folder; None: build/<model>-<board> below the working folder.
     port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match; "emulator": its
-        emulator whatever is attached.
-    probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
-    flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
-    power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
-    timeout_s: seconds that an inference may take, 1 ms at least; None: generously by its estimated instructions.
-    models: those of a firmware of several, which are compiled; the name in the options says which one is meant.
+        emulator even if a board is attached.
+    probe: the USB serial number of the board or its probe, or its beginning; empty: likewise.
+    flash: the command that flashes the board, in place of a runner; empty: the one in mtool.toml, or a runner.
+    power: the command that cycles the board's power; empty: the one in mtool.toml or of the board, or none.
+    timeout_s: the most seconds that an inference may take, at least 0.001; None: estimated generously from its
+        instructions.
+    models: the compiled models of a firmware with several; the name in the options selects one.
     """
 
     folder: Path | None = None
@@ -53,10 +54,10 @@ class Deployment:
     models: tuple[CompiledModel, ...] = ()
 
     def __post_init__(self) -> None:
-        """Read the commands, so that one with a quote too few is told before the work, not when a board hangs.
+        """Parse the commands, so that a missing quote is reported now, not when a board hangs.
 
         Raises:
-            UsageError: a command names no program, or can't be read, or a value is of another type or out of its range.
+            UsageError: a command is empty or malformed, or a value has the wrong type or is out of range.
         """
         checked.fields(self, {})
         if self.flash or self.power:
@@ -68,22 +69,20 @@ class Deployment:
                     command_line.words_of(text, places, what=f"the {what} command")
 
     def refuse_port(self, board: Board) -> None:
-        """Refuse a port or a probe for a board that is a program of this computer.
+        """Refuse a port or a probe for a board whose firmware is a program on this computer.
 
         Raises:
-            UsageError: one was given.
+            UsageError: there is one.
         """
         if (self.port or self.probe) and board.emulator is not None and board.emulator.is_the_firmware:
-            raise UsageError(
-                f"{board.name} is a program of this computer, and has no port", hint="leave out --port and --probe"
-            )
+            raise UsageError(f"{board.name} runs on this computer and has no port", hint="leave out --port and --probe")
 
     def check_device(self, board: Board, options: Options) -> None:
-        """Say now that the device is not attached, or is not reached so, before anything is compiled.
+        """Check before compiling that the device is attached and can be reached.
 
         Raises:
-            BoardError: nothing of the board is attached, or not what was asked for, or several match.
-            UsageError: the port is a malformed address, or one that the firmware will not answer at.
+            BoardError: no matching board is attached, or several are.
+            UsageError: the port is a malformed address, or the firmware will not answer there.
         """
         self.refuse_port(board)
         if options.template or board.templates:
@@ -95,7 +94,7 @@ class Deployment:
     def _check(self, board: Board, options: Options) -> None:
         self.check_device(board, options)
         if self.folder is None:
-            files.check_folder(Path("build"))  # where the project goes
+            files.check_folder(Path("build"))  # the project's parent folder
 
     def with_models(
         self, paths: Sequence[str | Path], *, board: str | Board, options: Sequence[Options]
@@ -103,7 +102,7 @@ class Deployment:
         """Compile models for one firmware, and return the deployment that has them.
 
         Raises:
-            BoardError: there is no such board, or the device that is asked for is not attached.
+            BoardError: there is no such board, or the device is not attached.
             MtoolError: as `compile_models`.
         """
         target = boards.get(board or HOST) if isinstance(board, str) else board
@@ -111,10 +110,10 @@ class Deployment:
         return replace(self, models=compile_models(paths, board=target, options=options, folder=self.folder))
 
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> CompiledModel:
-        """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
+        """Compile a model for this deployment; the folder and the device are checked first.
 
         Raises:
-            BoardError: there is no such board, or the device that is asked for is not attached.
+            BoardError: there is no such board, or the device is not attached.
             MtoolError: as `compile`.
         """
         if self.models:
@@ -125,10 +124,10 @@ class Deployment:
         return compile(path, board=target, options=options, folder=self.folder)
 
     def build(self, model: CompiledModel, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:
-        """Write a compiled model's project and build it; a board at a port that runs another is told before the build.
+        """Write a compiled model's project and build it; whether the board at the port runs another is checked first.
 
         Raises:
-            BoardError: the device that is asked for is not attached.
+            BoardError: the device is not attached.
             CommunicationError: it does not answer, or runs another firmware.
             MtoolError: as `build_model`.
         """
@@ -139,7 +138,7 @@ class Deployment:
     def build_folder(
         self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
     ) -> BuiltProject:
-        """Build a project that is written, as `build` does; `model` is the one that is meant, empty: the first."""
+        """Build an existing project, as `build` does; `model` selects one of its models, empty: the first."""
         from mtool.device import build as building
 
         if not building.is_up_to_date(folder, kinds):
@@ -147,7 +146,7 @@ class Deployment:
         return build_project(board, folder, kinds=kinds, model=model)
 
     def open(self, prepared: BuiltProject) -> Device:
-        """Open a session with the device, which runs the firmware of a built project: as it runs its model."""
+        """Open a session with the device that runs a built project's firmware."""
         name, timeout_s = prepared.manifest.model, self.timeout_s
         return session.open(prepared.folder, port=self.port, probe=self.probe, model=name, work_s=timeout_s)
 
@@ -156,17 +155,17 @@ DEFAULT = Deployment()
 
 
 def parse(**values: Any) -> Deployment:
-    """Return the project folder and the device, from the values of options by their names in the table."""
+    """Return the deployment that the values of options describe; they are named as in the table."""
     return Deployment(**{OPTIONS[name].python_name: value for name, value in values.items()})
 
 
-# Inferences on the device of a project that is built; of many samples, on several devices where they are processes.
+# Inferences on a built project's device; for many samples, on several devices where these are processes.
 
 
 log = logging.getLogger(__name__)
 LONG_S = 2.0
-"""Seconds that samples have to take yet, until more devices are started for them."""
-TRIED_S = 0.2  # after so long it is known how long a sample takes
+"""If the remaining samples are expected to take more seconds, further devices are started for them."""
+TRIED_S = 0.2  # seconds after which a sample's time can be judged
 
 
 def run_samples(prepared: BuiltProject, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
@@ -180,17 +179,17 @@ def infer_all(
 ) -> list[Sample]:
     """Run samples and return the outputs in the same order.
 
-    Where that takes longer than `LONG_S`, the device is a process or an emulator, and nothing goes from one sample to
-    the next, as many are started as this process may use processors. Each serves samples until there are none.
+    If that takes longer than `LONG_S`, the device is a process or an emulator, and the model has no states, one device
+    is started for each processor that this process may use. Each serves samples until there are none left.
 
     Args:
         device: an open session.
         prepared: the project.
-        samples: in order; the states of a model go from each to the next.
+        samples: in order; a model's states carry over from each to the next.
         deployment: opens more devices of the project.
 
     Raises:
-        MtoolError: what went wrong with a sample; of several, the first one's.
+        MtoolError: a sample failed; if several did, the error of the first.
     """
     infer = executor_of(device, prepared.folder)
     can_part = device.is_process and device.manifest.executor != "graph-host" and not device.manifest.states
@@ -208,7 +207,7 @@ def infer_all(
     is_over = threading.Event()
 
     def serve(infer: Callable[[Sample], Sample]) -> None:
-        """Run samples until there are none, or one has failed; `next` is one step for all threads."""
+        """Run samples until there are none left or one has failed; `next` is atomic across threads."""
         while not is_over.is_set() and (number := next(numbers)) < len(rest):
             try:
                 found[number] = infer(rest[number])
@@ -217,17 +216,17 @@ def infer_all(
                 is_over.set()
 
     def serve_with_another() -> None:
-        """Open a device beside the first and serve; if it does not open, the others do its work."""
+        """Open another device and serve; if it does not open, the others do its work."""
         try:
             another = deployment.open(prepared)
         except Exception as refused:
-            log.info("no further device: %s", refused)
+            log.info("another device could not be opened: %s", refused)
             return
         with another:
             serve(another.run)
 
     count = min(processors(), len(rest)) - 1
-    log.info("  %d samples are left for %d devices at a time", len(rest), count + 1)
+    log.info("  running the other %d samples on %d devices", len(rest), count + 1)
     with ThreadPoolExecutor(count or 1) as others:
         for _ in range(count):
             others.submit(serve_with_another)
@@ -241,33 +240,33 @@ def infer_all(
 
 
 def processors() -> int:
-    """Return on how many processors this process may run."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def executor_of(device: Device, folder: Path) -> Callable[[Sample], Sample]:
-    """Return what runs an inference: the device by itself, or the graph executor on this side."""
+    """Return the function that runs an inference: the device's own, or that of the graph executor on the host."""
     return device.graph_executor(folder).run if device.manifest.executor == "graph-host" else device.run
 
 
-# Reconnection: what brings an attached board back that does not answer, that can't be flashed, or whose port has gone.
+# Reconnection to an attached board that does not answer, can't be flashed, or whose port has disappeared.
 
 
 T = TypeVar("T")
 LOST = (CommunicationError, BoardError, FlashError)
-"""What a board that is gone for a while makes of an attempt to open it."""
+"""The errors that opening a temporarily lost board may raise."""
 _TRIES = 3
-_RETURNS_S = 30.0  # a board that was unplugged may take so long to come back
+_RETURNS_S = 30.0  # the longest wait for an unplugged board
 POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Reconnection:
-    """Brings a board back.
+    """Reconnects to a board.
 
     Attributes:
-        port: its serial port; empty: not known.
-        probe: the serial number of it or its probe, or the beginning of it; empty: not known.
+        port: its serial port; empty: unknown.
+        probe: the serial number of the board or its probe, or its beginning; empty: unknown.
         power: the command that cycles its power; None: there is none.
         returns_s: how long to wait for its port.
     """
@@ -279,7 +278,7 @@ class Reconnection:
 
     @classmethod
     def of(cls, board: Board, command: str, port: str, probe: str) -> "Reconnection":
-        """Return what brings a board back; `command` is the one that is given for its power, if any.
+        """Return the reconnection to a board; `command` cycles its power, if not empty.
 
         Raises:
             UsageError: mtool.toml is malformed.
@@ -287,7 +286,7 @@ class Reconnection:
         return cls(port, probe, power.of(board, command, port=port, probe=probe))
 
     def bring_back(self) -> None:
-        """Cycle the power, if there is a command for it, and wait until the port is there, or long enough.
+        """Cycle the power, if there is a command for it, and wait for the port, up to the timeout.
 
         Raises:
             BoardError: the command failed.
@@ -297,23 +296,23 @@ class Reconnection:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until the board is plugged in, or long enough."""
+        """Wait until the board is plugged in, up to the timeout."""
         if self._is_there():
             return
-        log.warning("%s has gone: waiting %.0f s for it", self.port or self.probe, self.returns_s)
+        log.warning("%s has disappeared: waiting up to %.0f s for it", self.port or self.probe, self.returns_s)
         deadline = time.monotonic() + self.returns_s
         while not self._is_there() and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
     def _is_there(self) -> bool:
-        """Say whether the board is plugged in, as far as can be told."""
+        """Return whether the board is plugged in, as far as is known."""
         if self.port:
             return not self.port.startswith("/") or Path(self.port).exists()
         wanted = self.probe.upper()
         return not wanted or any(device.probe.upper().startswith(wanted) for device in ports.attached())
 
     def until_back(self, attempt: Callable[[], T]) -> T:
-        """Return what an attempt returns, and bring the board back between one that fails and the next.
+        """Return the attempt's result; after a failed attempt, reconnect and try again.
 
         Raises:
             MtoolError: the last attempt failed, or the power can't be cycled.
@@ -322,6 +321,6 @@ class Reconnection:
             try:
                 return attempt()
             except LOST as failed:
-                log.info("the board is not there: %s", failed.what)
+                log.info("the board is not available: %s", failed.what)
             self.bring_back()
         return attempt()

@@ -1,4 +1,4 @@
-"""The boards that a model fits: measured where its firmware is built already, else estimated at the upper end."""
+"""The boards that a model fits: measured if its firmware is already built, else estimated at the upper end."""
 
 import functools
 import logging
@@ -37,20 +37,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The need of a model's firmware for a board's memories.
+    """What a model's firmware needs of a board's memories.
 
     Attributes:
         board: the board's name.
-        needs: of each memory; none, where an operating system places things.
-        flash: the memory with code or weights that is the fullest.
-        ram: the memory with the arena, data or the stack that is the fullest.
-        refused: what the board's compiler does not take, whatever the room.
-        is_built: the figures are those of a firmware that is built; else some are estimated.
-        time: how long an inference is likely to take, of several models one of each; None: not known.
-        longest: the operator of each model that takes the longest.
-        software_float: what products of float32 cost without an FPU; None: there are none.
-        constant_bytes: the models' constants, as the schedules for the board's core want them.
-        arena_bytes: their arena there.
+        needs: the need of each memory; none where an operating system places things.
+        flash: the fullest memory that holds code or weights.
+        ram: the fullest memory that holds the arena, data or the stack.
+        refused: what the board's compiler does not accept, however much memory there is.
+        is_built: the figures were measured on built firmware; else some are estimated.
+        time: the estimated time of an inference, the sum of one of each model; None: unknown.
+        longest: the slowest operator of each model.
+        software_float: the cost of float32 products without an FPU; None: there are none.
+        constant_bytes: the models' constants, as laid out for the board's core.
+        arena_bytes: their arena on this board.
     """
 
     board: str
@@ -72,20 +72,20 @@ class Fit:
 
     @property
     def without_estimate(self) -> tuple[str, ...]:
-        """The backends that give no estimate of what they compute, so that the time is not known."""
+        """The backends that give no estimate of what they compute, so that the time is unknown."""
         return tuple(sorted({backend for one in self.longest for backend in one.unknown}))
 
     def lines(self, manifest: Manifest) -> list[str]:
-        """Return a line of each memory, and what the compiler does not take."""
+        """Return a line for each memory, and what the compiler does not accept."""
         return [*(needed.line(need, manifest) for need in self.needs), *self.refused]
 
     def hint(self, manifest: Manifest) -> str:
-        """Return what to try where it does not fit; where the estimates alone are too much, a build tells."""
+        """Return what to try if it does not fit; if only the estimates are too large, that is to build."""
         sure = any(
             sum(part.bytes for part in need.parts if not part.estimated) > need.limit_bytes for need in self.needs
         )
         if not sure and not self.refused and not self.is_built:
-            return "what is estimated (about) may be less in the end: mtool build tells"
+            return "the estimated parts (about) may turn out smaller: mtool build measures them"
         over = {need.memory: need.bytes for need in self.needs if need.missing_bytes}
         return needed.advice(manifest, known.get(self.board), over)
 
@@ -139,7 +139,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class FitReport:
-    """What `mtool check` tells: the manifest for the first board, and the fit on each."""
+    """The result of `mtool check`: the manifest for the first board, and the fit on each."""
 
     manifest: Manifest
     fits: tuple[Fit, ...]
@@ -153,24 +153,22 @@ def check(
     folder: Path | None = None,
     hz: checked.Natural = 0,
 ) -> FitReport:
-    """Compile a model for each board, and tell what its firmware needs and whether it fits; builds nothing.
+    """Compile a model for each board, and report what its firmware needs and whether it fits; nothing is built.
 
     Args:
         path: the ONNX or TFLite model.
         boards: the boards; default: all.
         options: how it would be compiled and which template would be used.
-        folder: the project folder, of which a build that is up to date is measured; default: build/<model>-<board>.
-        hz: the clock for which times are estimated, in place of the boards' own.
+        folder: the project folder, whose build is measured if it is up to date; default: build/<model>-<board>.
+        hz: the clock for the estimated times, in place of the boards' own.
 
     Raises:
-        UsageError: the file is missing, the folder is none, or an option names nothing of the model or of the template.
+        UsageError: the file or the folder is missing, or an option names nothing in the model or the template.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     if folder is not None and not folder.is_dir():
         found = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise UsageError(
-            f"{folder} {found}", hint="give the folder of a project that is built, or leave --output-dir out"
-        )
+        raise UsageError(f"{folder} {found}", hint="give the folder of a built project, or leave out --output-dir")
     source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
     if not asked:
@@ -178,21 +176,21 @@ def check(
     for board in asked:
         check_options(board, chosen)
     manifests, fits = [], []
-    load = functools.cache(project.load)  # of the many boards that have the same
+    load = functools.cache(project.load)  # many boards share a template
     for board, emitted in compile_for(source, asked, chosen):
         manifest = emitted.manifest
         manifests.append(manifest)
         if is_project(folder or default_folder(manifest.model, board)):
             files = emitted.files(weights_of(board, chosen))
             fit = fit_of(CompiledModel(source, board, chosen, files, manifest), folder=folder)
-        else:  # whose files are made only as far as they are looked at
+        else:  # the files are generated only if they are needed
             fit = _estimated(board, chosen, manifest, functools.partial(getattr, emitted, "code"), load)
         fit = replace(fit, constant_bytes=manifest.constant_bytes, arena_bytes=manifest.arena_bytes)
         fits.append(_timed(fit, board, [emitted], [manifest], hz))
     if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
         warn_of_weight_overhead(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
-        log.warning("%s holds no build of this model with these options: its code is estimated", folder)
+        log.warning("%s has no build of this model with these options: its code size is estimated", folder)
     return FitReport(manifests[0], tuple(fits))
 
 
@@ -204,14 +202,14 @@ def check_models(
     folder: Path | None = None,
     hz: checked.Natural = 0,
 ) -> FitReport:
-    """Do the same for models of one firmware; the manifest is that of the first, which knows the others.
+    """Check several models for one firmware, as `check`; the manifest is the first model's, which lists the others.
 
     Raises:
         MtoolError: as `check`, or two of the models have the same name.
     """
     sources = [Path(path) for path in paths]
     if not boards:
-        raise UsageError("there are no boards to check the models for")
+        raise UsageError("boards is empty", hint="name at least one board")
     if len(sources) == len(options) == 1:
         return check(sources[0], boards, options[0], folder=folder, hz=hz)
     manifests, fits = [], []
@@ -225,7 +223,7 @@ def check_models(
 
 
 def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequence[Manifest], hz: int) -> Fit:
-    """Return a fit with the times that are estimated for its models, and their sum."""
+    """Return a fit with its models' estimated times, and their sum."""
     times = [time for one in models if (time := estimate_latency(one, board, hz)) is not None]
     whole = None
     if times and len(times) == len(models):
@@ -253,13 +251,13 @@ def fit_of(model: CompiledModel, *, folder: Path | None = None) -> Fit:
 
 
 def _template_of(board: Board, options: Options, load: Callable[[str], Template] = project.load) -> Template | None:
-    """Return the template that places things in a board's memories; None: there is none, or no memory is known."""
+    """Return the template that places things in a board's memories; None: there is none, or no memory is listed."""
     name = options.template or next(iter(board.templates), "")
     return load(name) if name and board.memories else None
 
 
 def _measured(model: CompiledModel, folder: Path) -> Fit | None:
-    """Return the fit of the firmware that a folder holds, at most of its kinds; None: none, or it is stale."""
+    """Return the fit of the firmware in a folder, the most of its kinds; None: there is none, or it is stale."""
     template = _template_of(model.board, model.options)
     if template is None or not is_project(folder):
         return None
@@ -270,7 +268,7 @@ def _measured(model: CompiledModel, folder: Path) -> Fit | None:
             return None
         found = [needs_of(measure(path, manifest), manifest) for path in firmware]
     except MtoolError:
-        return None  # a folder of something else, a toolchain that is gone: estimates will do
+        return None  # not a project of mtool, or the toolchain is missing: estimates will do
     needs = tuple(max(of_kinds, key=lambda need: need.bytes) for of_kinds in zip(*found, strict=True))
     return _fit(model.board.placed_by(template.name), needs, is_built=True)
 
@@ -284,7 +282,7 @@ def _estimated(
 ) -> Fit:
     """Return the fit by estimates.
 
-    `code` returns the model's C, its constants apart; it is not called where the board's memories are not known.
+    `code` returns the model's C without its constants; it is not called if the board's memories are unknown.
     """
     template = _template_of(board, options, load)
     if template is None:

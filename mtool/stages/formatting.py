@@ -9,7 +9,7 @@ _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def amount(number: float) -> str:
-    """Write a count with three digits and a prefix: 2.66 M, 22.6 k, 64."""
+    """Format a count with three digits and a prefix: 2.66 M, 22.6 k, 64."""
     for factor, prefix in _LARGE:
         if abs(number) >= factor:
             return (
@@ -19,17 +19,17 @@ def amount(number: float) -> str:
 
 
 def joules(microjoules: float) -> str:
-    """Write an energy with three digits: 812 µJ, 1.82 mJ."""
+    """Format an energy with three digits: 812 µJ, 1.82 mJ."""
     return f"{microjoules:.3g} µJ" if microjoules < 1000 else f"{microjoules / 1e3:.3g} mJ"
 
 
 def frequency(hz: int) -> str:
-    """Write a clock: 120 MHz."""
+    """Format a clock frequency: 120 MHz."""
     return f"{hz / 1e6:g} MHz"
 
 
 def kilobytes(count: int) -> str:
-    """Write a number of bytes: 512 B, 37.6 KB, 4 MB (1 KB is 1,024 B)."""
+    """Format a number of bytes: 512 B, 37.6 KB, 4 MB (1 KB is 1,024 B)."""
     if count < 1024:
         return f"{count} B"
     unit, size = (
@@ -40,17 +40,17 @@ def kilobytes(count: int) -> str:
 
 
 def count(number: int, thing: str) -> str:
-    """Write a number of things: 1 operator, 14 operators."""
+    """Format a number of things: 1 operator, 14 operators."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def samples(number: int, *, sequence: bool) -> str:
-    """Write a number of samples, or of a sequence's steps: 4 samples, 20 steps of a sequence."""
+    """Format a number of samples, or of a sequence's steps: 4 samples, 20 steps of a sequence."""
     return f"{count(number, 'step')} of a sequence" if sequence else count(number, "sample")
 
 
 def share(part: int, whole: int) -> str:
-    """Write a fraction as a percentage; one that is not zero never reads as 0%, a part never as 100%."""
+    """Format a fraction as a percentage; a nonzero one is never shown as 0%, nor one below the whole as 100%."""
     if part == 0 or whole == 0:
         return "0%"
     if part >= whole:
@@ -60,12 +60,12 @@ def share(part: int, whole: int) -> str:
 
 
 def tensor(described: "Tensor") -> str:
-    """Write a tensor's type: int8[1,49,10,1]; one whose shape follows run-time sizes: int8[n,10]."""
+    """Format a tensor's type: int8[1,49,10,1]; with run-time sizes: int8[n,10]."""
     return f"{described.dtype}[{','.join(map(str, described.dims or described.shape))}]"
 
 
 def arena(described: "Manifest") -> str:
-    """Write how large an arena is, and what of it lies in which memory where they are several; and its constants."""
+    """Format the size of an arena and its parts in each memory pool, and the constants in pools and in RAM."""
     pools = [
         f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B"
         + f", of which {pool.constant_bytes:,} B of constants" * bool(pool.constant_bytes)

@@ -21,18 +21,18 @@ from mtool.stages.samples import Sample
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A model, how it is compiled and where it runs. What is wrong with its files of inputs is told before the work.
+    """A model, how it is compiled and where it runs. Its input files are checked first.
 
     Attributes:
         path: the ONNX or TFLite model, or for a run a project folder.
         board: a board or its name.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
-        golden: a .npz file of inputs x0.. and outputs y0..; None: inputs are drawn.
-        samples: the number of inputs to draw.
-        seed: of the drawn inputs.
-        fill: what an inference that is measured is given: "zeros", "ones", "random", or a file.
-        on: the project whose firmware has the model as a module; the name in the options is that of the model on the
+        golden: a .npz file of inputs x0.. and outputs y0..; None: random inputs.
+        samples: the number of random inputs.
+        seed: the seed of the random inputs.
+        fill: the input of a measured inference: "zeros", "ones", "random", or a file.
+        on: the project whose firmware has the model as a module; the name in the options is the model's name on the
             device.
     """
 
@@ -47,10 +47,10 @@ class Job:
     on: Path | None = None
 
     def __post_init__(self) -> None:
-        """Check the files of inputs.
+        """Check the input files.
 
         Raises:
-            UsageError: one is missing, or is not such a file.
+            UsageError: one is missing or malformed.
         """
         if self.golden is not None:
             arrays.stored(self.golden)
@@ -73,7 +73,7 @@ class Job:
         return boards.get(self.board) if isinstance(self.board, str) else self.board
 
     def compile(self, *, checks_device: bool = True) -> CompiledModel:
-        """Compile the model; what is wrong with the folder or the device is told before the work.
+        """Compile the model; the folder and the device are checked first.
 
         Raises:
             MtoolError: as `Deployment.compile`; or the project has no firmware that takes modules.
@@ -87,11 +87,11 @@ class Job:
         return compile(self.path, board=self.board, options=self.options, folder=self.deployment.folder)
 
     def build(self, model: CompiledModel, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:
-        """Build the project of the compiled model; of a module it is the one whose firmware has it.
+        """Build the compiled model's project; for a module, the project whose firmware has it.
 
         Raises:
             MtoolError: as `Deployment.build`.
-            UsageError: the device has no module with such a model, or it is of another file.
+            UsageError: the device has no module with this model, or its module was made from another file.
         """
         if self.on is None:
             return self.deployment.build(model, kinds=kinds)
@@ -100,52 +100,52 @@ class Job:
         found = loaded_model(self.on, name, self.deployment)
         if found is None:
             raise UsageError(
-                f"the device has no module with a model {name!r}",
+                f"no module on the device has a model {name!r}",
                 details=[f"{name} is a model of the firmware itself"],
-                hint="load it with mtool load, or name it as a module calls it: --name NAME",
+                hint="load it with mtool load, or choose a module's model: --name NAME",
             )
         if found.model_hash != model.manifest.model_hash:
             raise UsageError(
-                f"the device's {name} was made of another file than {self.path}",
+                f"{name} on the device was not made from {self.path}",
                 details=[f"expected  {model.manifest.model_hash[:16]}", f"found     {found.model_hash[:16]}"],
             )
         return replace(prepared, manifest=found)
 
     def inputs(self, described: Manifest) -> list[Sample]:
-        """Return the inputs of a comparison: those of the golden file, or drawn ones."""
+        """Return the inputs of a comparison: from the golden file, or random."""
         if self.golden is not None:
             return sampling.golden_of(self.golden, described.inputs, described.outputs)[0]
         return sampling.seeded(described.inputs, count=self.samples, seed=self.seed)
 
     def filled(self, described: Manifest) -> Sample:
-        """Return the input of an inference that is measured."""
+        """Return the input of a measured inference."""
         return sampling.filled(described.inputs, self.fill, seed=self.seed)[0]
 
 
 def project_in(folder: Path) -> Project:
-    """Return the project that a folder holds.
+    """Return the project in a folder.
 
     Raises:
-        UsageError: it holds a compiled model, which is not built here, or nothing of mtool's.
+        UsageError: the folder holds only a compiled model, or nothing of mtool's.
     """
     return manifest.project_of(manifest.load(folder), folder)
 
 
 def check_board(folder: Path, project: Project, named: str) -> None:
-    """Check that a project is for the board that is named; "": none is.
+    """Check that a project is for a board; an empty name passes.
 
     Raises:
-        UsageError: it is for another.
+        UsageError: it is for another board.
     """
     if named not in ("", project.board.name):
-        raise UsageError(f"{folder} is a project for {project.board.name}, not for {named}", hint="leave --board out")
+        raise UsageError(f"{folder} is a project for {project.board.name}, not for {named}", hint="leave out --board")
 
 
 def board_of(folder: Path, board: str) -> str:
-    """Return the board of a project, whose device has a model of a module; `board` is the one that is named.
+    """Return the board of the project in a folder.
 
     Raises:
-        UsageError: it is not a project, or that of another board than the one that is named.
+        UsageError: it is not a project, or it is for another board than `board`.
     """
     described = manifest.load(folder).project
     if described is None:
@@ -155,12 +155,12 @@ def board_of(folder: Path, board: str) -> str:
 
 
 def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:
-    """Return the manifest of the model of a name that came as a module to a project's device.
+    """Return the manifest of a model that was loaded onto a project's device as a module.
 
-    None: no name is given, the firmware takes no modules, or the model is the firmware's own.
+    None: the name is empty, the firmware takes no modules, or the model is the firmware's own.
 
     Raises:
-        UsageError: the device has no model of the name; the message lists those that it has.
+        UsageError: the device has no model of that name; the message lists those that it has.
         MtoolError: the folder has no project, or its device does not answer.
     """
     described = manifest.load(folder)
@@ -174,5 +174,5 @@ def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | 
         raise UsageError(
             f"the device has no model {name!r}",
             details=[f"it has: {', '.join(device.models)}"],
-            hint="name one of these: --name NAME; or load it with mtool load",
+            hint="choose one of these: --name NAME; or load it with mtool load",
         )

@@ -1,4 +1,4 @@
-"""How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
+"""The estimated time of an inference on a board, before anything is built: from the schedules' estimates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from mtool.device.cycles import Core, cores
 from mtool.manifest import Manifest, Operator
 from mtool.stages.formatting import amount
 
-# Instructions a multiply-accumulate of MLPerf Tiny's models, by the core: of float32, and of the same models in int8
+# Instructions per multiply-accumulate of MLPerf Tiny's models, by core: in float32, and the same models in int8
 # (docs/benchmarks.md; float32 of Armv6-M on sim_m0).
 _MEASURED: tuple[tuple[str | tuple[str, ...], float, float], ...] = (
     (THUMB1, 165, 6.3),
@@ -26,12 +26,12 @@ _MEASURED: tuple[tuple[str | tuple[str, ...], float, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SoftwareFloat:
-    """Products of float32 that a core without an FPU computes.
+    """The cost of float32 products on a core without an FPU.
 
     Attributes:
         cpu: the core.
         macs: the multiply-accumulates.
-        float_per_mac: instructions of each.
+        float_per_mac: instructions for each.
         int8_per_mac: the same if the model were quantized.
     """
 
@@ -41,16 +41,16 @@ class SoftwareFloat:
     int8_per_mac: float
 
     def line(self) -> str:
-        """Return it in words."""
+        """Return the cost as a sentence."""
         return (
             f"float32 is computed in software, as {self.cpu} has no FPU: about {self.float_per_mac:.0f} instructions "
-            f"per MAC, {amount(round(self.macs * self.float_per_mac))} an inference; in int8, by mtool quantize, about "
+            f"per MAC, {amount(round(self.macs * self.float_per_mac))} per inference; in int8 (mtool quantize) about "
             f"{self.int8_per_mac:g} and {amount(round(self.macs * self.int8_per_mac))}"
         )
 
 
 def software_float(manifest: Manifest, board: Board) -> SoftwareFloat | None:
-    """Return what a model's products of float32 cost; None: it has none, or the core an FPU or no figures."""
+    """Return the cost of a model's float32 products; None: it has none, the core has an FPU or no figures."""
     macs = sum(operator.macs for operator in float_operators(manifest.operators))
     if not macs or "fpu" in board.features:
         return None
@@ -63,32 +63,32 @@ def float_operators(operators: Iterable[Operator]) -> list[Operator]:
     return [one for one in operators if one.macs and any(read.dtype.startswith("float") for read in one.reads)]
 
 
-# Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
-# weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
+# Bytes read from flash per product if the cache does not hold an operator's constants: the kernels use a weight for one
+# to three pixels at a time. At least all constants once, as in dense layers.
 _MOST_BYTES_A_PRODUCT = 1.0
-_UNSURE = 2  # times: how far waits may be off where their figures are only likely
-# Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
+_UNSURE = 2  # the factor by which waits may be off if their figures are only likely
+# Products: with fewer, an operator's work for each row and call counts too; but not if most is dense layers.
 _SMALL = 1_000_000
-# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these are
-# many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a build").
+# Waits for code are not counted. They matter if the code cache holds less than the loops of a few operators, and these
+# are many or long. The middle of the measurements there, and their spread (docs/cycles.md, "Before a build").
 _LITTLE_CODE = 4096  # bytes
 _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyEstimate:
-    """Milliseconds of an inference.
+    """The estimated milliseconds of an inference.
 
     Attributes:
-        milliseconds: the middle of what is likely.
-        error: how far they may be off, as a share of them.
-        flash_is_known: waits for the memory of weights are in it, or there are none; else they come on top.
-        flash_is_sure: the figures of that memory were looked up, or there are none.
-        energy: of an inference; None: the power that the chip draws at this clock is not known, or accelerators draw
-            some too.
-        hz: the clock that they hold at.
-        device_milliseconds: the part of them that accelerators take, by their backends' own estimates and at that
-            clock; `error` is not theirs.
+        milliseconds: the middle of the likely range.
+        error: the possible error, as a fraction of them.
+        flash_is_known: they include the waits for the memory with the weights, or there are none; else add them.
+        flash_is_sure: that memory's figures were looked up, or there are none.
+        energy: the energy of an inference; None: the chip's power at this clock is unknown, or accelerators draw some
+            too.
+        hz: the clock that they apply to.
+        device_milliseconds: the part of them that accelerators take, by their backends' own estimates at that clock;
+            `error` does not apply to it.
     """
 
     milliseconds: float
@@ -102,14 +102,14 @@ class LatencyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class EnergyEstimate:
-    """Microjoules of an inference: the middle of what is likely, and how far they may be off, as a share of them."""
+    """Microjoules of an inference: the middle of the likely range, and the possible error as a fraction of it."""
 
     microjoules: float
     error: float
 
 
 def estimate_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> EnergyEstimate | None:
-    """Return what a time takes of a chip that draws its power at a clock; None: that is not known at this clock."""
+    """Return the energy that a chip uses in a time; None: its power is unknown at this clock."""
     if draws is None or hz != draws.mhz * 1_000_000:
         return None
     low, high = draws.milliwatts
@@ -119,17 +119,17 @@ def estimate_energy(milliseconds: float, error: float, draws: Draw | None, hz: i
 
 @dataclass(frozen=True, slots=True)
 class LongestOperator:
-    """The operator of a model that takes the longest: what everything else waits for, where one runs at a time.
+    """A model's slowest operator, which everything else waits for where one operator runs at a time.
 
     Attributes:
         model: the model's name.
-        operator: its own; "": there is none, or it is not known.
-        share: of an inference, by the schedules' and backends' estimates.
-        time: how long it is likely to take; None: not known.
-        stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
-        stretch_share: that of the instructions of an inference.
-        stretch_instructions: these, by the schedules' estimates: what stretches of several models are compared by.
-        unknown: backends that give no estimate of what they compute, so that nothing of this is known.
+        operator: the operator's name; "": there is none, or it is unknown.
+        share: its share of an inference, by the schedules' and backends' estimates.
+        time: its estimated time; None: unknown.
+        stretch: the longest stretch in which no more urgent model may run: the whole of a model that is not a task.
+        stretch_share: the stretch's share of an inference's instructions.
+        stretch_instructions: its instructions, by the schedules' estimates, to compare the stretches of several models.
+        unknown: backends that give no estimate of what they compute, so that all of this is unknown.
     """
 
     model: str
@@ -146,9 +146,9 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     """Return the longest operator of a model.
 
     Args:
-        emitted: as of `estimate_latency`.
-        board: as of `estimate_latency`.
-        hz: as of `estimate_latency`.
+        emitted: as in `estimate_latency`.
+        board: as in `estimate_latency`.
+        hz: as in `estimate_latency`.
         pauses: the operators before which a more urgent model may run.
     """
     plan = emitted.plan
@@ -156,7 +156,7 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     if unknown:
         return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
     time = estimate_latency(emitted, board, hz)
-    each = 1.0  # cycles of an instruction
+    each = 1.0  # cycles per instruction
     if time is not None:
         each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
     costs = [cost + device_cycles(step) / each for cost, step in zip(emitted.costs, plan.steps, strict=True)]
@@ -174,16 +174,16 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
 
 
 def estimate_latency(emitted: Emitted, board: Board, hz: int = 0) -> LatencyEstimate | None:
-    """Return how long an inference is likely to take.
+    """Return the estimated time of an inference.
 
     Args:
         emitted: the model, compiled for the board.
         board: the board.
-        hz: another clock than the board's.
+        hz: the clock; 0: the board's.
 
     Returns:
-        None: it isn't known: there is no table for the core or no clock, or the model computes in floating point, which
-        the figures don't hold for; or it has nothing to compute; or a backend does not estimate what it computes.
+        The estimate. None if it is unknown: there is no table for the core or no clock; the model computes in floating
+        point, to which the figures don't apply, or computes nothing; or a backend gives no estimate.
     """
     core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
     clock = hz or board.clock_hz
@@ -208,15 +208,15 @@ def estimate_latency(emitted: Emitted, board: Board, hz: int = 0) -> LatencyEsti
 
 
 def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LatencyEstimate | None:
-    """Return how long what an emulated board ran takes at the board's clock.
+    """Return the estimated time, at the board's clock, of a run on an emulated board.
 
     Args:
-        nanoseconds: by its timer; each may be an instruction.
+        nanoseconds: the reading of its timer; each may stand for an instruction.
         board: the board.
-        manifest: of the model that ran.
+        manifest: the manifest of the model that ran.
 
     Returns:
-        None: it isn't known, as of `estimate_latency`.
+        The estimate. None if it is unknown, as in `estimate_latency`.
     """
     if board.timer is None or not board.clock_hz:
         return None
@@ -231,7 +231,7 @@ def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> Laten
 
 
 def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:
-    """Return by which factor an inference takes longer than is counted for it, and how far it is off at least."""
+    """Return the factor by which an inference takes longer than counted, and the least possible error."""
     operators = emitted.manifest.operators
     steps = zip(emitted.costs, emitted.plan.steps, strict=True)
     is_dense = 2 * sum(cost for cost, step in steps if step.node.op == "dense") > emitted.cost
@@ -244,7 +244,7 @@ def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tup
 
 
 def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float]:
-    """Return the cycles for which an inference waits for constants, at least and at most."""
+    """Return the fewest and the most cycles that an inference waits for constants."""
     if reads is None and not emitted.functions.in_pools:
         return 0.0, 0.0
     cache_bytes = (reads.data or reads.code).lines * reads.line if reads else 0
@@ -265,7 +265,7 @@ def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float
 
 
 def _each(emitted: Emitted, number: int, usual: float) -> float:
-    """Return the cycles that a byte of an operator's constants waits: where they lie, else as usual."""
+    """Return the wait cycles per byte of an operator's constants: those of their pools, else the usual ones."""
     functions = emitted.functions
     if not functions.in_pools:
         return usual

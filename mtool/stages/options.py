@@ -1,4 +1,4 @@
-"""The options of a model, what they mean for a board, and what is wrong with them whatever the model."""
+"""A model's options: parsing, their meaning for a board, and checks that do not depend on the model."""
 
 import functools
 import json
@@ -30,20 +30,20 @@ from mtool.stages.tuned import known_for
 if TYPE_CHECKING:
     from mtool.project import Program
 
-_DIGITS = 18  # of a size; more are no int64
+_DIGITS = 18  # of a size; more might not fit an int64
 
 
 def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
     """Return values by name, from NAME=VALUE.
 
     Raises:
-        UsageError: one is not written so, or a name stands twice.
+        UsageError: a text has another form, or a name appears twice.
     """
     values: dict[str, str] = {}
     for text in texts or ():
         name, value = _pair(text, option, example)
         if name in values:
-            raise UsageError(f"{option} {name} is given twice", details=[f"as {values[name]!r} and as {value!r}"])
+            raise UsageError(f"{option} {name} is set twice", details=[f"to {values[name]!r} and to {value!r}"])
         values[name] = value
     return values
 
@@ -51,7 +51,7 @@ def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise UsageError(f"{option} {text}: that is not NAME=VALUE", hint=f"for instance: {option} {example}")
+        raise UsageError(f"{option} {text}: expected NAME=VALUE", hint=f"for instance: {option} {example}")
     return name, value
 
 
@@ -62,7 +62,7 @@ def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, 
         values[name] = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
         if values[name] < 1:
             raise UsageError(
-                f"{option} {name}={value}: {value!r} is not a number of at least 1",
+                f"{option} {name}={value}: expected a whole number of at least 1, found {value!r}",
                 hint=f"for instance: {option} {example}",
             )
     return values
@@ -79,7 +79,7 @@ def _numbers(text: str, value: str, option: str, example: str) -> Array:
     """Return an array from a number, a JSON list of numbers or a .npy file.
 
     Raises:
-        UsageError: it is none of these, or the file is missing or no array.
+        UsageError: it is none of these, or the file is missing or malformed.
     """
     try:
         if value.endswith(".npy"):
@@ -90,7 +90,7 @@ def _numbers(text: str, value: str, option: str, example: str) -> Array:
         array = np.asarray("")
     if array.dtype.kind not in "biuf":
         raise UsageError(
-            f"{option} {text}: {value!r} is not a number, a list of numbers or a .npy file",
+            f"{option} {text}: expected a number, a list of numbers or a .npy file, found {value!r}",
             hint=f"for instance: {option} {example}",
         )
     return array
@@ -108,15 +108,15 @@ def _states(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
         output, value = ":".join(parts[:half]), ":".join(parts[half:])
         if len(parts) % 2 or not output or not value:
             raise UsageError(
-                f"--state {text}: that is not OUT:IN or OUT:IN=VALUE",
-                hint="an output, the input that it feeds, and what that begins as: --state hn:h0, --state hn:h0=1.5",
+                f"--state {text}: expected OUT:IN or OUT:IN=VALUE",
+                hint="name an output, the input that it feeds, and its initial value: --state hn:h0, --state hn:h0=1.5",
             )
         pairs.append((output, value))
     return tuple(pairs)
 
 
 def _first_values(texts: Sequence[str] | None) -> dict[str, Array]:
-    """Return the values that states begin with, from those that are OUT:IN=VALUE; by the input."""
+    """Return the states' initial values by input, from the texts with OUT:IN=VALUE."""
     values = {}
     for text, (_, name) in zip(texts or (), _states(texts), strict=True):
         _, equals, value = text.partition("=")
@@ -126,10 +126,10 @@ def _first_values(texts: Sequence[str] | None) -> dict[str, Array]:
 
 
 def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
-    """Return the schedules that are asked for, by node, from NODE=SCHEDULE[:KNOB=VALUE,...].
+    """Return the requested schedules by node, from NODE=SCHEDULE[:KNOB=VALUE,...].
 
     Raises:
-        UsageError: one is not written so, or a node has two.
+        UsageError: a text has another form, or a node has two schedules.
     """
     example = "pw_2=dsp_pointwise:unroll=16"
     choices: dict[str, Choice] = {}
@@ -139,9 +139,9 @@ def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
         pairs = [setting.partition("=") for setting in settings.split(",")] if settings else []
         wrong = next(("".join(pair) for pair in pairs if not all(pair)), None)
         problem = (
-            "that names no schedule" if not name
-            else f"{node} has another schedule already" if node in choices
-            else f"{wrong!r} is not KNOB=VALUE" if wrong is not None
+            "the schedule is missing" if not name
+            else f"{node} already has a schedule" if node in choices
+            else f"expected KNOB=VALUE, found {wrong!r}" if wrong is not None
             else ""
         )  # fmt: skip
         if problem:
@@ -159,28 +159,28 @@ def _pool(text: str) -> Pool:
     first, *settings = text.split(",")
     name, equals, size = first.partition("=")
     if not name:
-        raise wrong("that has no name")
+        raise wrong("the name is missing")
     match = re.fullmatch(r"(\d{1,10}) ?(?:([KM])(?:B|iB)?|B?)", size)
     count = int(match[1]) * {None: 1, "K": 1 << 10, "M": 1 << 20}[match[2]] if match else 0
     if equals and not 0 < count < 1 << 32:
-        raise wrong(f"{size!r} is no size, such as 65536 or 64KiB")
+        raise wrong(f"expected a size such as 65536 or 64KiB, found {size!r}")
     values: dict[str, str] = {}
     for setting in settings:
         key, _, value = setting.partition("=")
         if key not in ("for", "waits", "align", "section") or not value:
-            raise wrong(f"{setting!r} is none of for=, waits=, align=, section=")
+            raise wrong(f"expected for=, waits=, align= or section=, found {setting!r}")
         if key in values:
-            raise wrong(f"{key}= stands twice")
+            raise wrong(f"{key}= is set twice")
         values[key] = value
     use, waits, section = values.get("for", "all"), values.get("waits"), values.get("section", "")
     if use not in get_args(PoolUse):
-        raise wrong(f"for={use} is none of {', '.join(get_args(PoolUse))}")
+        raise wrong(f"for={use}: expected one of {', '.join(get_args(PoolUse))}")
     if waits is not None and not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", waits):
-        raise wrong(f"waits={waits} is no number of cycles")
+        raise wrong(f"waits={waits}: expected a number of cycles")
     align = values.get("align", str(LEAST_ALIGNMENT))
     alignment = int(align) if align.isascii() and align.isdecimal() and len(align) < 6 else 0
     if alignment < 1 or alignment & (alignment - 1) or alignment > 1 << 14:
-        raise wrong(f"align={align} is no power of two up to 16384")
+        raise wrong(f"align={align}: expected a power of two up to 16384")
     if fault := section_fault(section):
         raise wrong(f"section={section!r} is {fault}")
     return Pool(name, count, cast(PoolUse, use), None if waits is None else float(waits), alignment, section)
@@ -189,7 +189,7 @@ def _pool(text: str) -> Pool:
 def _logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
     """Return the paths of tuning logs."""
     if paths and not all(paths):
-        raise UsageError("--tuned is empty", hint="give a tuning log, or a folder of them: --tuned tuning.jsonl")
+        raise UsageError("--tuned is empty", hint="give a tuning log or a folder of them: --tuned tuning.jsonl")
     return tuple(map(Path, paths or ()))
 
 
@@ -209,29 +209,29 @@ READERS: Mapping[str, checked.Reader] = {
     "template_options": functools.partial(_pairs, option="--option", example="opt=-O3"),
     "tuned": _logs,
 }
-"""What reads the texts of a field of `Options`, as the command line has them; each raises a UsageError."""
+"""The parsers of the fields of `Options` that may be text; each raises a UsageError."""
 _MOST_STEPS = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Request):
-    """The options of a model, of its compilation and of its project.
+    """The options of a model, its compilation and its project.
 
-    What a command takes as text may be text here too, one or a sequence: dims="batch=1", states="hn:h0=0.5",
+    Fields may be text as on the command line, one or a sequence: dims="batch=1", states="hn:h0=0.5",
     schedules={"pw_2": "dsp_pointwise:unroll=16"}, pools=["dtcm=48KiB"], backends="cmsis_nn:path=DIR",
     conventions="packed" (the interface).
 
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
-    edits: what to do about files in the project folder that are not as mtool wrote them: "stop", "force" overwrites
-        them, "keep" leaves them.
-    trust_template: a template that is named by its path may load Python code (`_extensions`).
-    tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
-    program: a user's own program, which is built as the standalone firmware; None: the template's.
-    arenas: of the models of a firmware, if there are several.
-    portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
+    edits: what to do about files in the project folder that were edited: "stop" with an error, "force" overwrites them,
+        "keep" leaves them.
+    trust_template: allow a template given by its path to load Python code (`_extensions`).
+    tuned: tuning logs, or folders of them, to take schedules from; none: those in mtool.toml.
+    program: a user's own program, built as the standalone firmware; None: the template's.
+    arenas: how the models of a firmware with several share their arenas.
+    portable: on this computer, generate plain C loops without vectors, as for other cores: to read, or to compile
         elsewhere.
-    single_file: the model's C is one source and one header.
+    single_file: write the model's C as one source and one header.
     """
 
     template: str = DEFAULTS["template"]
@@ -245,10 +245,10 @@ class Options(Request):
     single_file: bool = DEFAULTS["single_file"]
 
     def __post_init__(self) -> None:
-        """Check the values, and read those that are text.
+        """Check the values, and parse those that are text.
 
         Raises:
-            UsageError: one is of another type, or none of those that there are.
+            UsageError: one has the wrong type, or is not one of the choices.
         """
         states = checked.texts_of(self.states)
         checked.fields(self, READERS)
@@ -260,24 +260,24 @@ class Options(Request):
 
             checked.value_of("Options.program", self.program, Program)
         if self.name and model_name(self.name) != self.name:
-            raise UsageError(f"name {self.name!r}: no name in C", hint=f"for instance: {model_name(self.name)}")
+            raise UsageError(f"name {self.name!r}: not a valid C name", hint=f"for instance: {model_name(self.name)}")
         if fault := section_fault(self.arena_section):
             raise UsageError(f"arena_section {self.arena_section!r}: {fault}", hint="for instance: .bss.dtcm")
         if not 0 <= self.tolerance <= _MOST_STEPS:
-            raise UsageError(f"tolerance is {self.tolerance}", details=[f"expected 0 to {_MOST_STEPS}"])
+            raise UsageError(f"tolerance is out of range: {self.tolerance}", details=[f"expected 0 to {_MOST_STEPS}"])
         Request.__post_init__(self)
 
     def core_of(self, board: Board) -> Board:
-        """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""
+        """Return the board to compile for: without vectors, if the C has to be portable."""
         return board.model_copy(update={"features": board.features - {"simd"}}) if self.portable else board
 
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
-    """Say now what is wrong whatever the model: a project's template, the options of that, its folder, schedules.
+    """Check what does not depend on the model: the project's template and its options, the folder, schedules.
 
     Raises:
-        UsageError: the template, an option of it or a schedule is unknown, or the folder holds something else or can't
-            be written to.
+        UsageError: the template, one of its options or a schedule is unknown, or the folder holds something else or
+            can't be written to.
     """
     from mtool import project
     from mtool.compiler.plan.choice import check_schedules
@@ -288,8 +288,9 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
             project.check_fence(template, board)
     if options.protect and options.arena_section:
         raise UsageError(
-            "--arena-section is for a linker script of yours, and --protect for that of mtool's templates",
-            hint="leave one of them out",
+            "--arena-section and --protect can't be combined",
+            details=["--arena-section needs a linker script of your own, --protect uses that of mtool's templates"],
+            hint="leave out one of them",
         )
     if options.schedules:
         check_schedules(options.schedules)
@@ -298,13 +299,13 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
 
 
 def known_of(board: Board, options: Options, *, tells: bool = True) -> Known:
-    """Return what tuning has found: what the options know already, else what their logs do, or those of mtool.toml.
+    """Return the results of tuning: those in the options, else from the options' logs, else from those in mtool.toml.
 
-    `tells`: that the logs know nothing for the board is told.
+    `tells`: warn if the logs have nothing for the board.
 
     Raises:
         UsageError: a log is missing or malformed.
-        BuildError: there are logs, and the compiler that they are looked up for is not installed.
+        BuildError: there are logs, and the compiler whose results are needed is not installed.
     """
     if options.known != Known():
         return options.known
@@ -312,45 +313,48 @@ def known_of(board: Board, options: Options, *, tells: bool = True) -> Known:
 
 
 def weights_of(board: Board, options: Options) -> Weights:
-    """Return how constants are written: as text where the project's builder compiles C and C++ alone, as Arduino's."""
+    """Return how to write constants: as text if the project's builder compiles only C and C++, as Arduino's does."""
     from mtool import project
 
     template = options.template or next(iter(board.templates), "")
     return "text" if template and project.load(template).builder == "arduino" else options.weights
 
 
-# The values of the command line's options, by their names in the table, and what becomes of them.
+# Options from the command line's values, by their names in the table.
 
 
 def parse(**values: Any) -> Options:
-    """Return how to compile, from the values of options by their names in the table, as the command line has them.
+    """Return the options from the command line's values, by their names in the table.
 
-    What is left out has its default.
+    A missing value has its default.
 
     Raises:
-        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
-            it should be, or the conventions do not go together.
+        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is malformed, or the
+            conventions can't be combined.
     """
     given = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
     names, arena, key = given.pop("name"), given["arena"], given.pop("module_key")
     force, keep = given.pop("force"), given.pop("keep")
     if force and keep:
-        raise UsageError("--force and --keep do not go together")
+        raise UsageError("--force and --keep can't be combined")
     if names and len(names) > 1:
-        raise UsageError(f"--name stands {len(names)} times", hint="once for each model")
+        raise UsageError(f"--name is set {len(names)} times for one model", hint="give it once for each model")
     if names and model_name(names[0]) != names[0]:
-        raise UsageError(f"--name {names[0]}: no name in C", hint=f"for instance: --name {model_name(names[0])}")
+        raise UsageError(f"--name {names[0]}: not a valid C name", hint=f"for instance: --name {model_name(names[0])}")
     section, stream = given["arena_section"], given["stream"]
     if fault := section_fault(section):
         raise UsageError(f"--arena-section {section!r}: {fault}", hint="for instance: --arena-section .bss.dtcm")
     if section and arena == "caller":
-        raise UsageError("--arena-section is for an arena of the model's, and --arena caller leaves it to the caller")
+        raise UsageError(
+            "--arena-section and --arena caller can't be combined: there, the caller places the arena",
+            hint="leave out one of them",
+        )
     interface: InterfaceApi | None = given.pop("interface_api")
     operators, executor = given.pop("operators_api"), given.pop("executor")
     if stream and interface not in (None, "feed"):
         raise UsageError(
-            f"--stream {stream} gives the model rows by <model>_feed, --interface-api {interface} has none",
-            hint="leave --interface-api out",
+            f"--stream {stream} needs <model>_feed, which --interface-api {interface} does not have",
+            hint="leave out --interface-api",
         )
     first = _first_values(given["state"])
     modules = module_options(given.pop("modules"), key, unsigned=given.pop("unsigned_modules"))
@@ -369,16 +373,16 @@ def parse(**values: Any) -> Options:
 
 
 def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -> dict[str, str]:
-    """Return the options of a template for firmware that takes modules.
+    """Return the template options of firmware that takes modules.
 
     Raises:
-        UsageError: the key can't be read, or it or its absence does not go with the rest.
+        UsageError: the key can't be read, or an option needs `modules`.
     """
     if not modules:
         if key is not None or unsigned:
             raise UsageError(
                 f"{'--module-key' if key is not None else '--unsigned-modules'} is for firmware that takes modules",
-                hint="give --modules too",
+                hint="add --modules",
             )
         return {}
     from mtool.manifest.modules.keys import read_public
@@ -391,7 +395,7 @@ def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -
 
 
 def parse_given(**values: Any) -> dict[str, Any]:
-    """Return the values that differ from their defaults; they are read, to tell what is wrong.
+    """Return the values that differ from their defaults, after parsing them to report errors.
 
     Raises:
         UsageError: as `parse`.

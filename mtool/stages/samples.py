@@ -31,11 +31,11 @@ __all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
 def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     """Read one or more samples of the model's inputs.
 
-    Arrays go by the input's name, or "x0", "x1"… in the model's order, or "x" where there is but one
-    input. Each has the input's shape, or a leading axis of samples before it; a batch of 1 may be left out.
+    Arrays are named after the inputs, or "x0", "x1"… in the model's order, or "x" if there is one input. Each has the
+    input's shape, or a leading axis of samples before it; a batch of 1 may be left out.
 
     Raises:
-        UsageError: an input is missing, or has another shape or type than the model's.
+        UsageError: an input is missing, or its shape or type differs from the model's.
     """
     arrays = stored(path)
     columns = {}
@@ -50,11 +50,11 @@ def golden_of(
 ) -> tuple[list[Sample], list[Sample]]:
     """Read a golden file: inputs "x0".. and outputs "y0".., each one sample, or with a leading axis of samples.
 
-    An output of integers, or any with `floats`, is the array of its name and `suffix`, if the file has one. A warning
-    names further inputs and outputs, which the model does not have.
+    For an integer output, or any with `floats`, the array with `suffix` in its name is used, if there is one. Inputs
+    and outputs that the model does not have are warned of.
 
     Raises:
-        UsageError: an array is missing, or has another shape or type than the model's.
+        UsageError: an array is missing, or its shape or type differs from the model's.
     """
     arrays = stored(path)
     columns = {}
@@ -69,7 +69,7 @@ def golden_of(
     extra = [name for name in arrays if (found := _NUMBERED.fullmatch(name)) and int(found[2]) >= used[found[1]]]
     if extra:
         has = [formatting.count(used[letter], thing) for letter, thing in (("x", "input"), ("y", "output"))]
-        log.warning("%s has arrays that are not used: %s; the model has %s and %s", path, ", ".join(extra), *has)
+        log.warning("%s has unused arrays: %s; the model has %s and %s", path, ", ".join(extra), *has)
     rows = _rows(columns, path)
     return (
         [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],
@@ -78,10 +78,10 @@ def golden_of(
 
 
 def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
-    """Draw samples: quantized inputs over their whole range, floats from the standard normal distribution.
+    """Return random samples: quantized inputs over their whole range, floats from the standard normal distribution.
 
-    Of run-time sizes the first sample has the largest, the second the smallest, each further one some between them.
-    Integers that may be indices are less than all of them.
+    The first sample has the largest run-time sizes, the second the smallest, each further one sizes between them.
+    Integers that may be indices are less than all sizes.
     """
     random = np.random.default_rng(seed)
     drawn, sizes = given_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
@@ -92,7 +92,7 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
 
 
 def by_size(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> list[tuple[dict[str, int], list[Sample]]]:
-    """Return the samples of each choice of run-time sizes, with the sizes by their dimensions' names in the model."""
+    """Group samples by their run-time sizes; the sizes are named as the model's dimensions."""
     dimensions = {tensor.range.symbol: tensor.range.dimension for tensor in tensors if tensor.range is not None}
     found: dict[tuple[tuple[str, int], ...], list[Sample]] = {}
     for sample in samples:
@@ -110,11 +110,11 @@ def _sizes(tensors: Sequence[Tensor], seed: int) -> Iterator[dict[str, int]]:
 
 
 def _draw(tensor: Tensor, random: np.random.Generator, below: int = 2) -> Array:
-    """Draw a tensor; what may be an index of a dimension is less than `below`."""
+    """Return a random tensor; integers that may be indices are less than `below`."""
     dtype = np.dtype(tensor.dtype)
     if dtype.kind == "b":
         return random.integers(0, 2, tensor.shape).astype(bool)
-    if dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1):  # types that NumPy itself does not have
+    if dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1):  # types that NumPy lacks
         if "float" in tensor.dtype:
             return random.standard_normal(tensor.shape).astype(dtype)
         info: Any = ml_dtypes.iinfo
@@ -145,10 +145,10 @@ def _pick(arrays: Mapping[str, StoredArray], names: Sequence[str], path: Path) -
 
 
 def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
-    """Return the samples that lie in an array, which is read only if its type and shape are right."""
+    """Return the samples in an array, which is loaded only if its type and shape are right."""
     if array.dtype != np.dtype(tensor.dtype):
         raise UsageError(
-            f"{tensor.name} in {path} has another type than the model's",
+            f"{tensor.name} in {path} has the wrong type",
             details=[f"expected  {formatting.tensor(tensor)}", f"found     {shown(array.dtype, array.shape)}"],
             hint=f"convert it: x.astype('{tensor.dtype}')",
         )
@@ -160,16 +160,16 @@ def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
     if array.shape and array.shape[1:] in (tensor.shape, without_batch):
         return [sample.reshape(tensor.shape) for sample in array.load()]
     raise UsageError(
-        f"{tensor.name} in {path} has another shape than the model's",
+        f"{tensor.name} in {path} has the wrong shape",
         details=[
-            f"expected  {formatting.tensor(tensor)}, or an axis of samples before it",
+            f"expected  {formatting.tensor(tensor)}, or with an axis of samples before it",
             f"found     {shown(array.dtype, array.shape)}",
         ],
     )
 
 
 def _as_given(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor whose shape follows run-time sizes with those that an array has, or samples in it."""
+    """Return a tensor with run-time sizes, with the sizes of an array's samples."""
     dims = tensor.dims or ()
     axes = 1 if len(shape) > len(dims) else 0
     missing = len(dims) - len(shape) + axes  # a batch of 1 that is left out
@@ -184,7 +184,7 @@ def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:
     counts = {name: len(column) for name, column in columns.items()}
     if len(set(counts.values())) > 1 or 0 in counts.values():
         raise UsageError(
-            f"{path} has no samples, or not as many for each tensor",
+            f"{path} needs the same number of samples for each tensor, at least 1",
             details=[f"{name}: {count}" for name, count in counts.items()],
         )
     length = next(iter(counts.values()), 0)
@@ -196,7 +196,7 @@ _ARRAYS = (".npy", ".npz")
 
 
 def check_fill(fill: str) -> None:
-    """Say now that `fill` is neither a pattern nor a file, before the work.
+    """Check that `fill` is a pattern or a file.
 
     Raises:
         UsageError: it is neither.
@@ -206,7 +206,7 @@ def check_fill(fill: str) -> None:
     path = Path(fill)
     if not path.is_file():
         raise UsageError(
-            f"--fill {fill}: that is no pattern and no file",
+            f"--fill {fill}: expected a pattern or an existing file",
             details=[f"patterns: {', '.join(PATTERNS)}", "a file: .npz, .npy, or the bytes of all inputs in order"],
             hint=spelling.did_you_mean(fill, PATTERNS, otherwise="for instance: --fill zeros"),
         )
@@ -215,13 +215,13 @@ def check_fill(fill: str) -> None:
 
 
 def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sample]:
-    """Return the samples that `fill` asks for: one of a pattern, or what a file holds.
+    """Return the samples that `fill` describes: one of a pattern, or those in a file.
 
-    Run-time sizes are the largest. A file that is neither .npz nor .npy holds the bytes of each input after another,
-    in the model's order, little-endian.
+    Run-time sizes are the largest. A file that is neither .npz nor .npy holds the bytes of all inputs, one after
+    another in the model's order, little-endian.
 
     Raises:
-        UsageError: there is no such file, or it holds other arrays or another number of bytes than the inputs are.
+        UsageError: there is no such file, or its arrays or its number of bytes differ from the inputs.
     """
     if fill == "random":
         return seeded(tensors, count=1, seed=seed)
@@ -239,7 +239,7 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
     sizes = [math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in given]
     if len(data) != sum(sizes):
         raise UsageError(
-            f"--fill {fill}: {len(data):,} B are there, the inputs are {sum(sizes):,} B",
+            f"--fill {fill}: the file has {len(data):,} B, the inputs need {sum(sizes):,} B",
             details=[f"{one.name}: {shown(one.dtype, one.shape)}" for one in given],
         )
     ends = np.cumsum(sizes)
@@ -247,15 +247,15 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
     return [{tensor.name: array_of(tensor, data[end - size : end]) for tensor, size, end in places}]
 
 
-# Outputs whose size depends on data, or follows run-time sizes: on the device a tensor, and a count of what is there.
+# Outputs whose size depends on data or on run-time sizes: on the device a tensor of the largest size, and a count.
 #
-# Where it depends on data, a session returns the whole tensor; where it follows run-time sizes, what is there alone.
+# If it depends on data, a session returns the whole tensor; if it depends on run-time sizes, the part that is used.
 
 
 def padded(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
-    """Return a reference's outputs as a device gives them: padded with zeros to the maximum size, and the counts.
+    """Return a reference's outputs as a device returns them: padded with zeros to the largest size, with the counts.
 
-    Elements beyond the maximum size are cut off, as on the device.
+    Elements beyond the largest size are cut off, as on the device.
     """
     result = dict(sample)
     for tensor in (tensor for tensor in tensors if tensor.count is not None):
@@ -274,7 +274,7 @@ def padded(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
 
 
 def cut(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
-    """Return a device's outputs as ONNX has them: cut to their counts, and without the counts."""
+    """Return a device's outputs as in ONNX: cut to their counts, and without the counts."""
     counts = {tensor.count for tensor in tensors}
     result = {}
     for tensor in (tensor for tensor in tensors if tensor.name not in counts):
@@ -286,12 +286,12 @@ def cut(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
 
 
 def masked(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
-    """Return a device's outputs with zeros from the count on."""
+    """Return a device's outputs with zeros beyond the count."""
     return padded(tensors, {**sample, **cut(tensors, sample)})
 
 
 def _with_run_time_sizes(tensor: Tensor, data: Array) -> Sample:
-    """Return an output whose shape follows run-time sizes, padded to the largest, and its count."""
+    """Return an output with run-time sizes, padded to the largest, and its count."""
     assert tensor.count is not None
     missing = [(0, most - size) for size, most in zip(data.shape, tensor.shape, strict=True)]
     return {tensor.name: np.pad(data, missing), tensor.count: np.asarray(data.shape[_axis(tensor)], np.int32)}

@@ -1,4 +1,4 @@
-"""Which target and setup a compilation is for, as tuning logs tell them apart, and what the logs know for it."""
+"""The target and setup of a compilation, as tuning logs distinguish them, and the logs' results for it."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST = 5  # of the targets that a note names
+_MOST = 5  # targets listed in a warning
 
 
 def known_for(
     board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, tells: bool = True
 ) -> Known:
-    """Return what tuning logs know for a board; nothing, if there are none.
+    """Return the results in tuning logs for a board; empty if there are no logs.
 
     Args:
         board: the board.
-        given: the logs, or folders of them; none: those of mtool.toml.
-        template: the project's; empty: the board's first.
-        template_options: values of its options, as text.
-        tells: warn, if the logs know nothing for the board.
+        given: the logs, or folders of them; none: those in mtool.toml.
+        template: the project's template; empty: the board's first.
+        template_options: the values of its options, as text.
+        tells: warn if the logs have nothing for the board.
 
     Raises:
         UsageError: a log or mtool.toml is missing or malformed, or the template is unknown.
-        BuildError: the board's compiler, whose version has to be that of the measurements, is not installed.
+        BuildError: the board's compiler is not installed; its version has to match that of the measurements.
     """
     logs = tuple(given) or configuration.load().tuned
     if not logs:
@@ -49,21 +49,21 @@ def known_for(
     if point and not known.whole:
         raise UsageError(
             f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
-            hint="see which there are: mtool tune --show LOG --pareto; measure them: mtool tune MODEL --pareto",
+            hint="list the points: mtool tune --show LOG --pareto; measure more: mtool tune MODEL --pareto",
         )
     if tells and not known.ranked and not known.whole:
         elsewhere = ((one.target, one.setup) for one in (*read.measurements, *read.plans))
         others = sorted({_elsewhere(*one, target, setup) for one in elsewhere})
         log.warning(
-            "%s: nothing is known for %s with %s%s",
+            "%s: no measurements for %s with %s%s",
             ", ".join(map(str, logs)), board.name, target.compiler,
-            f"; there are measurements of {one_line(', '.join(others[:_MOST]))}" if others else "",
+            f"; there are some for {one_line(', '.join(others[:_MOST]))}" if others else "",
         )  # fmt: skip
     return known
 
 
 def _elsewhere(measured: "Target", its_setup: "Setup", target: "Target", setup: "Setup") -> str:
-    """Return where something was measured; if that was this board with this compiler, with what is different."""
+    """Return where something was measured; for the same board and compiler, with the differences."""
     where = f"{its_setup.board} with {measured.compiler}"
     if (its_setup.board, measured.compiler) != (setup.board, target.compiler):
         return where
@@ -79,7 +79,7 @@ def _elsewhere(measured: "Target", its_setup: "Setup", target: "Target", setup: 
 
 
 def planned_project(board: Board, template: str, template_options: Mapping[str, str]) -> Project:
-    """Return the project that would be made with a template and its options, as far as these tell.
+    """Return the project that a template and its options would make, without its build hash and firmware.
 
     Raises:
         UsageError: the template or an option is unknown.
@@ -100,7 +100,7 @@ def planned_project(board: Board, template: str, template_options: Mapping[str, 
 
 
 def target_and_setup(board: Board, template: str, template_options: Mapping[str, str]) -> "tuple[Target, Setup]":
-    """Return the target and the setup of a project that would be made with a template and its options.
+    """Return the target and the setup of the project that a template and its options would make.
 
     Raises:
         UsageError: the template or an option is unknown.

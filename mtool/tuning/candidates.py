@@ -1,4 +1,4 @@
-"""Candidates: every schedule of a task with every setting of its knobs, those that give the same C once."""
+"""Candidates: every schedule of a task with every setting of its knobs; settings with the same C count once."""
 
 import functools
 import hashlib
@@ -17,27 +17,26 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.tuned.record import TaskRecord
 from mtool.compiler.tuned.tasks import Task
 
-# A cost model that is learned: what a candidate takes on a core, from measurements of others there.
+# A learned cost model: a candidate's expected cost on a core, from measurements of others there.
 #
-# scripts/learn_costs.py learns it: ridge regression of the logarithm of cycles (or nanoseconds) an instruction of the
-# cost model's estimate. The features
-# follow from a record alone: the schedule, its knobs, and how much is multiplied, read, written and held in flash for
-# each estimated instruction. It orders a search; what is fastest is measured.
+# scripts/learn_costs.py trains it: ridge regression of the logarithm of cycles (or nanoseconds) per estimated
+# instruction. The features depend only on a record: the schedule, its knobs, and how much is multiplied, read, written
+# and kept in flash per estimated instruction. It orders a search; measurements decide which candidate is fastest.
 
 
 CORES = Path(__file__).parent / "cores"
 _TYPE = re.compile(r"([a-z]+)(\d*)\[([\d,]*)\]")
-_FLAT = ("conv2d", "dense")  # whose second operand's trailing dimensions are what an output is summed over
+_FLAT = ("conv2d", "dense")  # an output sums over the trailing dimensions of the second operand
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Weights of features, and the range of what was seen of each schedule; ratios are natural logarithms.
+    """Weights of features, and the range of ratios seen for each schedule; ratios are natural logarithms.
 
     Attributes:
-        mean: of all ratios.
-        weights: by the features' names; a feature that is not there counts nothing.
-        ranges: the least and the largest ratio of each schedule, outliers apart.
+        mean: the mean of all ratios.
+        weights: by feature name; a missing feature counts as 0.
+        ranges: the smallest and the largest ratio of each schedule, without outliers.
     """
 
     mean: float
@@ -45,7 +44,7 @@ class CostModel:
     ranges: Mapping[str, tuple[float, float]]
 
     def cost(self, task: TaskRecord, candidate: str, estimate: float) -> float:
-        """Return what a candidate is expected to take, in the unit of the measurements."""
+        """Return a candidate's expected cost, in the unit of the measurements."""
         found = features(task, candidate, estimate)
         value = self.mean + sum(self.weights.get(name, 0.0) * amount for name, amount in found.items())
         least, most = self.ranges.get(schedule_of(task, candidate), (value, value))
@@ -53,19 +52,19 @@ class CostModel:
 
     @classmethod
     def of_json(cls, read: Mapping[str, Any]) -> Self:
-        """Return the model of plain values."""
+        """Return the model from plain values."""
         return cls(read["mean"], read["weights"], {name: (low, high) for name, (low, high) in read["ranges"].items()})
 
 
 @functools.cache
 def shipped(cpu: str) -> CostModel | None:
-    """Return the model that mtool has for a core; None: there is none."""
+    """Return the cost model shipped for a core; None: there is none."""
     path = CORES / f"{cpu}.json"
     return CostModel.of_json(json.loads(path.read_text())) if path.is_file() else None
 
 
 def features(task: TaskRecord, candidate: str, estimate: float) -> dict[str, float]:
-    """Return what a cost follows from, by names."""
+    """Return the features of a candidate by name."""
     instructions = max(estimate, 1.0)
     constants = [one for one in task.reads if one.startswith("constant ")]
     read = sum(_bytes(one) for one in task.reads if one not in constants)
@@ -86,7 +85,7 @@ def features(task: TaskRecord, candidate: str, estimate: float) -> dict[str, flo
 
 
 def schedule_of(task: TaskRecord, candidate: str) -> str:
-    """Return the schedule of a candidate, and what it computes."""
+    """Return the feature name of a candidate's schedule: its operator and the schedule."""
     return f"{task.op} {candidate.partition(':')[0]}"
 
 
@@ -105,11 +104,11 @@ class Candidate:
     """One way to compute a task.
 
     Attributes:
-        schedule: with its knobs set.
-        text: as `--schedule` takes it.
+        schedule: the schedule with its knobs set.
+        text: its form for `--schedule`.
         estimate: the instructions that the cost model expects.
-        constants: the bytes of each of its weights and tables, by a hash of it: equal ones are one in a firmware.
-        code_bytes: the length of its C, from which its code's size is guessed.
+        constants: the bytes of each of its weights and tables, by hash: a firmware stores equal ones once.
+        code_bytes: the length of its C, from which its code size is estimated.
     """
 
     schedule: Schedule
@@ -124,7 +123,7 @@ class Space:
     """The candidates of a task: the cost model's choice first, the others by their estimates; and the reference.
 
     `reference` is the portable schedule that all others have to agree with; it is one of the candidates. `prior` has
-    what candidates are expected to take, by their texts, where something is known beside the estimate.
+    the candidates' expected costs by text, where more is known than the estimate.
     """
 
     task: Task
@@ -133,7 +132,7 @@ class Space:
     prior: Mapping[str, float] = field(default_factory=dict)
 
     def expected(self, candidate: Candidate) -> float:
-        """Return what a candidate is expected to take: by the prior, or by the estimate in instructions."""
+        """Return a candidate's expected cost: from the prior, else the estimate in instructions."""
         return self.prior.get(candidate.text, candidate.estimate)
 
     @property
@@ -160,7 +159,7 @@ def space_of(task: Task, target: Target) -> Space:
 
 
 def with_prior(space: Space, model: CostModel) -> Space:
-    """Return a space whose candidates are expected to take what a learned model says."""
+    """Return a space whose candidates have the expected costs of a learned model."""
     record = space.task.record
     return replace(
         space, prior={one.text: model.cost(record, one.text, max(one.estimate, 1.0)) for one in space.candidates}
@@ -188,5 +187,5 @@ def _constants(kernel: Kernel) -> dict[bytes, int]:
 
 
 def _likeness(kernel: Kernel, schedule: Schedule, node: Node, graph: Graph) -> Hashable:
-    """Return a key that settings share if they are the same program: C, constants, scratch."""
+    """Return a key that is equal for settings with the same program: C, constants, scratch."""
     return kernel.arguments, kernel.body, tuple(sorted(_constants(kernel))), schedule.scratch_bytes(node, graph)

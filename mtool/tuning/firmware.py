@@ -1,4 +1,4 @@
-"""The firmware of a trial: as many candidates as the board's memories take, in one project that is built again."""
+"""The firmware of a trial: as many candidates as fit the board's memories, in one project that is rebuilt each time."""
 
 import dataclasses
 import hashlib
@@ -24,13 +24,13 @@ from mtool.tuning.measuring import BoardMeter, OpenBoard, Outcome
 from mtool.tuning.trial import NAME, Names, Share, arena_bytes, trial_of
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
-_RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
+_RUNTIME_DATA = 600  # bytes of data without the buffers and the stack
 _BUFFERS = 2  # of the RPC server
-_CODE_PER_CHARACTER = 0.6  # bytes of machine code that a character of C becomes at most
-_LEAST_CODE = 700  # of a candidate
-_HOST_BYTES = 64 << 20  # of flash and of RAM, where the board says nothing
-_ANSWERS_S = 2.0  # a board that was reset answers so soon
-_MOST_TASKS = 200  # whose inputs a session can number
+_CODE_PER_CHARACTER = 0.6  # most bytes of machine code per character of C
+_LEAST_CODE = 700  # bytes of a candidate
+_HOST_BYTES = 64 << 20  # of flash and of RAM, if the board does not list its memories
+_ANSWERS_S = 2.0  # a board answers within this time after a reset
+_MOST_TASKS = 200  # a session can number the inputs of this many
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class TrialSite:
 
     Attributes:
         board: the board.
-        options: its template, and the options of that.
+        options: the project's template and its options.
         folder: the project folder.
         deployment: the port and the probe of an attached board.
-        has_build_folder: projects are built there; else it gets firmware files from elsewhere.
+        has_build_folder: projects are built in the folder; else it receives firmware files from elsewhere.
     """
 
     board: Board
@@ -61,7 +61,7 @@ class TrialSite:
         """Return the board's lock, if it is attached.
 
         Raises:
-            BoardError: it is not there, or several match.
+            BoardError: it is not attached, or several match.
         """
         if not self.is_attached:
             return ()
@@ -74,7 +74,7 @@ class TrialSite:
 
         Raises:
             FitError: it does not fit.
-            BuildError: the compiler refuses it, or is missing.
+            BuildError: the compiler fails or is missing.
         """
         trial = trial_of(shares, target_of(self.board))
         said = []
@@ -88,11 +88,11 @@ class TrialSite:
         return trial.tasks, build_model(model, self.folder) if build else model
 
     def start(self, shares: Sequence[Share]) -> tuple[tuple[Names, ...], OpenBoard]:
-        """Build the firmware of some candidates and bring it onto the board; return their operators, and the board.
+        """Build the firmware of some candidates and flash it; return their operators, and the board.
 
         Raises:
             FitError: it does not fit.
-            BuildError: the compiler refuses it, or is missing.
+            BuildError: the compiler fails or is missing.
             MtoolError: the board can't be flashed, or does not answer.
         """
         names, prepared = self.make(shares)
@@ -101,7 +101,7 @@ class TrialSite:
 
     @property
     def revival(self) -> Reconnection:
-        """What brings an attached board back.
+        """The reconnection to an attached board.
 
         Raises:
             UsageError: mtool.toml is malformed.
@@ -110,10 +110,10 @@ class TrialSite:
         return Reconnection.of(self.board, self.deployment.power, found.port, found.probe)
 
     def open(self, prepared: BuiltProject) -> Device:
-        """Flash the firmware, or start its emulator, and return a session with it; an attached board is brought back.
+        """Flash the firmware, or start its emulator, and return a session with it; reconnect to a lost board.
 
         Raises:
-            BoardError: the board is not there, and does not come back.
+            BoardError: the board is not attached, and does not come back.
             FlashError: it can't be flashed.
             CommunicationError: the firmware does not answer.
         """
@@ -123,10 +123,10 @@ class TrialSite:
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
 
     def runner(self, template: str) -> Runner:
-        """Return what flashes an attached board with a project of a template.
+        """Return the runner that flashes an attached board with a template's project.
 
         Raises:
-            FlashError: there is none that can.
+            FlashError: there is none.
             UsageError: mtool.toml is malformed.
         """
         return flashing.runner_of(
@@ -134,14 +134,14 @@ class TrialSite:
         )
 
     def opened(self, prepared: BuiltProject) -> "OpenedBoard":
-        """Bring a firmware onto the board, and return the board; it raises what `open` does."""
+        """Flash a firmware, and return the board; raises as `open`."""
         meter = BoardMeter(lambda: self.open(prepared), revive=lambda hangs: self.revive(prepared, hangs=hangs))
         return OpenedBoard(meter, prepared)
 
     def revive(self, prepared: BuiltProject, *, hangs: bool) -> Device | None:
-        """Bring an attached board back, and return a session with the firmware that is in its flash; None: it can't be.
+        """Reconnect to an attached board, and return a session with the firmware in its flash; None: that failed.
 
-        A firmware that has reported a fault resets itself on some boards; one that hangs needs the power cycled.
+        On some boards, firmware resets itself after a fault; firmware that hangs needs a power cycle.
 
         Raises:
             BoardError: the command that cycles the power failed.
@@ -166,13 +166,13 @@ class TrialSite:
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """What the candidates of one firmware may take.
+    """The limits on the candidates of one firmware.
 
     Attributes:
-        code_bytes: of machine code.
-        constant_bytes: of weights and tables; None: they share the memory of the code.
-        arena_bytes: of the arena.
-        most: how many candidates there may be.
+        code_bytes: bytes of machine code.
+        constant_bytes: bytes of weights and tables; None: they share the code's memory.
+        arena_bytes: bytes of the arena.
+        most: the number of candidates.
     """
 
     code_bytes: int
@@ -182,7 +182,7 @@ class TrialLimits:
 
     @classmethod
     def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "TrialLimits":
-        """Return the room of a board, less what the runtime takes with the options of its template."""
+        """Return a board's memory, less what the runtime takes with the template's options."""
         code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
         if code is None or weights is None or arena is None:
             return cls(_HOST_BYTES, None, _HOST_BYTES, most)
@@ -192,19 +192,19 @@ class TrialLimits:
         return cls(code.size - min(_RUNTIME_CODE, code.size // 2), None if weights == code else weights.size, ram, most)
 
     def takes(self, code_bytes: int, constant_bytes: int) -> bool:
-        """Return whether so much fits."""
+        """Return whether this much code and constants fits."""
         if self.constant_bytes is None:
             return code_bytes + constant_bytes <= self.code_bytes
         return code_bytes <= self.code_bytes and constant_bytes <= self.constant_bytes
 
     def holds(self, space: Space, candidate: Candidate) -> bool:
-        """Return whether a candidate may fit alone, beside its reference, whose code's size the build tells."""
+        """Return whether a candidate may fit alone with its reference; the build decides about their code."""
         constants = sum({**candidate.constants, **space.reference.constants}.values())
         return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
 
 
 def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> tuple[tuple[Share, ...], int]:
-    """Return as many candidates as fit a firmware, those of one task together, and how many of `wanted` these are."""
+    """Return as many candidates as fit a firmware, grouped by task, and their number."""
     taken: dict[str, list[Candidate]] = {}
     spaces: dict[str, Space] = {}
     constants: dict[bytes, int] = {}
@@ -225,7 +225,7 @@ def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> t
 
 
 def _code_bytes(candidate: Candidate) -> int:
-    """Return a guess of the bytes of a candidate's machine code; one that is too small costs a build."""
+    """Return the estimated bytes of a candidate's machine code; an estimate that is too small costs a build."""
     return max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)
 
 
@@ -234,22 +234,22 @@ def _code_bytes(candidate: Candidate) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OpenedBoard:
-    """A board that runs a trial's firmware: what measures there, and the project that was built."""
+    """A board that runs a trial's firmware: its meter, and the built project."""
 
     meter: BoardMeter
     prepared: BuiltProject
 
     def in_unit(self, operators: Sequence[str], outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Return outcomes with the cycles of one call each, estimated on the board's core, in place of instructions.
+        """Return outcomes with estimated cycles per call on the board's core in place of instructions.
 
-        Operators that share a function, where only the function's cycles are known, have an equal part.
+        Operators that share a function get equal parts of its cycles if only those are known.
 
         Args:
-            operators: their names.
-            outcomes: theirs, in the same order.
+            operators: the operators' names.
+            outcomes: their outcomes, in the same order.
 
         Raises:
-            UsageError: the board's core has no table, or it has no emulator.
+            UsageError: there is no table for the board's core, or the board has no emulator.
             BuildError: a tool is missing.
         """
         self.close()

@@ -1,4 +1,4 @@
-"""Measure candidates: is its output right, how long does it take, and what if it fails."""
+"""Measure candidates: whether the output is right, how long it takes, and what happens after a failure."""
 
 import itertools
 import logging
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from mtool.tuning.candidates import Candidate, Space
 
 
-# The operators of a trial by their names: all that a board's side needs to measure one task.
+# The operators of a trial by name: all that the board's side needs to measure one task.
 
 
 IDLE = "idle"
-"""The operator that does nothing: its time is what calling an operator takes."""
+"""The operator that does nothing: its time is the overhead of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Operators:
         inputs: the numbers of its inputs.
         input_types: their types.
         reference: the operator that computes the right output.
-        candidates: one operator each.
-        spoil: what spoils the output before a candidate runs.
-        compare: what counts the elements that differ.
+        candidates: one operator for each candidate.
+        spoil: the operators that overwrite the output with wrong values before a candidate runs.
+        compare: the operators that count the elements that differ.
         differences: the values with those counts, one for each output.
-        elements: of all outputs together.
+        elements: the number of elements of all outputs.
     """
 
     inputs: tuple[int, ...]
@@ -58,20 +58,20 @@ class Operators:
     elements: int
 
 
-# A meter: a board that runs a trial, of which one operator after another is timed.
+# A meter: a board that runs a trial and times one operator after another.
 
 
-_LEAST_LIMIT_S = 0.5  # besides the seconds that the client waits for any device
+_LEAST_LIMIT_S = 0.5  # in addition to the client's own timeout
 _SLOWEST_HZ = 16e6
 _CYCLES_PER_MAC = 200  # of a core without a multiplier
 _RESTARTS = 3
 
 
 class Meter(Protocol):
-    """What measures: a board, or in a test what stands for one.
+    """A board that measures, or a fake in a test.
 
     Attributes:
-        unit: what it counts.
+        unit: the unit that it counts.
         granularity: its smallest step, in that unit.
     """
 
@@ -79,16 +79,16 @@ class Meter(Protocol):
     granularity: float
 
     def begin(self, names: Operators) -> None:
-        """Give a task its inputs and let the reference compute its output."""
+        """Write a task's inputs and run the reference."""
 
     def time(self, operator: str, number: int) -> float:
-        """Run an operator some times and return the time of all of them together."""
+        """Run an operator `number` times and return the total time."""
 
     def differences(self, names: Operators) -> int:
-        """Return how many elements the comparison has counted that differ from the reference's."""
+        """Return the number of elements that differ from the reference's, as counted by the comparison."""
 
     def restart(self) -> None:
-        """Bring the board into its first state, after a candidate has failed there."""
+        """Restore the board's first state after a candidate has failed."""
 
 
 class BoardMeter:
@@ -96,8 +96,8 @@ class BoardMeter:
 
     Args:
         open_device: flashes the firmware, or starts its emulator, and opens a session.
-        revive: brings the board back without writing its flash, and opens a session; told whether it hangs; None: it
-            could not.
+        revive: reconnects to the board without writing its flash, and opens a session; its argument is whether the
+            board hangs; returns None if it failed.
 
     Raises:
         MtoolError: the session can't be opened.
@@ -120,7 +120,7 @@ class BoardMeter:
         self._limit_s = _LEAST_LIMIT_S
 
     def begin(self, names: Operators) -> None:
-        """Write random inputs and run the reference, whose own time says how long a candidate may take."""
+        """Write random inputs and run the reference; its time sets the time limit of a candidate."""
         client = self._device.client
         for index, data in zip(names.inputs, inputs(names), strict=True):
             client.write_at(protocol.INPUTS, index, 0, data)
@@ -130,7 +130,7 @@ class BoardMeter:
         self._limit_s = _LEAST_LIMIT_S + 20 * (time.monotonic() - start)
 
     def time(self, operator: str, number: int) -> float:
-        """Run an operator under the device's timer."""
+        """Time an operator with the device's timer."""
         limit_s = self._limit_s * max(1, number / 10)
         try:
             return float(self._device.client.time(number, work_s=limit_s, operator=self._numbers[operator]))
@@ -145,7 +145,7 @@ class BoardMeter:
         return sum(int.from_bytes(data, "little") for data in found)
 
     def restart(self) -> None:
-        """Open the session anew; the firmware is brought onto the board again where nothing less helps."""
+        """Open the session again; flash the firmware again only if nothing less helps."""
         self.close()
         revived = self._revive(self._hangs)
         self._hangs = False
@@ -161,7 +161,7 @@ class BoardMeter:
                     raise
 
     def close(self) -> None:
-        """Let go of the board. May be called again."""
+        """Release the board. May be called again."""
         try:
             self._device.close()
         except MtoolError:
@@ -184,8 +184,8 @@ def _drawn(kind: TensorType, random: np.random.Generator) -> bytes:
 
 
 REPEATS = 3
-_LEAST_NS = 2e6  # that a reading takes, where the timer counts time
-_STEPS = 1000  # of the timer, that a reading takes at least
+_LEAST_NS = 2e6  # shortest reading, if the timer counts time
+_STEPS = 1000  # fewest timer steps of a reading
 _MOST_RUNS = 100_000
 _IDLE_RUNS = 50
 _TRIES: Mapping[Status, int] = {"wrong": 3, "fault": 3, "timeout": 3}
@@ -194,7 +194,7 @@ _BEGIN_TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a measurement ended: the times of one call each, the mean over `number` calls; and why there are none."""
+    """The outcome of a measurement: times per call, each the mean over `number` calls; or why there are none."""
 
     status: Status
     times: tuple[float, ...] = ()
@@ -203,17 +203,17 @@ class Outcome:
 
     @property
     def median(self) -> float:
-        """The median of the times; infinite, if there are none."""
+        """The median of the times; infinite if there are none."""
         return statistics.median(self.times) if self.times else math.inf
 
 
 class Measuring:
-    """Measures operators of one trial on one meter.
+    """Measures the operators of one trial on one meter.
 
     Args:
         meter: the board.
-        repeats: readings of each candidate; one is enough where the timer counts instructions.
-        heard: called at each sign of life: a board that gives none for long hangs.
+        repeats: readings of each candidate; one is enough if the timer counts instructions.
+        heard: called at each sign of life; a board that is silent for too long hangs.
     """
 
     def __init__(self, meter: Meter, repeats: int = REPEATS, heard: Callable[[], object] = lambda: None) -> None:
@@ -223,9 +223,9 @@ class Measuring:
         self._idle: float | None = None
 
     def measure(self, names: Operators, place: int, repeats: int | None = None) -> Outcome:
-        """Return how the candidate of a task ends whose number is `place`; the board is restarted after a failure.
+        """Return the outcome of a task's candidate with the number `place`; the board is restarted after a failure.
 
-        A failure counts if it happens again: of a board that was disturbed once, no candidate is the cause.
+        A failure counts only if it happens again: a single disturbance of the board is not the candidate's fault.
 
         Raises:
             MtoolError: the board does not come back, or can't run the reference.
@@ -239,7 +239,7 @@ class Measuring:
                 return outcome
 
     def _tried(self, names: Operators, operator: str, repeats: int) -> Outcome:
-        """Return how one try ends; after a failure the task begins anew, on a board that was restarted if need be."""
+        """Return the outcome of one try; after a failure the task begins again, on a restarted board if necessary."""
         try:
             outcome = self._measured(names, operator, repeats)
             if outcome.status != "ok":
@@ -293,7 +293,7 @@ class Measuring:
         return Outcome("ok", tuple(max(reading, 0.0) for reading in readings), number)
 
     def _number(self, once: float) -> int:
-        """Return how many calls make a reading long enough for the timer's steps, and for what disturbs it."""
+        """Return the number of calls that makes a reading long enough for the timer's steps and for disturbances."""
         least = _STEPS * self.meter.granularity
         if self.meter.unit == "ns":
             least = max(least, _LEAST_NS)
@@ -304,23 +304,23 @@ def _reason(failed: DeviceError | CommunicationError) -> str:
     return reason_of("; ".join([failed.what, *failed.details]))
 
 
-# The finals: where times are noisy, the fastest candidates of a task take turns; the slower half leaves each round.
+# The finals: if times are noisy, the fastest candidates of a task take turns; the slower half leaves after each round.
 
 
 _MOST = 8  # finalists of a task
-_TURNS = (5, 9, 15)  # of each round, after which half of them leave
+_TURNS = (5, 9, 15)  # in each round, after which half of them leave
 ROUNDS = len(_TURNS)
-_NEAR = 0.02  # of the best: at least so near candidates are told apart
-_STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
+_NEAR = 0.02  # of the best time: candidates at least this near are finalists
+_STRIKES = 3  # failed readings after which a finalist leaves, unless it has more good ones
 
 
 def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Candidate]":
-    """Return the candidates of a task that noise may have put in a wrong order; none, if the best is alone.
+    """Return the candidates of a task that noise may have put in the wrong order; none if the best one stands out.
 
-    None too, if they have had their turns in a run before: those that are near have been in, and two are at the end.
+    Also none if an earlier run has completed the finals: all near candidates took part, and two reached the end.
 
     Args:
-        space: the task's.
+        space: the task's space.
         measured: the last measurement of each candidate, by its text.
     """
     right = [one for one in measured.values() if one.status == "ok" and one.times]
@@ -346,12 +346,12 @@ def _are_over(right: Sequence[Measurement], near: Collection[str]) -> bool:
 def take_turns(
     measuring: Measuring, names: Operators, places: Collection[int], is_late: Callable[[], bool]
 ) -> Iterator[tuple[int, Outcome]]:
-    """Let the candidates of these texts take turns, and yield after each round how each has done, by its number.
+    """Let candidates take turns, and yield each one's number and outcome after each round.
 
     Args:
-        measuring: times them.
+        measuring: measures them.
         names: the operators of their task.
-        places: the numbers of the finalists.
+        places: the finalists' numbers.
         is_late: whether to stop.
     """
     left = sorted(places)
@@ -382,22 +382,22 @@ def take_turns(
         left = ranked[: max(2, (len(ranked) + 1) // 2)]
 
 
-# A slice: what a board measures with one firmware, in one search on this computer or in a part of one on a board farm.
+# A slice: what a board measures with one firmware, in a search on this computer or in part of one on a board farm.
 
 
 Mode = Literal["once", "turns"]
-"""Each candidate after the other, or all of them in turns, the slower half leaving after each round."""
+"""One candidate after another, or all of them in turns, the slower half leaving after each round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One candidate to measure.
+    """A request to measure one candidate.
 
     Attributes:
-        ident: of the measurement, in the log too: an answer that comes twice is one.
+        ident: the measurement's id, also in the log: an answer that comes twice counts once.
         task: the number of its task in the firmware.
-        place: its number among the candidates of the task.
-        repeats: readings; 0: those of the slice.
+        place: its number among the task's candidates.
+        repeats: the number of readings; 0: the slice's.
     """
 
     ident: str
@@ -408,18 +408,18 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one board does with one firmware.
+    """The measurements that one board makes with one firmware.
 
     Attributes:
-        operators: those of each task.
+        operators: the operators of each task.
         asks: what to measure, in this order.
-        unit: of the answers.
+        unit: the unit of the answers.
         repeats: readings of each candidate.
-        mode: how the asks follow one another.
-        ident: the slice's own.
-        topic: where the answers are published as they come.
-        board: the name of the boards that may do it.
-        version: of mtool, which has to be the worker's.
+        mode: the order of the readings.
+        ident: the slice's id.
+        topic: the topic where answers are published as they come.
+        board: the name of the boards that may measure it.
+        version: the version of mtool, which has to be the worker's.
     """
 
     operators: tuple[Operators, ...]
@@ -434,17 +434,17 @@ class Slice:
 
 
 class OpenBoard(Protocol):
-    """A board that runs a firmware, or in a test what stands for one."""
+    """A board that runs a firmware, or a fake in a test."""
 
     @property
     def meter(self) -> Meter:
-        """What measures there."""
+        """The board's meter."""
 
     def in_unit(self, operators: Sequence[str], outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Return the outcomes of operators in the unit of the slice, where that is not the meter's."""
+        """Return the outcomes of operators in the slice's unit, if it is not the meter's."""
 
     def close(self) -> None:
-        """Let go of the board."""
+        """Release the board."""
 
 
 def measure_slice(
@@ -454,14 +454,14 @@ def measure_slice(
     is_over: Callable[[], bool],
     begins: Callable[[str], object] = lambda ident: None,
 ) -> Iterator[tuple[str, Outcome]]:
-    """Measure what is asked for until it is over, and yield each outcome with the id of its measurement as it comes.
+    """Measure a slice until it is done or stopped, and yield each measurement's id and outcome as it comes.
 
     Args:
         opened: the board.
         measuring: measures there.
-        asked: what to measure; in turns each ask has an outcome after each round that it is in.
+        asked: what to measure; in turns, each request has an outcome after each of its rounds.
         is_over: whether to stop.
-        begins: is given the id of the measurement that begins; "": it has ended.
+        begins: called with the id of each measurement that begins, and with "" when it has ended.
     """
     if asked.mode == "turns":
         for task in dict.fromkeys(ask.task for ask in asked.asks):
@@ -471,7 +471,7 @@ def measure_slice(
                 yield round_ident(idents[place], rounds[place]), outcome
                 rounds[place] += 1
         return
-    is_whole = asked.unit != measuring.meter.unit  # the unit is computed for all of them at once
+    is_whole = asked.unit != measuring.meter.unit  # the slice's unit is computed for all of them at once
     measured: list[tuple[Ask, Outcome]] = []
     for ask in asked.asks:
         if is_over():
@@ -489,41 +489,41 @@ def measure_slice(
 
 
 def round_ident(ident: str, number: int) -> str:
-    """Return the id of an ask's answer in one of several rounds, the first of which is 0; the same each time."""
+    """Return the id of a request's answer in a round, the first of which is 0; deterministic."""
     return ident if not number else f"{(int(ident, 16) + number) % (1 << 64):016x}"
 
 
-# A run of the whole model with one plan: its outputs, and how long it takes.
+# A run of the whole model with one plan: its outputs and its time.
 
 
 log = logging.getLogger(__name__)
-_REPEATS = 25  # readings of a plan: 1% is told from 3% of noise
+_REPEATS = 25  # readings of a plan: enough to see 1% in 3% of noise
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRun:
-    """What one plan computes of random inputs, and the times of one inference each."""
+    """The outputs of one plan for random inputs, and the times per inference."""
 
     outputs: tuple[Sample, ...]
     times: tuple[float, ...]
 
 
 Runs = Callable[[BuiltProject, Unit], WholeRun]
-"""Brings a built model onto a board and runs it there; the unit is that of the times."""
+"""Flashes a built model and runs it; the unit is that of the times."""
 
 
 def run_on(open_device: Callable[[BuiltProject], Device]) -> Runs:
-    """Return what runs a model on a device: once more, where it fails, as a board may be disturbed or unplugged.
+    """Return a function that runs a model on a device, and again if it fails: a board may be disturbed or unplugged.
 
     Args:
-        open_device: brings the firmware onto the device, and opens a session.
+        open_device: flashes the firmware and opens a session.
     """
 
     def run(prepared: BuiltProject, unit: Unit) -> WholeRun:
         try:
             return once(prepared, unit)
         except (CommunicationError, DeviceError) as failed:
-            log.warning("the whole model is run once more: %s", failed.what)
+            log.warning("running the whole model again: %s", failed.what)
             return once(prepared, unit)
 
     def once(prepared: BuiltProject, unit: Unit) -> WholeRun:

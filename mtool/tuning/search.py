@@ -1,6 +1,6 @@
-"""The search: all candidates, the most promising first, in few firmwares; where times are noisy the best ones again.
+"""The search: all candidates, the most promising first, in few firmwares; if times are noisy, the best ones again.
 
-Each measurement is in the log before the next begins. What the log knows is not measured again.
+Each measurement is logged before the next begins. What is already in the log is not measured again.
 """
 
 import contextlib
@@ -50,12 +50,12 @@ from mtool.tuning.measuring import (
 from mtool.tuning.trial import Names, Share
 from mtool.version import __version__
 
-# How far a search has come: what is shown while it runs, and what it ends with.
+# The progress of a search: shown while it runs, and its result.
 
 
 @dataclass(slots=True)
 class Row:
-    """A task: how often the model has it, its candidates, and the fastest so far.
+    """A task: its nodes, its candidates, and the fastest so far.
 
     `measured` has the last measurement of each candidate, by its text.
     """
@@ -65,24 +65,24 @@ class Row:
 
     @property
     def label(self) -> str:
-        """What a person calls the task: its first node, and what it computes."""
+        """The task's name for people: its first node, and what it computes."""
         more = len(self.space.task.nodes) - 1
         return f"{self.space.task.nodes[0]}{f' +{more}' if more else ''}  {self.space.task.record.label}"
 
     @property
     def failed(self) -> int:
-        """How many candidates have no time."""
+        """The number of candidates without a time."""
         return sum(one.status != "ok" for one in self.measured.values())
 
     @property
     def default(self) -> Measurement | None:
-        """The measurement of the cost model's choice, if there is one."""
+        """The measurement of the cost model's choice; None: there is none."""
         found = self.measured.get(self.space.default.text)
         return found if found is not None and found.status == "ok" else None
 
     @property
     def best(self) -> Measurement | None:
-        """The fastest measurement, if there is one; the cost model's choice, where none is faster."""
+        """The fastest measurement, the cost model's choice if none is faster; None: there is none."""
         right = [one for one in self.measured.values() if one.status == "ok" and one.times]
         first = self.space.default.text
         return min(right, key=lambda one: (one.median, one.candidate != first, one.candidate), default=None)
@@ -90,17 +90,17 @@ class Row:
 
 @dataclass(slots=True)
 class Progress:
-    """What a search has done.
+    """The progress of a search.
 
     Attributes:
-        rows: the tasks, by their keys.
-        unit: what is measured.
-        firmwares: how many were built.
-        measured: how many candidates were measured, those of earlier runs apart.
-        known: how many were known from the log.
-        phase: what is being done.
-        drift: the largest change of the baseline against its first measurement, as a ratio.
-        seconds: how long a run may take; 0: until all is measured.
+        rows: the tasks, by key.
+        unit: the unit of the measurements.
+        firmwares: the number of firmwares built.
+        measured: the number of candidates measured in this run.
+        known: the number of candidates already in the log.
+        phase: the current activity.
+        drift: the largest change of the baseline from its first measurement, as a ratio.
+        seconds: the time limit of a run; 0: until all is measured.
         listener: called after each change.
     """
 
@@ -119,59 +119,59 @@ class Progress:
     def of(
         cls, spaces: Iterable[Space], unit: Unit, listener: "Callable[[Progress], None] | None" = None
     ) -> "Progress":
-        """Return the progress of a search that begins."""
+        """Return the progress of a new search."""
         return cls({space.task.record.key: Row(space) for space in spaces}, unit, listener=listener)
 
     @property
     def total(self) -> int:
-        """All candidates."""
+        """The number of candidates."""
         return sum(len(row.space.candidates) for row in self.rows.values())
 
     @property
     def tried(self) -> int:
-        """The candidates that were measured, now or earlier."""
+        """The number of candidates measured, now or earlier."""
         return sum(len(row.measured) for row in self.rows.values())
 
     @property
     def failed(self) -> int:
-        """Those of them that have no time."""
+        """The number of measured candidates without a time."""
         return sum(row.failed for row in self.rows.values())
 
     def take(self, record: Measurement) -> None:
-        """Note a measurement."""
+        """Record a measurement."""
         self.rows[record.task.key].measured[record.candidate] = record
         self.changed()
 
     def says(self, phase: str) -> None:
-        """Note what is being done now."""
+        """Record the current activity."""
         self.phase = phase
         self.changed()
 
     def changed(self) -> None:
-        """Tell the listener."""
+        """Notify the listener."""
         if self.listener is not None:
             self.listener(self)
 
 
-# Builds as candidates: the fastest of a task once more, at another level of the compiler, or with weights in RAM.
+# Builds as candidates: the fastest of a task again, at another optimization level, or with weights in RAM.
 #
-# A build changes what becomes of a schedule's C, not what is computed, so that only what is fast in the usual build is
-# tried in others.
+# A build changes a schedule's machine code, not what it computes, so that only candidates that are fast in the usual
+# build are tried in others.
 
 
 Build = Mapping[str, str]
 """The settings of the knobs `opt` and `weights`."""
-_CODE = {"O2": 1.0, "O3": 2.0, "Os": 0.85}  # of a level, as a multiple of that at -O2, about
-_FASTEST = 2  # candidates of a task that are built in other ways
-_LEAST_SHARE = 0.01  # of the model's time, that a task takes; below it nothing is gained
-_MOST_RAM = 0.5  # of the memory for data that one operator's constants may take
+_CODE = {"O2": 1.0, "O3": 2.0, "Os": 0.85}  # approximate code size at a level, relative to -O2
+_FASTEST = 2  # candidates of a task that are tried in other builds
+_LEAST_SHARE = 0.01  # of the model's time; a task with less gains nothing
+_MOST_RAM = 0.5  # of the memory for data; the most for one operator's constants
 
 
 def other_builds(board: Board, target: Target, unit: Unit) -> tuple[Build, ...]:
     """Return the builds that may be faster on a board than the usual one.
 
-    Weights in RAM count where time is measured, and the board has them elsewhere: instructions are as many, and
-    estimated cycles know no wait states.
+    Weights in RAM can only be faster if time is measured and the board keeps them elsewhere: the instructions are the
+    same, and estimated cycles do not count wait states.
     """
     levels = tuple({LEVEL: level} for level in other_levels(target))
     if unit != "ns" or not ram_bytes(board):
@@ -180,13 +180,13 @@ def other_builds(board: Board, target: Target, unit: Unit) -> tuple[Build, ...]:
 
 
 def other_levels(target: Target) -> tuple[Level, ...]:
-    """Return the levels that differ from the one at which a target's code is compiled."""
+    """Return the optimization levels other than the target's own."""
     own = [flag.removeprefix("opt=").removeprefix("-") for flag in target.flags if flag.startswith("opt=")]
     return tuple(level for level in LEVELS if level not in own)
 
 
 def ram_bytes(board: Board) -> int:
-    """Return the size of the memory for data, if the board has its constants in another, and may have them there."""
+    """Return the size of the memory for data if it can hold constants that are now in another memory; else 0."""
     weights, data = board.memory_for("weights"), board.memory_for("data")
     if weights is None or data is None or weights == data or target_of(board).flash_is_apart:
         return 0
@@ -196,12 +196,12 @@ def ram_bytes(board: Board) -> int:
 def built_otherwise(
     rows: Sequence[Row], builds: Sequence[Build], ram: int
 ) -> Iterator[tuple[Row, tuple[Candidate, ...]]]:
-    """Yield the tasks that take some of the model's time, each with its fastest candidates in other builds.
+    """Yield the tasks that take a notable share of the model's time, each with its fastest candidates in other builds.
 
     Args:
         rows: all tasks.
-        builds: what to try.
-        ram: the bytes of the memory for data.
+        builds: the builds to try.
+        ram: the size of the memory for data, in bytes.
     """
     times = {id(row): row.best.median * len(row.space.task.nodes) for row in rows if row.best is not None}
     total = sum(times.values())
@@ -225,17 +225,17 @@ def built_otherwise(
 
 log = logging.getLogger(__name__)
 WantedCandidate = tuple[Space, Candidate]
-_HALVED = 0.1  # of the estimate
-_CHEAPER = -0.3  # than the cost model's choice a candidate may be taken to be
-_MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
-_BEFORE_BUILDS = 0.75  # of the trials and the time, that other builds leave to the schedules
+_HALVED = 0.1  # of the estimate: this much more cost halves a candidate's priority
+_CHEAPER = -0.3  # the lowest relative cost that is believed, against the cost model's choice
+_MOST_DEARER = 50.0  # times; more expensive candidates come last anyway
+_BEFORE_BUILDS = 0.75  # of the trials and the time: for the schedules, before other builds
 _BASELINE_REPEATS = 9
-_DRIFT = 0.01  # of the baseline, from which on it is told
+_DRIFT = 0.01  # of the baseline; a smaller change is not reported
 
 
 @dataclass(frozen=True, slots=True)
 class OpenMeasurement:
-    """A measurement that was asked for and has no outcome yet."""
+    """A requested measurement without an outcome yet."""
 
     space: Space
     candidate: Candidate
@@ -244,10 +244,10 @@ class OpenMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """When a search ends: after so many measurements or seconds; 0: when all candidates are measured.
+    """When a search ends: after a number of measurements or seconds; 0: when all candidates are measured.
 
-    The fastest are tried in other `builds` too, with so much memory for data, `ram_bytes`. `repeats` are the readings
-    of each candidate.
+    The fastest are tried in other `builds` too; `ram_bytes` is the memory for data there. `repeats` is the number of
+    readings of each candidate.
     """
 
     trials: int = 0
@@ -261,14 +261,14 @@ class Search:
     """A search over the candidates of a model's tasks.
 
     Args:
-        progress: the tasks, and where the search tells how far it is.
+        progress: the tasks; updated by the search.
         bench: builds trials and runs them on its board.
-        room: what a firmware holds.
-        target, setup: what the measurements are of.
+        room: the limits of a firmware.
+        target, setup: the target and setup of the measurements.
         path: the log.
-        known: what is in it already.
+        known: the log's present content.
         goal: when to end.
-        clock: seconds, of `time.monotonic`.
+        clock: returns seconds, as `time.monotonic`.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class Search:
         self._left = self._unknown(self._ordered())
 
     def run(self) -> None:
-        """Measure what is left, until the goal is reached.
+        """Measure the remaining candidates until the goal is reached.
 
         Raises:
             MtoolError: nothing can be built, or the board does not come back.
@@ -311,17 +311,17 @@ class Search:
             self._drive(lambda: next(batches, []), "turns")
 
     def _drive(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
-        """Measure what the source gives, until it gives nothing."""
+        """Measure batches from the source until it is empty."""
         while not self._is_late() and (batch := source()):
             self._batch(batch, mode)
 
     @property
     def _heaviest(self) -> Space | None:
-        """The task that takes longest, by the estimate."""
+        """The task that takes longest by the estimate."""
         return self.progress.rows[self._heaviest_key].space if self._heaviest_key else None
 
     def _unknown(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
-        """Return what has to be measured; what the log knows is part of the progress."""
+        """Return the candidates to measure; those in the log are added to the progress."""
         left = []
         for space, one in wanted:
             record = self._known.get(self._key(space, one))
@@ -333,7 +333,7 @@ class Search:
         return left
 
     def _add_builds(self) -> None:
-        """Let the fastest candidates be measured in other builds too, before what is left."""
+        """Queue the fastest candidates in other builds before the remaining candidates."""
         self._part = 1.0
         added: list[WantedCandidate] = []
         rows, goal = [*self.progress.rows.values()], self.goal
@@ -344,7 +344,7 @@ class Search:
         self._left = [*self._unknown(added), *((now[space.task.record.key], one) for space, one in self._left)]
 
     def _next_batch(self) -> list[WantedCandidate]:
-        """Take the next candidates that fit one firmware from what is left; none, if the search is over."""
+        """Take the next candidates that fit one firmware from the queue; none if the search is over."""
         while self._left and not self._is_over():
             self._left = self._without_misfits(self._left)
             room = self.room
@@ -366,10 +366,10 @@ class Search:
         return self.goal.seconds > 0 and self._clock() >= self._start + self.goal.seconds * part
 
     def _ordered(self) -> list[WantedCandidate]:
-        """Return all candidates: first the cost model's choices, then what may gain most.
+        """Return all candidates: first the cost model's choices, then those that may gain most.
 
-        That is a part of what the task takes of the model, half of it for each `_HALVED` by which the cost model
-        takes the candidate for dearer than its choice.
+        A candidate's priority is its task's share of the model, halved for each `_HALVED` by which the cost model
+        considers it more expensive than its choice.
         """
         everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
 
@@ -389,12 +389,12 @@ class Search:
                 fitting.append((space, candidate))
             else:
                 self._record(
-                    space, candidate, Outcome("too large", reason="it does not fit the board's memories alone")
+                    space, candidate, Outcome("too large", reason="it alone does not fit the board's memories")
                 )
         return fitting
 
     def _batch(self, batch: Sequence[WantedCandidate], mode: Mode) -> None:
-        """Measure candidates with one firmware, or with those of halves, where that can't be built."""
+        """Measure candidates with one firmware; if it can't be built, with one for each half."""
         phase = "measuring" if mode == "once" else "finals"
         self.progress.says(f"build of {len(batch)} candidates" if mode == "once" else phase)
         try:
@@ -423,14 +423,14 @@ class Search:
                 measure(self._baseline_ask(names, _BASELINE_REPEATS))
 
     def _shares(self, batch: Sequence[WantedCandidate], mode: Mode) -> tuple[Share, ...]:
-        """Return the candidates by task, with the baseline among them where there is something to compare it with."""
+        """Return the candidates by task, with the baseline among them if there are others to compare."""
         shares, _ = shares_of(batch, self.room)
         return self._with_baseline(shares) if len(batch) > 1 and mode == "once" else shares
 
     def _halves(
         self, batch: Sequence[WantedCandidate], refused: FitError | BuildError
     ) -> Sequence[Sequence[WantedCandidate]]:
-        """Return the halves of candidates whose firmware can't be built; one alone is recorded so."""
+        """Return the halves of candidates whose firmware can't be built; a single one is recorded as failed."""
         half = len(batch) // 2
         if half:
             return batch[:half], batch[half:]
@@ -438,7 +438,7 @@ class Search:
         return ()
 
     def _asks(self, firmware: Sequence[Names], batch: Sequence[WantedCandidate]) -> list[tuple[Ask, ...]]:
-        """Return what is to be measured with a firmware, by task: the candidates of a batch."""
+        """Return the requests for a batch's candidates in a firmware, by task."""
         wanted = {(space.task.record.key, one.text) for space, one in batch}
         return [
             tuple(
@@ -450,7 +450,7 @@ class Search:
         ]
 
     def _note_open(self, firmware: Sequence[Names], asks: Iterable[Ask], mode: Mode) -> None:
-        """Note what is asked for; in turns there is an answer in each round."""
+        """Record the requests as open; in turns, each has an answer in each round."""
         for ask in asks:
             share = firmware[ask.task].share
             for number in range(1 if mode == "once" else ROUNDS):
@@ -459,7 +459,7 @@ class Search:
                 )
 
     def _baseline_ask(self, firmware: Sequence[Names], repeats: int) -> tuple[Ask, ...]:
-        """Return what is asked of a board to see how fast it is; nothing, where instructions are counted."""
+        """Return the request that measures the board's speed; none if instructions are counted."""
         for task, names in enumerate(firmware if self.setup.unit == "ns" else ()):
             space = names.share.space
             if space is self._heaviest and space.default in names.share.candidates:
@@ -469,14 +469,14 @@ class Search:
         return ()
 
     def _refused(self, space: Space, candidate: Candidate, refused: FitError | BuildError) -> None:
-        """Record a candidate that can't be built; if that is the cost model's choice, the toolchain is the cause."""
+        """Record a candidate that can't be built; for the cost model's choice raise the error."""
         if isinstance(refused, BuildError) and candidate is space.default:
             raise refused
         status: Status = "too large" if isinstance(refused, FitError) else "unbuildable"
         self._record(space, candidate, Outcome(status, reason=reason_of("; ".join([refused.what, *refused.details]))))
 
     def _with_baseline(self, shares: Sequence[Share]) -> tuple[Share, ...]:
-        """Return shares with the baseline among them: the choice of the cost model for the task that takes longest."""
+        """Return shares that include the baseline: the cost model's choice for the task that takes longest."""
         heaviest = self._heaviest
         assert heaviest is not None
         if not any(share.space is heaviest for share in shares):
@@ -489,7 +489,7 @@ class Search:
         )
 
     def _answer(self, ident: str, outcome: Outcome, board: str = "") -> None:
-        """Write an outcome to the log, unless it was there before."""
+        """Write an outcome to the log, unless it is already there."""
         one = self._open.pop(ident, None)
         if one is None:
             return
@@ -501,7 +501,7 @@ class Search:
             self._compare_speed(outcome, board)
 
     def _compare_speed(self, outcome: Outcome, board: str) -> None:
-        """Tell if the board has become faster or slower since the search began."""
+        """Warn if the board has become faster or slower since the search began."""
         self._baseline.append(outcome.median)
         change = outcome.median / self._baseline[0] - 1 if self._baseline[0] else 0.0
         if abs(change) > max(_DRIFT, 3 * relative_spread(outcome.times), 1.2 * abs(self.progress.drift)):
@@ -509,7 +509,7 @@ class Search:
             log.warning("the board has become %.1f%% %s", abs(change) * 100, "slower" if change > 0 else "faster")
 
     def _final_batches(self) -> Iterator[list[WantedCandidate]]:
-        """Yield the fastest of each task, to be measured again in turn, more often from round to round."""
+        """Yield batches of each task's fastest candidates, to be measured again in turns."""
         wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
         while wanted:
             _, count = shares_of(wanted, self.room)
@@ -522,7 +522,7 @@ class Search:
     def _record(
         self, space: Space, candidate: Candidate, outcome: Outcome, *, counts: bool = True, ident: str = ""
     ) -> None:
-        """Write a measurement to the log, by a new id if it has none yet; then it is part of the progress."""
+        """Write a measurement to the log, with a new id if it has none, and add it to the progress."""
         record = self._append(space, candidate, outcome, ident=ident)
         self.progress.measured += counts
         self.progress.take(record)

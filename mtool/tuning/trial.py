@@ -1,7 +1,7 @@
-"""A trial: many candidates of some tasks as one model, of which each operator is a candidate, beside what judges them.
+"""A trial: a model whose operators are the candidates of some tasks, and operators that check them.
 
-Every task has, besides its candidates, the reference, an operator that spoils the output before a candidate runs, and
-one that counts how many elements differ from the reference's. All tasks share the arena: they run one after another.
+Besides its candidates, every task has the reference, an operator that spoils the output before a candidate runs, and
+one that counts the elements that differ from the reference's. All tasks share the arena: they run one after another.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from mtool.compiler.plan.step import choose_schedule
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.measuring import IDLE, Operators
 
-# A schedule as it is in the model: what a trial has of it is the C that the model would have.
+# A schedule as in the model, so that a trial measures the C that the model would have.
 
 
 @dataclass(eq=False)
 class InModel(BoundSchedule):
-    """A schedule of a node in its own graph, wherever the node stands.
+    """A schedule that behaves as for its node in the model's own graph, wherever it is used.
 
-    How large a tile is, where a schedule chooses it, depends on what a byte of code is worth in the whole model: in a
-    trial, which computes hundreds of times as much, it would be another.
+    A schedule that chooses its tile size weighs a byte of code against the whole model's time; in a trial, which
+    computes hundreds of times as much, it would choose another.
     """
 
     inner: Schedule
@@ -41,15 +41,15 @@ class InModel(BoundSchedule):
         self.name = self.inner.name
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """That in the model."""
+        """Return the scratch size in the model."""
         return self.inner.scratch_bytes(self.node, self.graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """That in the model."""
+        """Return the cost in the model."""
         return self.inner.cost(self.node, self.graph, target)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function of the model."""
+        """Return the kernel in the model."""
         return self.inner.emit(self.node, self.graph, target)
 
 
@@ -61,7 +61,7 @@ _HALF_TOLERANCE = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a task's candidates that one trial measures."""
+    """The candidates of a task that one trial measures."""
 
     space: Space
     candidates: tuple[Candidate, ...]
@@ -69,21 +69,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Names(Operators):
-    """The operators of one task in a trial, and which candidates they are."""
+    """The operators of one task in a trial, and their candidates."""
 
     share: Share
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A plan of operators to measure, and what each of them is."""
+    """A plan of operators to measure, and their names by task."""
 
     plan: Plan
     tasks: tuple[Names, ...]
 
 
 def arena_bytes(space: Space, candidate: Candidate) -> int:
-    """Return the bytes of the arena that a candidate needs in a trial: nothing is computed in place there."""
+    """Return the arena bytes that a candidate needs in a trial, where nothing is computed in place."""
     node, graph = space.task.step.node, space.task.graph
     reads = sum(aligned(graph.types[value].bytes, _ALIGNMENT) for value in _reads(node, graph))
     writes = sum(aligned(graph.types[value].bytes, _ALIGNMENT) for value in filter(None, node.outputs))
@@ -104,7 +104,7 @@ def _reads(node: Node, graph: Graph) -> list[str]:
 
 
 class _Builder:
-    """Puts the operators of a trial one behind another, and lays out what they read and write."""
+    """Builds a trial's operators in order, and lays out their inputs and outputs in the arena."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -118,13 +118,13 @@ class _Builder:
         self.inputs: list[str] = []
 
     def idle(self) -> None:
-        """Add the operator that does nothing but store a number."""
+        """Add the operator that only stores a number."""
         self.end = 0
         self._value("idle_out", TensorType(DType.INT32, (1,)))
         self._loop(IDLE, (), "idle_out", const(0, DType.INT32))
 
     def task(self, number: int, share: Share) -> Names:
-        """Add the operators of one task, which begin at the arena's start."""
+        """Add the operators of one task, whose layout begins at the arena's start."""
         self.end = 0
         node, graph = share.space.task.step.node, share.space.task.graph
         reads, writes = _reads(node, graph), [value for value in node.outputs if value]
@@ -185,7 +185,7 @@ class _Builder:
         )  # fmt: skip
 
     def plan(self) -> Plan:
-        """Return the plan of all that was added."""
+        """Return the plan of all added operators."""
         graph = replace(
             self.graph,
             inputs=tuple(self.inputs),
@@ -199,7 +199,7 @@ class _Builder:
         )  # fmt: skip
 
     def _spoil(self, name: str, right: str, kind: TensorType, place: int) -> str:
-        """Add what writes another number than the right one to each element of an output."""
+        """Add the operator that writes a wrong number to each element of an output."""
         value = self._value(f"{name}_out", kind, place)
         element = load(0, kind.dtype, identity(len(kind.shape)))
         zero, one = const(0, kind.dtype), const(1, kind.dtype)
@@ -209,7 +209,7 @@ class _Builder:
     def _compare(
         self, stem: str, found: str, right: str, kind: TensorType, count_at: int, scale_at: int
     ) -> tuple[list[str], str]:
-        """Add what counts the elements of an output that differ: integers at all, floats by more than the tolerance."""
+        """Add the operators that count the differing elements of an output; floats may differ by the tolerance."""
         rank, dtype = len(kind.shape), kind.dtype
         index = tuple(axis(1 + number) for number in range(rank))
         sizes = tuple((1 + number, size) for number, size in enumerate(kind.shape))
@@ -247,14 +247,14 @@ class _Builder:
         self.scratch.append(aligned(self.end, _ALIGNMENT) if step.scratch_bytes else None)
 
     def _reserve(self, kind: TensorType) -> int:
-        """Return the offset of a new piece of the arena."""
+        """Return the offset of a new region of the arena."""
         at = aligned(self.end, _ALIGNMENT)
         self.end = at + max(kind.bytes, 1)
         self.arena_bytes = max(self.arena_bytes, aligned(self.end, _ALIGNMENT))
         return at
 
     def _value(self, name: str, kind: TensorType, place: int | None = None) -> str:
-        """Add a value, in a new piece of the arena or where it is said."""
+        """Add a value, at `place` or in a new region of the arena."""
         self._types({name: kind})
         self._place(name, kind, place)
         return name

@@ -1,4 +1,4 @@
-"""Tune a model: measure the candidates of its tasks on a board, and the whole model with the best of them."""
+"""Tune a model: measure its tasks' candidates on a board, and the whole model with the best of them."""
 
 import logging
 import re
@@ -34,13 +34,13 @@ log = logging.getLogger(__name__)
 
 LOG = Path("tuning.jsonl")
 MOST = 240
-"""Candidates of one firmware at most: more make its build slow, and a fault in it dear."""
-_FEW = 24  # of one firmware, where time is short
+"""The most candidates in one firmware: more make its build slow and a fault in it costly."""
+_FEW = 24  # in one firmware, if time is short
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The result: what was measured of each task, the whole plan, and the log that both are in."""
+    """The result of tuning: each task's measurements, the whole plan, and the log with both."""
 
     model: str
     target: Target
@@ -50,11 +50,11 @@ class Tuned:
     log: Path
 
     def chosen(self, key: str) -> str:
-        """Return the candidate of a task in the plan that was taken; "": there is none."""
+        """Return the candidate of a task in the chosen plan; "": there is none."""
         return "" if self.whole is None else self.whole.best.choices.get(key, "")
 
     def why_not(self, key: str) -> str:
-        """Return why that is not the fastest candidate of the task; "": it is, or none was measured."""
+        """Return why the chosen candidate is not the task's fastest; "": it is, or none was measured."""
         best = self.progress.rows[key].best
         return "" if best is None or self.whole is None else self.whole.why_not(key, best.candidate)
 
@@ -114,29 +114,30 @@ def tune(
     pareto: bool = False,
     builds: bool = True,
 ) -> Tuned:
-    """Measure the schedules of a model's operators on a board, and append what is found to a tuning log.
+    """Measure the schedules of a model's operators on a board, and append the results to a tuning log.
 
-    What the log knows already of this target and setup is not measured again, so that a run which was stopped goes on.
+    Results for this target and setup that are already in the log are not measured again; so an interrupted run
+    continues.
 
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
         output: the log.
-        objective: what is to be small; "auto": what the board's timer measures.
-        trials: how many candidates to measure at most; 0: all.
-        minutes: how long to measure at most; 0: until all is measured.
-        repeats: readings of each candidate, where the timer measures time.
-        options: how to compile and which template to use. Nodes whose schedule is given, and what a backend computes,
-            stay as they are.
+        objective: what to minimize; "auto": what the board's timer measures.
+        trials: the most candidates to measure; 0: all.
+        minutes: the most minutes to measure; 0: until all is measured.
+        repeats: readings of each candidate, if the timer measures time.
+        options: how to compile and which template to use. Nodes with a given schedule, and those that a backend
+            computes, stay as they are.
         deployment: the folder for the trials' projects, and the device that runs them.
         listener: called after each change of the progress.
-        farm: the board farm that measures; `board` may be a core ("cortex-m4") then. None: one board, here.
-        pareto: measure plans for less arena and less flash too, from which one can be chosen.
-        builds: try other builds of the fastest too: other levels of the compiler, weights in RAM.
+        farm: the board farm that measures; `board` may then be a core ("cortex-m4"). None: one board, on this computer.
+        pareto: also measure plans for less arena and less flash, to choose from.
+        builds: also try the fastest in other builds: other optimization levels, weights in RAM.
 
     Raises:
-        UsageError: the objective is not one of the board, or the log can't be written or is no log.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        UsageError: the board does not support the objective, or the log can't be written or is malformed.
+        MtoolError: of the failed stage's class, see mtool.errors.
     """
     source, chosen = Path(path), options or Options()
     if farm is not None and isinstance(board, str):
@@ -149,7 +150,7 @@ def tune(
     if farm is None:
         deployment.check_device(target_board, chosen)
     if output.exists() and not output.is_file():
-        raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
+        raise UsageError(f"{output} is not a regular file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
     check_options(target_board, chosen, deployment.folder)
     with locks.file(output):  # until this function ends
@@ -157,7 +158,7 @@ def tune(
     open_sizes = frontend.run_time_sizes(source, chosen)
     if open_sizes:
         raise UsageError(
-            f"{', '.join(open_sizes)} of {source.name} is known only when it runs, and times depend on it",
+            f"{source.name} has run-time sizes, on which times depend: {', '.join(open_sizes)}",
             hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
         )
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
@@ -211,19 +212,19 @@ def unit_of(board: Board, objective: Objective) -> Unit:
     if objective == "cycles":
         able = [core.cpu for core in cycles.cores_for(board)]
         if board.cpu not in able:
-            raise UsageError(f"cycles can't be estimated for {board.name}: there is no table for {board.cpu}")
+            raise UsageError(f"cycles can't be estimated for {board.name}: {board.cpu} has no table of cycles")
         return "cycles"
     if objective != "auto" and (objective == "time") != (timer == "ns"):
         raise UsageError(
             f"{board.name} can't be tuned for {objective}",
             details=[f"its timer counts {'nanoseconds' if timer == 'ns' else timer}"],
-            hint=f"give --objective {'time' if timer == 'ns' else 'instructions'}, or leave it out",
+            hint=f"use --objective {'time' if timer == 'ns' else 'instructions'}, or leave it out",
         )
     return timer
 
 
 def _given(tasks: Sequence[Task], schedules: Choices) -> dict[str, str]:
-    """Return the candidates of the tasks of which all nodes have the same schedule by the user's choice, by key."""
+    """Return the candidates, by key, of the tasks for whose nodes the user chose the same schedule."""
     found = {}
     for task in tasks:
         texts = {text_of(schedules[node]) if node in schedules else "" for node in task.nodes}
@@ -235,13 +236,13 @@ def _given(tasks: Sequence[Task], schedules: Choices) -> dict[str, str]:
 def _check_limits(trials: int, minutes: float, repeats: int) -> None:
     if trials < 0 or not 0 <= minutes < float("inf") or repeats < 1:
         raise UsageError(
-            "trials and minutes have to be 0 or more, repeats at least 1",
+            "trials and minutes must be at least 0, repeats at least 1",
             details=[f"found trials={trials}, minutes={minutes}, repeats={repeats}"],
         )
 
 
 def _of_project(options: Options) -> Options:
-    """Return the options of a trial's project: those of the template alone."""
+    """Return the options of a trial's project: only those of the template."""
     return Options(
         template=options.template,
         template_options=options.template_options,

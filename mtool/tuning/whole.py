@@ -1,4 +1,4 @@
-"""The whole plan: what is fast alone is measured again in the model, and the default stays where that is faster."""
+"""The whole plan: what is fast alone is measured again in the model; the default stays if it is faster."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,15 +27,13 @@ from mtool.tuning.search import Progress, Row
 # Plans of a whole model beside the fastest: for less arena, for less flash, and with operators computed in parts.
 
 
-_SLOWER = 1.5  # times as slow as the fastest a candidate may be, that takes less memory
-_CODE_PER_CHARACTER = 0.25  # bytes of machine code that a character of C becomes, about
+_SLOWER = 1.5  # a candidate with less memory may take this many times the fastest one's time
+_CODE_PER_CHARACTER = 0.25  # approximate bytes of machine code per character of C
 
 
 @dataclass(frozen=True, slots=True)
 class PlanChoice:
-    """A plan to measure: the candidate of each task by the task's key, whether operators are computed in parts, and
-    in which order.
-    """
+    """A plan to measure: each task's candidate by key, whether operators are computed in parts, and their order."""
 
     choices: Mapping[str, str]
     partial: Partial = field(default="auto", kw_only=True)
@@ -43,7 +41,7 @@ class PlanChoice:
 
 
 def other_plans(rows: Sequence[Row], default: PlanChoice, fastest: Mapping[str, str]) -> Iterator[PlanChoice]:
-    """Yield plans that may be on the front of time, arena and flash, each once."""
+    """Yield plans that may be on the Pareto front of time, arena and flash, each once."""
     small_arena = {row.space.task.record.key: _smallest(row, scratch_bytes) for row in rows}
     small_flash = {row.space.task.record.key: _smallest(row, flash_bytes) for row in rows}
     seen = [(dict(default.choices), default.partial), (dict(fastest), default.partial)]
@@ -63,19 +61,19 @@ def other_plans(rows: Sequence[Row], default: PlanChoice, fastest: Mapping[str, 
 
 
 def scratch_bytes(row: Row, candidate: Candidate) -> float:
-    """Return the working memory of a candidate."""
+    """Return a candidate's scratch memory."""
     task = row.space.task
     return candidate.schedule.scratch_bytes(task.step.node, task.graph)
 
 
 def flash_bytes(row: Row, candidate: Candidate) -> float:
-    """Return what a candidate takes of flash, about: its constants for each node, its code once."""
+    """Return the approximate flash of a candidate: its constants for each node, its code once."""
     constants = len(row.space.task.nodes) * sum(candidate.constants.values())
     return constants + candidate.code_bytes * _CODE_PER_CHARACTER
 
 
 def _smallest(row: Row, size: Callable[[Row, Candidate], float]) -> str:
-    """Return the candidate of a task that takes least, of those that are not too slow; the faster of equal ones."""
+    """Return the smallest candidate of a task that is not too slow; of equal ones, the faster."""
     assert row.best is not None
     most = row.best.median * _SLOWER
     able = [one for one in row.space.candidates if one.text in row.measured and row.measured[one.text].median <= most]
@@ -83,16 +81,15 @@ def _smallest(row: Row, size: Callable[[Row, Candidate], float]) -> str:
 
 
 log = logging.getLogger(__name__)
-_TOLERANCE = 1e-3  # of the largest magnitude, by which a float output may differ from the default's
-_MOST_PLANS = 6  # that are tried in place of one that is no faster
+_TOLERANCE = 1e-3  # of the largest magnitude; a float output may differ this much from the default's
+_MOST_PLANS = 6  # to try until one is faster
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A plan that was measured in the whole model: the candidate of each task, the times, arena and flash.
+    """A plan that was measured in the whole model: each task's candidate, the times, arena and flash.
 
-    `partial` says how operators are computed in parts, `order` in which order; `flash_bytes` are those of the firmware,
-    which answers calls.
+    `partial` and `order` are the plan's options; `flash_bytes` is the flash of the host-driven firmware.
     """
 
     choices: Mapping[str, str]
@@ -110,7 +107,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A plan that was tried for speed: the candidate of each task, and its median, or why it was left out."""
+    """A plan that was tried for speed: each task's candidate, and the median time or why it was left out."""
 
     choices: Mapping[str, str]
     median: float = 0.0
@@ -119,7 +116,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The best plan that was found for a model, and the default, which it may be; others that were measured."""
+    """The best plan found for a model (maybe the default), the default, and the other measured plans."""
 
     best: Measured
     default: Measured
@@ -128,11 +125,11 @@ class Whole:
     tried: tuple[Tried, ...] = ()
 
     def why_not(self, key: str, candidate: str) -> str:
-        """Return why the best plan does not have a candidate of a task, though that may be faster alone; "": it does.
+        """Return why the best plan does not use a candidate that may be faster alone; "": it does.
 
         Args:
-            key: the task's.
-            candidate: the fastest one, as the search measured it.
+            key: the task's key.
+            candidate: the task's fastest, as measured by the search.
         """
         if self.best.choices.get(key) == candidate:
             return ""
@@ -146,11 +143,11 @@ class Whole:
 
     @property
     def gain(self) -> float:
-        """The part of the default's time that is saved, 0 to 1."""
+        """The fraction of the default's time that is saved, 0 to 1."""
         return 1 - self.best.median / self.default.median if self.default.median else 0.0
 
     def with_choices(self, given: Mapping[str, str]) -> "Whole":
-        """Return it with the candidates of tasks that were not tuned, in each plan."""
+        """Return the result with the candidates of tasks that were not tuned added to each plan."""
 
         def added(plan: Measured) -> Measured:
             return replace(plan, choices={**given, **plan.choices})
@@ -162,10 +159,10 @@ class Whole:
 def best_whole(
     model: Path, options: Options, place: TrialSite, progress: Progress, unit: Unit, run: Runs, *, pareto: bool = False
 ) -> Whole:
-    """Return the fastest plan of those that the search suggests, measured in the whole model.
+    """Return the fastest of the plans that the search suggests, measured in the whole model.
 
-    It is never slower than the default, gives the same outputs, and its arena fits the board. `run` is what runs it.
-    `pareto`: plans for less arena and less flash are measured too.
+    It is never slower than the default, has the same outputs, and its arena fits the board. `run` runs a plan;
+    `pareto`: also measure plans for less arena and less flash.
 
     Raises:
         MtoolError: the default can't be built or measured.
@@ -205,7 +202,7 @@ def best_whole(
 
 
 def _plans(rows: Sequence[Row], default: PlanChoice) -> list[PlanChoice]:
-    """Return the plans to try: the best of each task; then, as long as none is faster, those that change less."""
+    """Return the plans to try: the best of each task; then, until one is faster, plans that change less."""
 
     best = {id(row): row.best for row in rows if row.best is not None}
 
@@ -243,11 +240,11 @@ class _Trier:
         self._expected: Sequence[Sample] | None = None
 
     def try_(self, plan: PlanChoice, default: Measured) -> Measured | None:
-        """Return a plan's measurement; None, with a note, where it can't be built or run, or is not right."""
+        """Return a plan's measurement; None, with a warning, if it can't be built or run, or its outputs are wrong."""
         try:
             found = self.measure(plan, default)
         except MtoolError as failed:
-            log.warning("a plan is left out: %s", failed.what)
+            log.warning("leaving out a plan: %s", failed.what)
             self.tried.append(Tried(plan.choices, failed=failed.what))
             return None
         self.tried.append(Tried(plan.choices, found.median))
@@ -257,25 +254,25 @@ class _Trier:
         """Build the model with the schedules of a plan, compare its outputs with the default's, and time it.
 
         Raises:
-            MtoolError: it can't be built or run, or gives other outputs.
+            MtoolError: it can't be built or run, or its outputs differ.
         """
         compiled = self._compiled(plan)
         described = compiled.manifest
         self.model_hash = described.model_hash
         if default is not None and is_short(self.place.board, described.bytes_of_arena):
-            raise MtoolError(f"its arena of {described.arena_bytes:,} B is larger than the board's memory for it")
+            raise MtoolError(f"its arena of {described.arena_bytes:,} B does not fit the board's memory")
         prepared = build_model(compiled, self.place.folder.with_name(f"{self.place.folder.name}-whole"))
         run = self.run(prepared, self.unit)
         if self._expected is None:
             self._expected = run.outputs
         elif not _agree(self._expected, run.outputs):
-            raise MtoolError("its outputs are not those of the default plan")
+            raise MtoolError("its outputs differ from the default plan's")
         size = measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
         flash_bytes = size.flash_code_bytes + size.flash_const_bytes
         return Measured(plan.choices, run.times, described.arena_bytes, flash_bytes, plan.partial, plan.order)
 
     def is_of_another_order(self, plan: PlanChoice) -> bool:
-        """Return whether a plan's operators follow one another otherwise than they would in the order "auto"."""
+        """Return whether a plan's operators run in another order than with the order "auto"."""
         orders = [
             [operator.name for operator in self._compiled(one).manifest.operators]
             for one in (plan, replace(plan, order="auto"))
@@ -289,12 +286,12 @@ class _Trier:
         board, weights = self.place.board, weights_of(self.place.board, self.options)
         chosen = {**schedules, **self.options.schedules}
         options = replace(self.options, schedules=chosen, weights=weights, partial=plan.partial, order=plan.order)
-        compiled = compile_model(self.model, board, options)  # whose notes are for who builds the model
+        compiled = compile_model(self.model, board, options)  # its warnings are for the user's own build
         return CompiledModel(self.model, board, options, compiled.files, compiled.manifest)
 
 
 def _agree(expected: Sequence[Sample], found: Sequence[Sample]) -> bool:
-    """Return whether outputs are the same: integers to the bit, floats within the tolerance."""
+    """Return whether outputs agree: integers exactly, floats within the tolerance."""
     for one, other in zip(expected, found, strict=True):
         for name, right in one.items():
             if right.dtype.kind != "f":

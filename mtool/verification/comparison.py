@@ -1,4 +1,4 @@
-"""Compare a device's outputs with a reference, tensor by tensor, and say by how much they differ."""
+"""Compare a device's outputs with a reference, tensor by tensor."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from mtool.manifest import Tensor
 EQUAL = "equal"
 
 FLOAT = 1e-5
-"""What floats may differ by, of the largest magnitude and of their own, unless said otherwise."""
+"""The default tolerance of floats, relative to the largest magnitude and to each value."""
 
 _LSB_BINS = (
     *((EQUAL, -1, -1), ("below 0.5 LSB", 0, 0), ("1 LSB", 1, 1), ("2 LSB", 2, 2)),
@@ -25,15 +25,15 @@ _LSB_BINS = (
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """By how much an output may differ.
+    """The differences allowed in an output.
 
     lsb: steps of a quantized integer output.
-    of_backends: further steps of what a backend computes, or the whole network with it.
-    grid_steps: steps of a float output that stands on a quantization grid, however many `lsb` are given; None: one.
+    of_backends: additional steps for what a backend computes, and for the outputs of a network with a backend.
+    grid_steps: steps of a float output on a quantization grid, whatever `lsb` is; None: one.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference); None: FLOAT.
     rtol: difference of a float output relative to the reference; None: FLOAT. A float output on a quantization grid may
-        differ by the grid's steps, or by these two where either is given.
-    ties: differences are allowed where the reference's own rounding is a tie (mtool.verification.rounding_ties).
+        differ by the grid's steps, or by these two if either is set.
+    ties: allow differences where the reference's own rounding is a tie (mtool.verification.rounding_ties).
     """
 
     lsb: checked.Natural = 0
@@ -47,7 +47,7 @@ class Tolerance:
         """Check the values.
 
         Raises:
-            UsageError: one is not a number, or a negative one.
+            UsageError: one is not a number, or is negative.
         """
         checked.fields(self, {})
 
@@ -56,9 +56,9 @@ class Tolerance:
 class Difference:
     """The comparison of one output over all samples.
 
-    `differing` of `elements` are not equal; `max_abs` is the largest difference (None: not finite),
-    `max_lsb` the same in steps of the output's grid, if it has one. `histogram` counts elements by their difference.
-    `worst` says where the largest is. `within` tells whether all are within what `allowed` says.
+    `differing` of `elements` are not equal; `max_abs` is the largest difference (None: not finite), `max_lsb` the same
+    in steps of the output's grid, if it has one. `histogram` counts elements by their difference. `worst` describes the
+    largest difference and its place. `within`: all differences are within `allowed`.
     """
 
     name: str
@@ -74,13 +74,13 @@ class Difference:
 
     @property
     def most(self) -> str:
-        """By how much elements differ at most."""
+        """The largest difference, as text."""
         if self.max_lsb is not None:
             return f"by {self.max_lsb} LSB at most"
         return "some of them infinite or NaN" if self.max_abs is None else f"by {self.max_abs:.3g} at most"
 
     def lines(self) -> list[str]:
-        """Return how many elements differ, by how much, and where the most, for an error."""
+        """Return lines for an error: the number of differing elements, by how much, and the largest difference."""
         counts = ", ".join(
             f"{count:,} {label}" if label == EQUAL else f"{count:,} by {label}" for label, count in self.histogram
         )
@@ -90,10 +90,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The comparison of all outputs over `samples` samples; `sequence`: the state went on from each to the next.
+    """The comparison of all outputs over `samples` samples; `sequence`: the states carry over from each to the next.
 
     `ties` counts elements of all operators' results that are rounded the other way because the reference's float sums
-    are not exact, where those explain that outputs differ; None: nobody had to count.
+    are not exact, if they explain why outputs differ; None: they were not counted.
     """
 
     samples: int
@@ -104,21 +104,21 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Tell whether every output is within its tolerance."""
+        """Whether every output is within its tolerance."""
         return all(output.within for output in self.outputs)
 
     def check(self) -> None:
         """Raise unless every output is within its tolerance.
 
         Raises:
-            MismatchError: with the histogram of each output that is not.
+            MismatchError: one is not; with the histogram of each such output.
         """
         details = [line for output in self.outputs if not output.within for line in output.lines()]
         if details:
             raise MismatchError(f"the outputs differ from {self.reference}", details=details)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the comparison as plain values."""
+        """Return the report as plain values."""
         return {"ok": self.ok, **asdict(self)}
 
 
@@ -129,17 +129,17 @@ def check_shapes(
     reference: str,
     hint: str = "",
 ) -> None:
-    """Check that outputs have the shapes of the reference's.
+    """Check that outputs have the reference's shapes.
 
     Raises:
-        MismatchError: one has another.
+        MismatchError: one has another shape.
     """
     for tensor in tensors:
         for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
             shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
             if shapes[0] != shapes[1]:
                 raise MismatchError(
-                    f"an output of {reference} has another shape",
+                    f"the shape of an output differs from {reference}",
                     details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
                     hint=hint,
                 )
@@ -157,13 +157,13 @@ def compare(
 
     Args:
         tensors: the outputs, with their quantization.
-        expected: the reference's outputs by name, a sample each.
-        actual: the device's, in the same order.
-        tolerance: what is allowed.
-        reference: what the device is compared with, for the report.
+        expected: the reference's outputs by name, for each sample.
+        actual: the device's outputs, in the same order.
+        tolerance: the allowed differences.
+        reference: the reference's name, for the report.
 
     Raises:
-        MismatchError: the reference has an output of another shape: it depends on data.
+        MismatchError: an output's shape differs, since it depends on data.
     """
     hint = "make the inputs that it depends on constants: --const NAME=VALUE"
     check_shapes(tensors, expected, actual, reference, hint)
@@ -184,7 +184,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
     same = (expected == actual) | (np.isnan(wide_expected) & np.isnan(wide_actual))
     with np.errstate(invalid="ignore"):
         distance = np.where(same, 0.0, np.abs(wide_actual - wide_expected))
-    distance = np.where(np.isnan(distance), np.inf, distance)  # one of them is not a number
+    distance = np.where(np.isnan(distance), np.inf, distance)  # one of them is NaN
     finite = np.abs(wide_expected[np.isfinite(wide_expected)])
     atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
     atol *= max(1.0, float(finite.max(initial=0.0)))
@@ -205,7 +205,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
             within, allowed = within | is_close, f"{allowed} or {of_floats}"
     elif expected.dtype.kind == "f":
         within, allowed = is_close, of_floats
-    elif tolerance.of_backends and expected.dtype in (np.int16, np.uint16):  # wider integers count, or number
+    elif tolerance.of_backends and expected.dtype in (np.int16, np.uint16):  # wider integers are counts or indices
         within, allowed = distance <= tolerance.of_backends, f"{tolerance.of_backends} LSB"
     else:
         within = same
@@ -231,7 +231,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
 
 
 def _step(tensor: Tensor, rank: int) -> Array | None:
-    """Return the grid's step, to divide a difference by: 1 for integers, the scale for floats; None: no grid."""
+    """Return the step of a tensor's grid: 1 for integers, the scale for floats; None: no grid."""
     kind = np.dtype(tensor.dtype).kind
     if kind == "f" and tensor.scale is not None:
         scale = np.asarray(tensor.scale, dtype=np.float64)
@@ -244,7 +244,7 @@ def _step(tensor: Tensor, rank: int) -> Array | None:
 
 
 def has_steps(tensor: Tensor) -> bool:
-    """Whether a tensor is one of integers that `Tolerance.lsb` is for: of 8 bits, or with a scale."""
+    """Whether `Tolerance.lsb` applies to a tensor: it has 8-bit integers, or integers with a scale."""
     dtype = np.dtype(tensor.dtype)
     return dtype.kind in "iu" and (tensor.scale is not None or dtype.itemsize == 1)
 

@@ -1,7 +1,7 @@
-"""The path that a run took through a control node, written out as a model without control flow.
+"""The path of a run through a control node, written out as a model without control flow.
 
-The branch that was taken stands in the place of an If, the rounds that were made in that of a Loop or a Scan. The
-reference tells which, step by step. Nodes are named by where they stand: `decoder, round 3: MatMul_7`.
+The taken branch replaces an If, the executed rounds replace a Loop or a Scan. The reference determines them, step by
+step. Nodes are named by their place: `decoder, round 3: MatMul_7`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ Values = Callable[[onnx.ModelProto, Mapping[str, Array]], Mapping[str, Array]]
 
 
 class NotWritten(Exception):
-    """The path can't be written out: it is too long, or of a form that is not."""
+    """The path can't be written out: it is too long, or has an unsupported form."""
 
 
 @dataclass(slots=True)
@@ -32,10 +32,10 @@ class Trace:
     """A path under construction.
 
     compute: the reference.
-    opsets: of the model.
-    given: the values that the path begins with, by name.
-    constants: of it.
-    nodes: of it, in order.
+    opsets: the model's opsets.
+    given: the path's input values, by name.
+    constants: the path's constants.
+    nodes: the path's nodes, in order.
     """
 
     compute: Values
@@ -45,7 +45,7 @@ class Trace:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def model(self, outputs: Iterable[str]) -> onnx.ModelProto:
-        """Return the path as a model of these outputs, with the nodes and constants that they need."""
+        """Return the path as a model with these outputs, and the nodes and constants that they need."""
         results = [*outputs]
         needed, kept = {*results}, []
         for node in reversed(self.nodes):
@@ -63,7 +63,7 @@ class Trace:
         return helper.make_model(graph, opset_imports=[*self.opsets], ir_version=10)
 
     def value(self, name: str) -> Array:
-        """Return what a value is in this run."""
+        """Return a value in this run."""
         if name in self.constants:
             known: Array = numpy_helper.to_array(self.constants[name])
             return known
@@ -78,10 +78,10 @@ class Trace:
         return name
 
     def write(self, nodes: Iterable[onnx.NodeProto], names: dict[str, str], where: str) -> None:
-        """Append nodes; what they make is noted in `names`, by which they are named in their graph.
+        """Append nodes; `names` maps the names in their graph to those in the path, and gets their outputs.
 
         Raises:
-            NotWritten: the path is too long, or has a form that is not written out.
+            NotWritten: the path is too long, or has an unsupported form.
         """
         for node in nodes:
             title = f"{where}{node.name or next(iter(node.output), node.op_type)}"
@@ -93,10 +93,10 @@ class Trace:
                 self.append(node, names, where, title)
 
     def append(self, node: onnx.NodeProto, names: dict[str, str], where: str, title: str) -> None:
-        """Append one node that has no graphs.
+        """Append one node without subgraphs.
 
         Raises:
-            NotWritten: it has, or the path is too long.
+            NotWritten: it has subgraphs, or the path is too long.
         """
         if len(self.nodes) >= MOST_NODES or any(attr.type == AttributeProto.GRAPH for attr in node.attribute):
             raise NotWritten(title)
@@ -109,7 +109,7 @@ class Trace:
         self.nodes.append(made)
 
     def _inside(self, graph: onnx.GraphProto, names: Mapping[str, str], where: str) -> dict[str, str]:
-        """Append a body and return the names that its values have."""
+        """Append a body and return its values' names in the path."""
         own = dict(names)
         for tensor in graph.initializer:
             if tensor.name not in own or own[tensor.name] == tensor.name:
@@ -169,7 +169,7 @@ class Trace:
         self._end(node, names, title, carried, rounds, out_axes, out_turned)
 
     def _results(self, body: onnx.GraphProto, given: Sequence[str], names: Mapping[str, str], where: str) -> list[str]:
-        """Append a round of a body, and return the names of its results."""
+        """Append one round of a body, and return its results' names."""
         inside = self._inside(body, {**names, **dict(zip((put.name for put in body.input), given, strict=True))}, where)
         return [inside[out.name] for out in body.output]
 
@@ -177,14 +177,14 @@ class Trace:
         self, node: onnx.NodeProto, names: dict[str, str], title: str, carried: Sequence[str],
         rounds: Sequence[Sequence[str]], axes: Sequence[int] = (), turned: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Name what a node's last round has made, and append what stacks the results of all rounds."""
+        """Name the results of a node's last round, and append nodes that stack the results of all rounds."""
         names.update(zip(node.output, carried, strict=False))
         for number, output in enumerate(node.output[len(carried) :]):
             rows = [results[number] for results in (rounds[::-1] if turned and turned[number] else rounds)]
             self._stack(output, rows, axes[number] if axes else 0, names, title)
 
     def _stack(self, output: str, rows: Sequence[str], axis: int, names: dict[str, str], title: str) -> None:
-        """Append what makes one output of rows."""
+        """Append the nodes that stack rows to one output."""
         if not output:
             return
         if not rows:
@@ -203,7 +203,7 @@ class Trace:
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
-    """Return what a node and the graphs in it read of the graph around it, in order."""
+    """Return the outer values that a node and its subgraphs read, in order."""
     found = dict.fromkeys(filter(None, node.input))
     for attr in node.attribute:
         if attr.type == AttributeProto.GRAPH:
@@ -232,18 +232,18 @@ def _attribute(node: onnx.NodeProto, name: str) -> Any:
 def path_of(
     model: CompiledModel, network: reference.Network, node: onnx.NodeProto, wanted: str, sample: Sample
 ) -> onnx.ModelProto:
-    """Return the path that a node takes, from what is in front of it to a tensor that it makes.
+    """Return the path of a node, from its inputs to one of its outputs.
 
     Raises:
-        NotWritten: it is too long, or has a form that is not written out, or something in front of it is not known.
+        NotWritten: it is too long, has an unsupported form, or an input of it is unknown.
     """
     graph = network.proto.graph
     makers = {name: one for one in graph.node for name in one.output if name}
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    fixed = {*constants}  # and what is made of constants alone
+    fixed = {*constants}  # and values computed from constants only
     for one in graph.node:
         fixed.update(one.output if fixed.issuperset(captured(one)) else ())
-    around = set[str]()  # first outputs of the nodes before it: what makes constants, or floats of integers
+    around = set[str]()  # first outputs of the nodes before it that compute constants, or dequantize
     begin, waiting = dict.fromkeys(captured(node)), captured(node)
     while waiting:
         name = waiting.pop()
@@ -272,10 +272,10 @@ def path_of(
 def known_values(
     model: CompiledModel, network: reference.Network, names: Sequence[str], sample: Sample
 ) -> dict[str, Array]:
-    """Return the reference's values of tensors, inputs among them.
+    """Return the reference's values of tensors, including inputs.
 
     Raises:
-        NotWritten: it has no such tensor.
+        NotWritten: it lacks one of them.
     """
     given = {**model.options.constants, **sample}
     missing = [name for name in names if name not in given]

@@ -1,4 +1,4 @@
-"""Compare every tensor that a device computes with the model's own."""
+"""Compare every tensor that a device computes with the reference's."""
 
 import logging
 import tempfile
@@ -43,17 +43,17 @@ from mtool.verification.translation import Mistranslation, mistranslations
 
 log = logging.getLogger(__name__)
 
-# The comparison of all operators' results with the model's own: its summary, its JSON, its error.
+# The comparison of all operators' results with the reference's: its summary, its JSON, its error.
 
 
 @dataclass(frozen=True, slots=True)
 class LayerComparison:
     """The comparison of an operator's result over all samples.
 
-    `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
-    because the reference's float sum is not exact (mtool.verification.rounding_ties); they don't count as differing.
-    `inside` is the comparison of what a control node computed, where its result differs
-    (mtool.verification.control_flow): one for each sample.
+    `difference` is None if the model has no such tensor. `ties` counts elements that are rounded the other way because
+    the reference's float sum is not exact (mtool.verification.rounding_ties); they don't count as differing. `inside`
+    compares the operators inside a control node whose result differs, for each sample
+    (mtool.verification.control_flow).
     """
 
     operator: Operator
@@ -63,7 +63,7 @@ class LayerComparison:
     inside: tuple["LayerReport", ...] = ()
 
     def describe(self) -> str:
-        """Return the operator as a person would name it."""
+        """Return the operator's description for people."""
         origins = f' "{short_name(self.operator.origins[-1])}"' if self.operator.origins else ""
         by = f"{'backend' if self.operator.backend else 'schedule'} {self.operator.by}"
         return f"operator {self.operator.index}, {self.operator.label}{origins} ({by})"
@@ -71,11 +71,11 @@ class LayerComparison:
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """The comparison of all operators over `samples` samples; `sequence`: the state went on from each to the next.
+    """The comparison of all operators over `samples` samples; `sequence`: the states carry over from each to the next.
 
-    `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
-    `complete`: all that the model's outputs are made of is compared. `mistranslated`: operators of a TFLite model that
-    are compared with another network than LiteRT computes.
+    `has_rounding`: the model rounds to integers, so that values within their tolerance may be steps apart later.
+    `complete`: the last writer of each output was compared. `mistranslated`: operators of a TFLite model whose
+    translation to ONNX differs from LiteRT.
     """
 
     samples: int
@@ -88,12 +88,12 @@ class LayerReport:
 
     @property
     def ties(self) -> int:
-        """Return how many elements are rounded the other way, of all operators."""
+        """The number of elements, of all operators, that are rounded the other way."""
         return sum(layer.ties for layer in self.layers)
 
     @property
     def explain(self) -> bool:
-        """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
+        """Whether outputs differ only because of rounding: each operator is right for its own inputs."""
         compared = [layer.difference for layer in self.layers if layer.difference]
         inexact = any(one.differing for one in compared)
         right = self.complete and not self.diverging and not self.mistranslated
@@ -101,25 +101,25 @@ class LayerReport:
 
     @property
     def diverging(self) -> tuple[LayerComparison, ...]:
-        """Return the layers that differ by more than is allowed, in the order of execution."""
+        """The layers that differ by more than allowed, in the order of execution."""
         return tuple(layer for layer in self.layers if layer.difference and not layer.difference.within)
 
     def summary(self) -> str:
-        """Return in a line how many operators are equal, within the tolerance, or have nothing to be compared with."""
+        """Return a line with the numbers of operators that are equal, within the tolerance, or not compared."""
         each: dict[int, list[Difference | None]] = {}  # the results of an operator
         for layer in self.layers:
             each.setdefault(layer.operator.index, []).append(layer.difference)
         compared = [[one for one in results if one is not None] for results in each.values()]
         equal = sum(1 for results in compared if results and not any(one.differing for one in results))
         within = sum(1 for results in compared if any(one.differing for one in results))
-        lacking = sum(1 for results in each.values() if None in results)
+        missing = sum(1 for results in each.values() if None in results)
         parts = [f"{count(equal, 'operator')} equal, bit for bit"]
         if within:
-            parts.append(f"{within} within what is allowed")
-        if lacking:
-            parts.append(f"{lacking} with a result that the model does not have")
+            parts.append(f"{within} within the tolerance")
+        if missing:
+            parts.append(f"{missing} with a result that the model does not have")
         if self.ties:
-            parts.append(f"but for {count(self.ties, 'tie')}, halfway between two steps")
+            parts.append(f"except {count(self.ties, 'tie')} (halfway between two steps)")
         return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
 
     def as_json(self) -> dict[str, Any]:
@@ -150,13 +150,13 @@ class LayerReport:
         """Raise unless every operator is within its tolerance.
 
         Raises:
-            MismatchError: naming the first operator that diverges, with its histogram, or that is mistranslated.
+            MismatchError: names the first operator that diverges, with its histogram, or that is mistranslated.
         """
         if self.mistranslated:
             raise MismatchError(
-                f"{self.mistranslated[0].operator} does not compute what it does in LiteRT",
+                f"{self.mistranslated[0].operator} computes something else than in LiteRT",
                 details=[one.words for one in self.mistranslated],
-                hint="report it, with the model; --rounding tflite may have its own form of the operator",
+                hint="report it with the model; --rounding tflite may avoid it",
             )
         if not self.diverging:
             return
@@ -167,22 +167,23 @@ class LayerReport:
         if inner is not None:
             worst = inner.diverging[0]
             assert worst.difference is not None
-            details.append(f"inside it, {worst.describe()} is the first that diverges:")
+            details.append(f"inside it, {worst.describe()} is the first to diverge:")
             details.append(f"  {worst.difference.worst}")
         others = len(self.diverging) - 1
         if others:
-            details.append(f"so do {count(others, 'other operator')}, each given what the model has before it")
-        raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
+            verb = "diverges" if others == 1 else "diverge"
+            details.append(f"{count(others, 'other operator')} also {verb}, each given the reference's inputs")
+        raise MismatchError(f"{first.describe()} is the first to diverge from {self.reference}", details=details)
 
 
-# What an operator computed over all samples, beside what the reference has for it.
+# An operator's results over all samples, with the reference's.
 
 
 @dataclass(slots=True)
 class OperatorResults:
-    """An operator's results: those of each sample, expected and actual, with the operand at its run-time sizes.
+    """An operator's results for each sample, expected and actual, with the operand at its run-time sizes.
 
-    `operand` is as it is at the sizes of the last sample.
+    `operand` has the sizes of the last sample.
     """
 
     operator: Operator
@@ -211,7 +212,7 @@ def layer_of(found: OperatorResults, allowed: Tolerance, against: str) -> LayerC
 
 
 def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
-    """Return arrays of several run-time sizes, padded with zeros to the largest."""
+    """Return arrays of different run-time sizes padded with zeros to the largest."""
     if len({array.shape for array in arrays}) == 1:
         return list(arrays)
     largest = tuple(map(max, zip(*(array.shape for array in arrays), strict=True)))
@@ -224,28 +225,29 @@ def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
 
 
 FLOAT16 = 2.0**-10
-"""What a model in float16 may differ by, of the largest magnitude and of each number: a step of float16."""
+"""The tolerance of a float16 model, relative to the largest magnitude and to each value: a step of float16."""
 
 
 def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx", of_backends: int = 0) -> Tolerance:
-    """Return what a model is held to: integers are equal but for ties, on every board and on grids of every width.
+    """Return a model's default tolerance: integers are equal except for ties, on every board and grid.
 
-    A TFLite model is held to LiteRT's: to its reference kernels exactly with their rounding, to others within a step.
+    A TFLite model is compared with LiteRT: exactly with its reference kernels if it uses their rounding, else within a
+    step.
 
     Args:
-        model: the file.
+        model: the model file.
         rounding: how integers are rounded.
-        of_backends: the steps by which integers of backends may differ from mtool's own.
+        of_backends: the steps by which backends' integers may differ from mtool's own.
     """
     of_rounding = int(model is not None and is_tflite(model) and rounding != "tflite")
     return Tolerance(lsb=of_rounding, of_backends=of_backends)
 
 
 def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:
-    """Return what is allowed of a model that has tensors of float16, where it is not given: a step of float16.
+    """Return the tolerance with a step of float16 as default for a model with float16 tensors.
 
-    onnxruntime keeps what is between two operators as float32, and rounds where a tensor of float16 is wanted; a
-    device rounds every tensor that it stores.
+    onnxruntime keeps values between operators in float32, and rounds only where a float16 tensor is needed; a device
+    rounds every tensor that it stores.
     """
     kinds = {tensor.dtype for tensor in (*manifest.inputs, *manifest.outputs)}
     kinds |= {operand.dtype for operator in manifest.operators for operand in (*operator.reads, *operator.writes)}
@@ -273,22 +275,22 @@ def verify_layers(
 ) -> LayerReport:
     """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
 
-    Where a result differs, the device goes on with the reference's values, so that the next operator is judged by
-    what it does itself.
+    If a result differs, the device continues with the reference's values, so that the next operator is judged by its
+    own result.
 
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
-        golden: a .npz file whose inputs x0.. to use; default: inputs drawn from `seed`.
-        tolerance: what is allowed; default: that of the board.
-        samples: how many to draw, without a golden file.
-        seed: of the drawn samples.
+        golden: a .npz file with inputs x0..; default: random inputs.
+        tolerance: the allowed differences; default: `default_tolerance`.
+        samples: the number of random inputs, without a golden file.
+        seed: the seed of the random inputs.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the failed stage's class, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed)
     model = job.compile()
@@ -300,13 +302,13 @@ def verify_layers(
 def compare_layers(
     device: Device, model: CompiledModel, inputs: Sequence[Sample], tolerance: Tolerance | None = None
 ) -> LayerReport:
-    """Run a model operator by operator on a device that is open, as `verify_layers` tells.
+    """Run a model operator by operator on an open device, as `verify_layers`.
 
-    Of a model with run-time sizes each sample is compared at its own.
+    Each sample is compared at its own run-time sizes.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the failed stage's class, see mtool.errors.
     """
     tensors = model.manifest
     has_rounding, wrong = False, dict[Mistranslation, None]()
@@ -337,7 +339,7 @@ def compare_layers(
         rows = zip(found.values(), layers, strict=True)
         layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
     has_rounding = has_rounding or any(layer.inside for layer in layers)
-    counts = {output.count for output in tensors.outputs}  # which nothing but equality is enough for
+    counts = {output.count for output in tensors.outputs}  # which have to be equal
     own = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
     last = [_last_write(tensors, index) for index in own]
     compared = all(operand is not None and operand.value in seen for operand in last)
@@ -345,9 +347,9 @@ def compare_layers(
 
 
 def _sequences(model: CompiledModel, inputs: Sequence[Sample]) -> list[tuple[CompiledModel, Sequence[Sample]]]:
-    """Return sequences of samples, each from the states' beginning on, and the model to compare it with.
+    """Return sequences of samples, each starting from the initial states, and the model to compare each with.
 
-    A TFLite model is translated to a network of fixed sizes: it is another one for other run-time sizes.
+    A TFLite model is translated to a network of fixed sizes, one for each choice of run-time sizes.
     """
     if not is_tflite(model.path):
         return [(model, inputs)]
@@ -368,7 +370,7 @@ def _compare_sequence(
     found: dict[str, OperatorResults],
     seen: set[str],
 ) -> None:
-    """Run samples operator by operator, and add each result to `found`; `seen` are the values that are compared."""
+    """Run samples operator by operator, add the results to `found` and the compared values to `seen`."""
     names = [*sorted(ties.held), *ties.tensors]
     expected = reference.intermediates(model.path, network, inputs, names, options=model.options)
     for sample, known in zip(inputs, expected, strict=True):
@@ -383,7 +385,7 @@ def _compare_sequence(
             wished = _expected(operand, known)
             return wished if wished is not None and not np.array_equal(wished, array) else None
 
-        parts: dict[str, list[tuple[Array, Array]]] = {}  # of results that are computed some rows at a time
+        parts: dict[str, list[tuple[Array, Array]]] = {}  # of results that are computed a few rows at a time
         for operator, operand, array in intermediates(device, sample, correct=correct):
             wished, name = _expected(operand, right), operator.whole or operand.value
             if wished is None and operator.whole:
@@ -410,7 +412,7 @@ def _explained(
     layer: LayerComparison,
     allowed: Tolerance,
 ) -> LayerComparison:
-    """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
+    """Return a layer with the comparison inside its control node; if that is right except for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer
     inputs, network = reference.with_states(model.path, network, inputs, options=model.options)
@@ -425,14 +427,14 @@ def _explained(
 
 
 def cause_of(ties: int) -> str:
-    """Return what makes outputs differ though each operator is right by what it is given."""
-    return count(ties, "tie") if ties else "rounding what is within its tolerance"
+    """Return why outputs differ although each operator is right for its own inputs."""
+    return count(ties, "tie") if ties else "rounding differences within the tolerance"
 
 
-# What a control node computes. A device runs an If or a Loop in one step, so what is computed in it can't be seen
-# there. Where a result differs, the path that was taken is written out (mtool.verification.control_flow), compiled for
-# the same core and run operator by operator, from the reference's values in front of the node. It has the bodies' own
-# kernels, so it has to end with the device's own result; then what explains the one explains the other.
+# Inside a control node. A device runs an If or a Loop in one step, so that the operators inside are not visible. If its
+# result differs, the path of the run is written out (mtool.verification.control_flow), compiled for the same core and
+# run operator by operator, from the reference's inputs of the node. It uses the bodies' own kernels, so it has to give
+# the device's own result; then the explanation for one holds for the other.
 
 
 def _inside(
@@ -442,19 +444,19 @@ def _inside(
     differing: Sequence[tuple[Sample, Operand, Array]],
     allowed: Tolerance,
 ) -> tuple[LayerReport, ...]:
-    """Return the comparison of the operators of the path that a control node took, for each result that differs.
+    """Return the comparison of the operators on a control node's path, for each result that differs.
 
-    Empty: it can't be told, as a path is too long, or ends with another result than the device's own.
+    Empty if a path is too long, or its result differs from the device's own.
 
     Args:
-        model: that the node is of.
-        network: the ONNX network of it, whose states are inputs of the samples.
+        model: the node's model.
+        network: the model's ONNX network, with states as inputs.
         operator: the control node.
-        differing: a sample, where the node's result lies at its run-time sizes, and what the device gave.
-        allowed: what is allowed.
+        differing: for each: the sample, the node's result at its run-time sizes, and the device's values.
+        allowed: the allowed differences.
     """
     nodes = [node for node in network.proto.graph.node if node.op_type in CONTROL]
-    name_of = operator_of if is_tflite(model.path) else attrgetter("name")  # of a TFLite model with numbers behind them
+    name_of = operator_of if is_tflite(model.path) else attrgetter("name")  # of a TFLite model: with a number appended
     node = next((one for one in nodes if {name_of(one), *one.output} & {*operator.origins} - {""}), None)
     try:
         title = f"inside_{operator.name}"
@@ -462,7 +464,7 @@ def _inside(
             return ()
         return tuple(_path_compared(model, network, node, *one, allowed, title) for one in differing)
     except (NotWritten, MtoolError) as failed:
-        log.info("what is computed inside %s can't be compared: %s", operator.name, failed)
+        log.info("the operators inside %s can't be compared: %s", operator.name, failed)
         return ()
 
 
@@ -486,19 +488,19 @@ def _path_compared(
     whole = moved(own, operand.source.moves)
     same = str(whole.dtype) == str(actual.dtype) and _is_same(whole.reshape(actual.shape), actual)
     if not same and not layers.diverging:
-        raise NotWritten(f"{node.name or operand.source.tensor} gives something else than its operators do one by one")
+        raise NotWritten(f"{node.name or operand.source.tensor} differs from its operators run one by one")
     return layers
 
 
 def _is_same(one: Array, other: Array) -> bool:
-    """Whether two results are equal: floats as far as another order of fusing rounds them."""
+    """Return whether two results are equal; floats may differ by the rounding of fused operations."""
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     return np.allclose(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:
-    """Return the reference's values for an operand, as it lies in memory; None: the model has no such tensor."""
+    """Return the reference's values of an operand, in its memory layout; None: the model has no such tensor."""
     if operand.source is None or operand.source.tensor not in known:
         return None
     array = moved(known[operand.source.tensor], operand.source.moves)
@@ -506,7 +508,7 @@ def _expected(operand: Operand, known: Sample) -> Array | None:
 
 
 def _last_write(described: Manifest, index: int) -> Operand | None:
-    """Return what is written last where an output of the model lies."""
+    """Return the operand that is written last at the place of a model output."""
     output = described.outputs[index]
     last = None
     for operand in (operand for operator in described.operators for operand in operator.writes):

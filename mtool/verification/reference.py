@@ -1,6 +1,6 @@
-"""The reference: the same model on the host, by onnxruntime with every graph optimisation off, or by LiteRT.
+"""The reference: the same model on the host, run by onnxruntime with every graph optimisation off, or by LiteRT.
 
-Either runs in a process of its own (mtool.verification.oracles.process).
+Both run in a separate process (mtool.verification.oracles.process).
 """
 
 import logging
@@ -33,22 +33,22 @@ from mtool.verification.oracles import evaluator, litert, ort, process
 
 log = logging.getLogger(__name__)
 
-# A network cut at tensors that are known: they become inputs, and what computes each of them becomes an output.
+# A network cut at known tensors: each becomes an input, and the value computed for it becomes an output.
 #
-# So each part is given what the reference has there, and nothing of one part's rounding reaches the next. mtool's own
-# operators, which onnxruntime does not have, are taken out: what they make is known.
+# So each part gets the reference's inputs, and the rounding of one part does not reach the next. mtool's own operators,
+# which onnxruntime lacks, are removed: their results are known.
 
 
-_COMPUTED = "/computed"  # behind the name of a tensor: the output that is computed for it
+_COMPUTED = "/computed"  # suffix of the output computed for a tensor
 
 
 def operator_of(node: onnx.NodeProto) -> str:
-    """Return the name that the nodes of one operator share, without the number of each."""
+    """Return the name of a node's operator: the node's name without its number."""
     return str(node.name.rpartition(" ")[0])
 
 
 def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
-    """Cut a graph at every tensor that is known; return the operator that computes each, but for mtool's own."""
+    """Cut a graph at every known tensor; return the operator that computes each, except mtool's own."""
     kept = [node for node in graph.node if node.domain != OWN]
     own = {name for node in graph.node if node.domain == OWN for name in node.output}
     if len(kept) < len(graph.node):
@@ -72,23 +72,23 @@ def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
 
 
 def name_of(model: Path) -> str:
-    """Return the name of what a model is compared with."""
+    """Return the name of a model's reference."""
     return litert.NAME if is_tflite(model) else ort.NAME
 
 
 def is_installed(model: Path) -> bool:
-    """Whether what a model is compared with is there."""
+    """Return whether a model's reference is installed."""
     return bool(litert.version() if is_tflite(model) else ort.version())
 
 
 def outputs(
     model: Path, samples: Sequence[Sample], *, options: Options | None = None, optimised: bool = False
 ) -> list[Sample]:
-    """Run the model on each sample with its reference, as `computed_by` tells; the outputs by name, in the same order.
+    """Run the model on each sample with its reference, as `computed_by`; return the outputs by name, in order.
 
     Raises:
         BuildError: the reference is not installed.
-        ModelError: the reference refuses the model or an input, or dies of it.
+        ModelError: the reference refuses the model or an input, or crashes.
     """
     return computed_by(model, samples, options=options, optimised=optimised)[1]
 
@@ -98,25 +98,25 @@ def computed_by(
 ) -> tuple[str, list[Sample]]:
     """Run the model on each sample with its reference.
 
-    What LiteRT's reference kernels lack, its default ones compute; what onnxruntime or LiteRT lacks, onnx.reference
-    does, of a TFLite model from its translation to ONNX. Where LiteRT's process dies of the model, its default kernels
-    without delegates are tried, then onnx.reference.
+    LiteRT's default kernels compute what its reference kernels lack; onnx.reference computes what onnxruntime or LiteRT
+    lacks, for a TFLite model from its translation to ONNX. If LiteRT's process crashes, its default kernels without
+    delegates are tried, then onnx.reference.
 
     Args:
         model: the ONNX or TFLite file.
         samples: inputs by name.
-        options: of the compilation: its constants are inputs that are the same for every sample; with states, the
-            samples are a sequence, and each is given the state outputs of the one before it; with the rounding
-            "tflite", and where hybrid operators are computed in integers, a TFLite model is run by LiteRT's reference
-            kernels, else by those that it takes by default.
-        optimised: with onnxruntime's graph optimisations, which for a quantized model means integer kernels.
+        options: the compilation's options. Constants are inputs that are the same for every sample; with states, the
+            samples are a sequence, and each gets the state outputs of the one before it; with the rounding "tflite",
+            or if hybrid operators are computed in integers, LiteRT runs a TFLite model with its reference kernels, else
+            with its default kernels.
+        optimised: use onnxruntime's graph optimisations; for a quantized model that means integer kernels.
 
     Returns:
-        What computed them, and the outputs by name, in the same order.
+        The name of the reference, and the outputs by name, in the same order.
 
     Raises:
         BuildError: the reference is not installed.
-        ModelError: the reference refuses the model or an input, or dies of it.
+        ModelError: the reference refuses the model or an input, or crashes.
     """
     chosen = options or Options()
     try:
@@ -143,10 +143,10 @@ def computed_by(
 def _after_a_crash(
     model: Path, samples: Sequence[Sample], options: Options, died: process.DiedError
 ) -> tuple[str, list[Sample]]:
-    """Run a TFLite model of which LiteRT has died by the next reference that runs it.
+    """Run a TFLite model that crashed LiteRT with the next reference that can.
 
     Raises:
-        DiedError: there is none.
+        DiedError: none can.
     """
     log.warning("%s; trying its default kernels without delegates, then %s", died.what, evaluator.NAME)
     plain = f"{litert.NAME}'s default kernels without delegates"
@@ -166,18 +166,18 @@ _LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom 
 
 
 def name_of_kernels(model: Path) -> str:
-    """Return the name of what computes as LiteRT's reference kernels do."""
+    """Return the name of LiteRT's reference kernels, or of the default ones if they lack an operator."""
     lacking = process.call(litert.NAME, model, "litert.lacking", model=litert_can_read(model))
     return f"{litert.NAME}'s default kernels (its reference kernels lack {lacking})" if lacking else litert.NAME
 
 
 def is_exact(name: str) -> bool:
-    """Whether what a reference of this name computes is what LiteRT's reference kernels do with integers."""
+    """Return whether the reference of this name computes integers as LiteRT's reference kernels do."""
     return name == litert.NAME
 
 
 def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list[Sample] | None:
-    """Return what onnx.reference makes of a model; None: it can't be run there."""
+    """Return a model's outputs by onnx.reference; None: it can't run the model."""
     fed: dict[str, Any] = {}
     if is_tflite(model):
         _, whole = translated(model, options)
@@ -193,12 +193,12 @@ def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list
 
 
 def is_hybrid(model: Path, options: Options) -> bool:
-    """Whether float activations of a TFLite model are brought to 8 bits, as LiteRT does."""
+    """Return whether float activations of a TFLite model are quantized to 8 bits, as in LiteRT."""
     return products.in_integers(options) and has_hybrid(model, options)
 
 
 def has_hybrid(model: Path, options: Options) -> bool:
-    """Whether a TFLite model has operators whose float activations LiteRT brings to 8 bits."""
+    """Return whether a TFLite model has operators whose float activations LiteRT quantizes to 8 bits."""
     found = tflite_file(model, Budget(options.limits))
     parts = (found, *found.others)
     return any(builtins.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
@@ -206,11 +206,11 @@ def has_hybrid(model: Path, options: Options) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """An ONNX network, the states that it has, and what they begin with.
+    """An ONNX network, its states, and their initial values.
 
-    `in_parts`: it has operators of mtool's own, which onnxruntime lacks. They are compared with LiteRT's, and the
-    others, each between two tensors that the device has, are given what LiteRT has there. `steps` are the scales of a
-    TFLite model's tensors.
+    `in_parts`: it has mtool's own operators, which onnxruntime lacks. They are compared with LiteRT's; the others, each
+    between two tensors that the device has, get LiteRT's values as inputs. `steps` are the scales of a TFLite model's
+    tensors.
     """
 
     proto: onnx.ModelProto
@@ -221,10 +221,10 @@ class Network:
 
 
 def network(model: Path, options: Options) -> Network | None:
-    """Return the ONNX network whose operators a device's are compared with; None: LiteRT's reference kernels are.
+    """Return the ONNX network whose operators a device's are compared with; None: compare with LiteRT's kernels.
 
-    A TFLite model that is rounded as ONNX does is compared with its translation to ONNX: LiteRT's own operators round
-    nearly so, and several that are fused differ by more steps than one.
+    A TFLite model with ONNX's rounding is compared with its translation to ONNX: LiteRT's own operators round nearly
+    the same way, but fused ones differ by more than one step.
     """
     if not is_tflite(model):
         return Network(reread(model), options.states, _initial_states(model, options))
@@ -232,7 +232,7 @@ def network(model: Path, options: Options) -> Network | None:
         return None
     made, found = translated(model, options)
     nodes = [node for graph in graphs(made.proto) for node in graph.node]
-    for number, node in enumerate(nodes):  # those of one operator share its name
+    for number, node in enumerate(nodes):  # the nodes of one operator share its name
         node.name = f"{node.name} {number}"
     own = [node for node in nodes if node.domain == OWN]
     apart = all(name in made.tensors for node in own for name in node.output) and not found.states
@@ -243,7 +243,7 @@ def network(model: Path, options: Options) -> Network | None:
 
 
 def translated(model: Path, options: Options) -> tuple[Translated, Network]:
-    """Return a TFLite model's translation to ONNX, and the same as a network with what its states begin with."""
+    """Return a TFLite model's translation to ONNX, and the same as a network with its states' initial values."""
     budget = Budget(options.limits)
     made = to_onnx(tflite_file(model, budget), model.name, options, budget)
     zeros = {
@@ -256,14 +256,14 @@ def translated(model: Path, options: Options) -> tuple[Translated, Network]:
 def intermediates(
     model: Path, compared: Network | None, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options
 ) -> list[Sample]:
-    """Run the network of a model, as `network` returns it, on each sample; the given tensors of it by name.
+    """Run a model's network, as returned by `network`, on each sample, without optimisations; return tensors by name.
 
-    No optimisations are made. What is not a tensor of the network's own graph is left out. Those of one in parts are
-    LiteRT's, of the model's tensors: `part_results` has what onnxruntime makes of those.
+    Names that are not tensors of the network's own graph are left out. For a network in parts, the values are LiteRT's;
+    `part_results` computes onnxruntime's from them.
 
     Raises:
         BuildError: the reference is not installed.
-        ModelError: the reference refuses the model or an input, or dies of it.
+        ModelError: the reference refuses the model or an input, or crashes.
     """
     if compared is None or compared.in_parts:
         own = () if compared is None else compared.proto.graph.node
@@ -285,7 +285,7 @@ def intermediates(
 def with_states(
     model: Path, compared: Network, samples: Sequence[Sample], *, options: Options
 ) -> tuple[Sequence[Sample], Network]:
-    """Return the samples of a sequence with what states are before each, and the network with these as inputs."""
+    """Return a sequence's samples with the states before each, and the network with the states as inputs."""
     if not compared.states:
         return samples, compared
     known = intermediates(model, compared, samples, [output for output, _ in compared.states], options=options)
@@ -297,10 +297,10 @@ def with_states(
 def part_results(
     model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options
 ) -> dict[str, tuple[str, Array]]:
-    """Compute the tensors of a network that are known, each from the others.
+    """Compute each known tensor of a network from the others.
 
     Returns:
-        The operator that computes each, and the result; those of mtool's own operators are left out.
+        The operator that computes each, and the result, without those of mtool's own operators.
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(compared.proto)
@@ -310,7 +310,7 @@ def part_results(
 
 
 def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:
-    """Run a network that was made of a model on one sample by onnxruntime, without optimisations.
+    """Run a network derived from a model on one sample by onnxruntime, without optimisations.
 
     Raises:
         BuildError: onnxruntime is not installed.
@@ -322,7 +322,7 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
 
 
 def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
-    """Run a model by an oracle, in the oracles' process, as mtool.verification.oracles.sequences describes."""
+    """Run a model with an oracle in the oracles' process (mtool.verification.oracles.sequences)."""
     found: list[Sample] = process.call(
         oracle.NAME,
         path,
@@ -341,7 +341,7 @@ def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any)
 
 
 def _initial_states(path: Path, chosen: Options) -> Sample:
-    """Return what the states of an ONNX model begin with: what is given, their initialisers, or zeros."""
+    """Return the initial values of an ONNX model's states: the user's, their initialisers, or zeros."""
     if not chosen.states:
         return {}
     graph = reread(path).graph
@@ -362,7 +362,7 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
 
 
 def _given(first: Sample, chosen: Options) -> Sample:
-    """Return first values: the user's, else the model's."""
+    """Return initial values: the user's, else the model's."""
     feeds = {name: value for name, value in chosen.state_values.items() if name in first}
     return first | {
         name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in feeds.items()
@@ -370,16 +370,16 @@ def _given(first: Sample, chosen: Options) -> Sample:
 
 
 def spread_of_reference(model: Path, samples: Sequence[Sample], steps: Mapping[str, float], options: Options) -> int:
-    """Return by how many steps the reference's outputs differ from themselves, with and without its optimisations.
+    """Return by how many steps the reference's outputs differ with and without its optimisations.
 
-    The two round in different places. No other implementation can be held to less. It is 0 where LiteRT's process dies
-    of the model.
+    The two round in different places, so that no other implementation can be expected to be closer. 0 if LiteRT's
+    process crashes.
 
     Args:
         model: the ONNX or TFLite file.
         samples: inputs.
-        steps: the step of the grid that an output stands on, by the output's name.
-        options: of the compilation.
+        steps: the step of each output's grid, by the output's name.
+        options: the compilation's options.
     """
     if not steps:
         return 0

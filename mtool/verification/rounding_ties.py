@@ -1,10 +1,9 @@
-"""Rounding ties: elements of a quantized reference that the error of its own float sums decides.
+"""Rounding ties: elements of a quantized reference that are decided by the error of its own float sums.
 
-The reference computes a quantized operator in float: it dequantizes, sums, and rounds to the output's grid. A sum that
-falls in the middle between two steps comes out a little above or below it there, by the order in which the floats were
-added, and is rounded up or down by that. No implementation can be held to one of the two. An element is a tie if both
-the reference's integer and the device's are what the exact value may be rounded to within float32's own error
-(mtool.verification.rounding_ties): nothing else excuses a difference.
+The reference computes a quantized operator in float: it dequantizes, sums, and rounds to the output's grid. A sum
+halfway between two steps comes out slightly above or below, depending on the order in which the floats are added, and
+is rounded accordingly. Both results are right. An element is a tie if both the reference's integer and the device's are
+roundings of the exact value within float32's own error: no other difference is accepted.
 """
 
 import math
@@ -25,30 +24,29 @@ from mtool.stages.samples import Array, Sample
 # The exact values of a quantized model's tensors, and the integers that float32 arithmetic may round them to.
 #
 # The reference computes a quantized operator in float32: it dequantizes, sums, divides by the scale and rounds. Here
-# onnx's own reference computes the same nodes from the integers that went in, in float64, next to which float32 is
-# inexact, and in float32. How far the two are apart is float32's own error in this operator on these data;
-# onnxruntime's, which adds in another order, is counted too, as far as it is of that size. An integer whose exact
-# value lies within that error of a half is a tie: which of its two neighbours comes out is decided by the order in
-# which an implementation adds, and none can be held to one of them.
+# onnx's own reference computes the same nodes from the same integers in float64, which is nearly exact, and in float32.
+# The distance between the two is float32's own error in this operator on these data; onnxruntime's error, with another
+# order of additions, is counted too if it is of that size. An integer whose exact value is within that error of a half
+# is a tie: the order of additions decides which of its two neighbours results, and both are right.
 #
-# A tie's neighbours go on as an interval through what follows in the same operator: a sum, a concat, a second
+# A tie's neighbours continue as an interval through the rest of the same operator: a sum, a concat, a second
 # quantization.
 
 
 _UNIT = 2.0**-24  # roundoff of float32
-_ROUNDINGS = 4  # of a requantization in float32: scales multiplied, divided, the sum made a float, their product
-_PLAUSIBLE = 8.0  # times the error of onnx's reference in float32: onnxruntime's, if it is one of rounding at all
-_WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
+_ROUNDINGS = 4  # in a float32 requantization: product and quotient of scales, conversion of the sum, their product
+_PLAUSIBLE = 8.0  # times the float32 error of onnx's reference: a larger error of onnxruntime's is not rounding
+_WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # the bias's axis in the result
 _DEQUANTIZED = ["DequantizeLinear", "DequantizeLinear"]
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A tensor as the reference has it, and the least and the largest that each element may be because of ties.
+    """A tensor's values in the reference, and the smallest and largest value of each element because of ties.
 
-    Where no element is tied, the three are one array. Floats are float64; `single` is the same value computed in
-    float32, and for integers the same array.
+    If no element is a tie, the three are the same array. Floats are float64; `single` is the value computed in float32,
+    and for integers the same array.
     """
 
     value: Array
@@ -58,13 +56,13 @@ class Bounds:
 
     @classmethod
     def of(cls, value: Array) -> "Bounds":
-        """Return the bounds of what is known, and so has no ties."""
+        """Return the bounds of a known value, which has no ties."""
         wide = value.astype(np.float64) if value.dtype.kind == "f" else value
         return cls(wide, wide, wide, value)
 
     @property
     def open(self) -> bool:
-        """Tell whether any element may be another than the reference's."""
+        """Whether any element may differ from the reference's."""
         return self.low is not self.value
 
 
@@ -73,14 +71,14 @@ class Unknown(Exception):
 
 
 class RoundingTies:
-    """The rounding ties of an ONNX network, operator by operator; None has no ties.
+    """The rounding ties of an ONNX network, operator by operator; without a network there are none.
 
-    It computes tensors of the network's own graph exactly, from those that are known.
+    It computes tensors of the network's own graph exactly, from known tensors.
 
     Attributes:
-        tensors: the float tensors that the network rounds to integers; `of_sample` takes the reference's, which show
-            how exact its floats are.
-        held: the tensors that operators write, at which a computation begins.
+        tensors: the float tensors that the network rounds to integers; `of_sample` uses the reference's values, which
+            show how exact its floats are.
+        held: the tensors that operators write, where a computation begins.
         has_rounding: the network rounds to integers.
     """
 
@@ -110,10 +108,10 @@ class RoundingTies:
         Args:
             tensor: its name.
             known: the reference's tensors by name, and the model's inputs.
-            held: names of the tensors to begin at, whose values are those in `known`.
+            held: names of the tensors to begin at, with values in `known`.
 
         Raises:
-            Unknown: onnx's reference has no such operator, or something that it is computed from is not known.
+            Unknown: onnx's reference lacks an operator, or an input is unknown.
         """
         values: dict[str, Bounds] = {}
         if tensor not in self._makers:
@@ -137,7 +135,7 @@ class RoundingTies:
         values: Mapping[str, Bounds],
         known: Mapping[str, Array],
     ) -> Array | None:
-        """Return how far each result moves where a float bias is rounded to steps of int32, as integer kernels have it.
+        """Return by how much each result changes if a float bias is rounded to int32 steps, as in integer kernels.
 
         onnxruntime does so too when it optimises. None: the node has no such bias.
         """
@@ -157,7 +155,7 @@ class RoundingTies:
         return moved.reshape([-1 if axis == _WITH_BIAS[node.op_type] % rank else 1 for axis in range(rank)])
 
     def _region(self, tensor: str, held: AbstractSet[str]) -> list[int]:
-        """Return the nodes that lie between what is held and a tensor, in the order of the graph."""
+        """Return the nodes between the held tensors and a tensor, in graph order."""
         region: set[int] = set()
         names = [tensor]
         while names:
@@ -191,7 +189,7 @@ class RoundingTies:
         return _each(inputs, lambda arrays, _: self._run(node, arrays))
 
     def _run(self, node: onnx.NodeProto, inputs: Sequence[Array | None]) -> list[Array]:
-        """Run one node by onnx's reference."""
+        """Run one node with onnx's reference."""
         from onnx.reference import ReferenceEvaluator
 
         feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
@@ -201,7 +199,7 @@ class RoundingTies:
         model = helper.make_model(helper.make_graph([node], "node", puts, outs), opset_imports=self._opsets)
         try:
             made = dict(zip(results, ReferenceEvaluator(model).run(results, feeds), strict=True))
-        except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference has not, or not so
+        except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference lacks or restricts
             raise Unknown(f"{node.op_type}: {refused}") from None
         return [np.asarray(made.get(name, 0.0)) for name in node.output]
 
@@ -210,7 +208,7 @@ Compute = Callable[[list[Array | None], type], list[Array]]
 
 
 def _each(inputs: Sequence[Bounds | None], compute: Compute) -> list[Bounds]:
-    """Compute a node's outputs for every array of its inputs' bounds; `compute` is told which type its floats have."""
+    """Compute a node's outputs for each array of its inputs' bounds; `compute` also gets the type of the floats."""
     values = compute([one.value if one else None for one in inputs], np.float64)
     singles = compute([one.single if one else None for one in inputs], np.float32)
     if not any(one.open for one in inputs if one):
@@ -247,7 +245,7 @@ def _dequantization(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> Co
 
 
 def _float_error(x: Bounds, reference: Array | None) -> float:
-    """Return how far float32 is from the exact values of a tensor, at the worst of its elements."""
+    """Return the largest error of float32 over a tensor's elements."""
     own = _furthest(x.value, x.single)
     if reference is None or reference.shape != x.value.shape:
         return own
@@ -262,7 +260,7 @@ def _furthest(exact: Array, single: Array) -> float:
 
 
 def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds, Array, Array, np.dtype[Any]]:
-    """Return what a node (de)quantizes, its scale and zero point as they stand beside that, and the integers' type."""
+    """Return a (de)quantizing node's input, its scale and zero point in broadcast shape, and the integers' type."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2].value if len(inputs) > 2 and inputs[2] is not None else None
     if x is None or scale is None or attributes(node).get("block_size"):
@@ -280,24 +278,24 @@ def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds
     return x, scale.value.astype(np.float64).reshape(shape), beside, dtype
 
 
-_SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): what float outputs may differ by
+_SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): the tolerance of float outputs
 _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 
 
 class SampleTies:
-    """The ties of one sample, computed where they are asked for; the parts of an operator's result share them."""
+    """The ties of one sample, computed on demand; the parts of an operator's result share them."""
 
     def __init__(self, ties: RoundingTies, known: Mapping[str, Array]) -> None:
         self._ties, self._known = ties, known
         self._found: dict[str, Bounds | None] = {}
 
     def accept(self, operand: Operand, expected: Array, actual: Array) -> tuple[Array, int]:
-        """Return an operator's result with the expected value wherever a tie explains the difference, and how many.
+        """Return an operator's result with the expected value for each element that is a tie, and the number of ties.
 
         Args:
-            operand: the operator's output, of a tensor of the model; the device read its inputs as `known`.
-            expected: the reference's, as it lies in the device's memory.
-            actual: the device's.
+            operand: the operator's output, a tensor of the model; the device's inputs were those in `known`.
+            expected: the reference's values, in the device's memory layout.
+            actual: the device's values.
         """
         if operand.source is None or np.array_equal(expected, actual):
             return actual, 0

@@ -1,7 +1,7 @@
-"""Whether mtool translates each operator of a TFLite model to ONNX as LiteRT computes it, by itself.
+"""Check that each operator's translation from TFLite to ONNX computes what LiteRT does.
 
-The network is cut at every tensor of the file: each operator is given what LiteRT has there, so that nothing of one
-operator's rounding reaches the next.
+The network is cut at every tensor of the file: each operator gets LiteRT's values as inputs, so that the rounding of
+one operator does not reach the next.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.reference import operator_of
 
-# How far LiteRT's hybrid operators may be from float arithmetic, since they bring their activations to 8 bits.
+# The error bounds of LiteRT's hybrid operators against float arithmetic, since they quantize activations to 8 bits.
 #
-# Each activation is off by half a step at most, or by a whole one at the end of a range whose zero point was rounded;
-# an output by that times the sum of its weights' magnitudes. Nothing else differs but the rounding of floats.
+# Each activation is off by at most half a step, or a whole one at the end of a range whose zero point was rounded; an
+# output by that times the sum of its weights' magnitudes. Otherwise only the rounding of floats differs.
 
 
-MOVES = ("Transpose", "Reshape")  # between a tensor of the file and what is multiplied
+MOVES = ("Transpose", "Reshape")  # between a tensor of the file and a product's input
 
 
 class HybridBounds:
     """The bounds of a network's products of float activations and dequantized weights.
 
-    `hybrid` are the operators that dequantize weights, by their names without the number of each node.
+    `hybrid` are the names of the operators that dequantize weights.
     """
 
     def __init__(self, graph: onnx.GraphProto) -> None:
@@ -44,12 +44,12 @@ class HybridBounds:
                 self._products[operator_of(node)] = (node, weights)
 
     def of(self, operator: str, known: Mapping[str, Array], output: Array) -> Array | None:
-        """Return by how much each element of an operator's output may be off; None: it is no such product.
+        """Return the error bound of each element of an operator's output; None: it is not such a product.
 
         Args:
             operator: its name.
-            known: the tensors that LiteRT has, by name.
-            output: that of the operator, its channels last.
+            known: LiteRT's tensors, by name.
+            output: the operator's output, channels last.
         """
         found = self._products.get(operator)
         if found is None:
@@ -70,7 +70,7 @@ class HybridBounds:
         return each.reshape(output.shape) if each.size == output.size else None
 
     def _reach(self, weights: onnx.NodeProto) -> Array:
-        """Return the sum of the magnitudes of each output channel's weights."""
+        """Return the sum of the weights' magnitudes for each output channel."""
         data = numpy_helper.to_array(self._held[weights.input[0]]).astype(np.float64)
         scale, point = (numpy_helper.to_array(self._held[name]).astype(np.float64) for name in weights.input[1:3])
         sizes = [-1 if dim == 0 and scale.size > 1 else 1 for dim in range(data.ndim)]
@@ -80,16 +80,16 @@ class HybridBounds:
 
 
 STEPS = {8: 4, 16: 64}
-"""How far LiteRT's reference kernels are from the rounded result, by the bits of a grid, by tables and shifts."""
+"""By the bits of a grid: the steps by which LiteRT's tables and shifts may differ from the rounded result."""
 RELATIVE = 1e-4
-"""The same of floats, of the tensor's largest number."""
+"""The same for floats, relative to the tensor's largest value."""
 HYBRID = 2e-2
-"""The same of recurrent operators whose weights are integers and whose activations LiteRT brings to 8 bits.
+"""The same for recurrent operators with integer weights whose activations LiteRT quantizes to 8 bits.
 
-Of others there is a bound: mtool.verification.translation.
+For others there is a bound: `HybridBounds`.
 """
 NOTHING = 1e-30
-"""A real number that is none to any other: converters give a grid of 1e-37 to what they never saw above 0.
+"""Smaller differences are ignored: converters give a grid of 1e-37 to tensors that were always 0.
 
 LiteRT's shifts do not reach such grids, so that its integers there are wrong.
 """
@@ -97,7 +97,7 @@ LiteRT's shifts do not reach such grids, so that its integers there are wrong.
 
 @dataclass(frozen=True, slots=True)
 class Mistranslation:
-    """An operator whose translation computes something else than LiteRT does; `words` says by how much."""
+    """An operator whose translation differs from LiteRT; `words` says by how much."""
 
     operator: str
     words: str
@@ -108,7 +108,7 @@ def mistranslations(
 ) -> tuple[Mistranslation, ...]:
     """Compare the translation of each operator of a TFLite model with LiteRT, on the first sample.
 
-    States are at their beginning. A network that can't be cut in parts is not excused either.
+    States have their initial values. A network that can't be cut in parts counts as a mistranslation.
 
     Raises:
         BuildError: onnxruntime or LiteRT is not installed.
@@ -134,18 +134,18 @@ def mistranslations(
 
 
 def _difference(wanted: Array, found: Array, relative: float, step: float, bound: Array | None = None) -> str:
-    """Return by how much an operator's result is off, if that is more than LiteRT's own roughness; else "".
+    """Return by how much an operator's result is off, if that is more than LiteRT's own error; else "".
 
-    `step` is what a step of integers stands for; `bound` is what else each element may be off by.
+    `step` is the real value of an integer step; `bound` is an additional error bound of each element.
     """
     if wanted.shape != found.shape or wanted.dtype != found.dtype:
-        return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
+        return f"expected {wanted.dtype}{list(wanted.shape)}, found {found.dtype}{list(found.shape)}"
     if not wanted.size:
         return ""
     if wanted.dtype.kind == "f":
         finite = np.isfinite(wanted) & np.isfinite(found)
         if not np.array_equal(wanted[~finite], found[~finite], equal_nan=True):
-            return "not finite in other places"
+            return "other elements are not finite"
         off = np.abs(wanted[finite].astype(np.float64) - found[finite])
         allowed = np.full(off.shape, relative * max(float(np.abs(wanted[finite]).max(initial=0)), 1e-3))
         if bound is not None:

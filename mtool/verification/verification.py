@@ -1,4 +1,4 @@
-"""Compare a model on a board with a golden file, or with its reference on inputs drawn from a seed."""
+"""Compare a model on a board with a golden file, or with its reference on random inputs."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -28,14 +28,14 @@ from mtool.verification.oracles.process import DiedError
 log = logging.getLogger(__name__)
 
 Opened = Callable[[], AbstractContextManager[Device]]
-_FEW = 16  # samples that are all looked into; of more, those that differ, if the first of them can be explained
+_FEW = 16  # samples that are all examined; of more, those that differ, if the first of them can be explained
 
 
 def golden_samples(model: CompiledModel, golden: Path) -> tuple[list[Sample], list[Sample]]:
-    """Return the inputs and outputs of a golden file; a TFLite model's are those of the kernels it is compared with.
+    """Return the inputs and outputs of a golden file; for a TFLite model, those of the kernels it is compared with.
 
     Raises:
-        UsageError: an array is missing, or has another shape or type than the model's.
+        UsageError: an array is missing, or its shape or type differs from the model's.
     """
     tensors, rounding = model.manifest, model.options.rounding
     if not is_tflite(model.path):
@@ -63,27 +63,27 @@ def verify(
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
-        golden: a .npz file of inputs x0.. and outputs y0.., each with a leading axis of samples; default:
-            onnxruntime's outputs, with every graph optimisation off; LiteRT's of a TFLite model. Integer outputs of a
-            TFLite model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those; all
-            outputs y0_tflite_ref if float activations are brought to 8 bits.
-            Where the model has states, the samples are a sequence, from the states' initial values on; the reference
-            is fed with its own.
-        tolerance: what is allowed; default: that of `default_tolerance`. Where outputs differ by more, every operator
-            is compared, as `verify_layers` does: if each is right by what it is given, but for ties of the
-            reference's float sums, that is what made the outputs differ, and they are within what is allowed.
-        samples: how many to draw, without a golden file.
-        seed: of the drawn samples.
+        golden: a .npz file of inputs x0.. and outputs y0.., each with a leading axis of samples; default: the outputs
+            of onnxruntime with every graph optimisation off, for a TFLite model LiteRT's. Integer outputs of a TFLite
+            model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those; all outputs are
+            y0_tflite_ref if float activations are quantized to 8 bits.
+            If the model has states, the samples are a sequence that starts from the states' initial values; the
+            reference keeps its own states.
+        tolerance: the allowed differences; default: `default_tolerance`. If outputs differ by more, every operator is
+            compared, as in `verify_layers`: if each is right for its own inputs, except for ties of the reference's
+            float sums, these explain the differences, and the outputs are accepted.
+        samples: the number of random inputs, without a golden file.
+        seed: the seed of the random inputs.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
-        on: the project whose firmware has the model as a module, which runs; nothing is built or flashed then. The name
-            in the options is that of the model on the device.
+        on: the project whose firmware has the model as a module, which is run; nothing is built or flashed then. The
+            name in the options is the model's name on the device.
 
     Returns:
-        How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
+        The comparison of each output; `Report.check` raises a MismatchError if one is not within the tolerance.
 
     Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
+        MtoolError: of the failed stage's class, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed, on=on)
     model = job.compile()
@@ -99,7 +99,7 @@ def verify(
 
     def opened() -> Device:
         if on is not None:
-            raise UsageError("a module tells nothing of what its operators read and write")
+            raise UsageError("a module does not describe its operators' reads and writes")
         return deployment.open(prepared)
 
     return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, opened=opened)
@@ -116,33 +116,31 @@ def judge(
     against: str = "",
     tolerance: Tolerance | None = None,
 ) -> Report:
-    """Compare outputs with a reference's, as `verify` tells.
+    """Compare outputs with a reference's, as `verify`.
 
-    Where the size of an output depends on data, only what is there is compared, and how much that is.
+    If the size of an output depends on data, the sizes and the valid elements are compared.
 
     Args:
-        model: whose outputs they are.
+        model: the model.
         inputs: samples.
-        expected: the reference's outputs, a sample each.
-        found: the device's, in the same order.
+        expected: the reference's outputs for each sample.
+        found: the device's outputs, in the same order.
         opened: opens a session with the device, to compare every operator's result on some of the samples.
-        golden: the file that the expected outputs are from; None: the reference itself.
-        against: what computed them, as `reference.computed_by` tells; default: what computes all of them.
-        tolerance: what is allowed; default: that of the model.
+        golden: the file with the expected outputs; None: they are the reference's.
+        against: the reference's name, from `reference.computed_by`; default: that of the model's reference.
+        tolerance: the allowed differences; default: `default_tolerance`.
     """
     tensors = model.manifest
     is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
     if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
-        log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
+        log.warning("--atol and --rtol apply to floats, and all outputs are integers: use --lsb N")
     own_lsb = default_tolerance(model.path, model.options.rounding).lsb
     is_lsb_given = tolerance is not None and (tolerance.lsb > own_lsb or (tolerance.lsb > 0 and not tolerance.ties))
     if is_lsb_given and not any(map(has_steps, tensors.outputs)):
-        log.warning(
-            "lsb is for integers of 8 bits or with a scale, and no output is one; floats have --atol and --rtol"
-        )
+        log.warning("--lsb applies to integers of 8 bits or with a scale, and no output is one; use --atol and --rtol")
     chosen = model.options
     name = golden.name if golden is not None else against or reference.name_of(model.path)
-    # those that follow run-time sizes, before they are padded to the same shape
+    # outputs with run-time sizes, before they are padded to the same shape
     check_shapes((tensor for tensor in tensors.outputs if tensor.dims is not None), expected, found, name)
     expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
     found = [sampling.masked(tensors.outputs, sample) for sample in found]
@@ -168,7 +166,7 @@ def judge(
     counts = {output.count for output in tensors.outputs}
     if any(output.name in counts and not output.within for output in exact.outputs):
         return exact
-    differing = list(inputs)  # of a sequence, each goes on from the one before it
+    differing = list(inputs)  # in a sequence, each depends on the one before it
     if not tensors.states and len(inputs) > _FEW:
         strict = replace(allowed, grid_steps=steps)
         pairs = zip(expected, found, strict=True)
@@ -180,14 +178,14 @@ def judge(
 def _explained(
     model: CompiledModel, report: Report, opened: Opened, allowed: Tolerance, differing: Sequence[Sample]
 ) -> Report | None:
-    """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
+    """Return a report that accepts the differences, if each operator is right except for ties; else None."""
     try:
         first = differing if model.manifest.states else differing[:_FEW]
         with opened() as device:
             found = compare_layers(device, model, first, allowed)
             if found.explain and len(first) < len(differing):
                 found = compare_layers(device, model, differing, allowed)
-    # a project of an earlier version, which does not say where its operators write; or LiteRT dies of the model
+    # a project of an earlier version, which does not describe its operators' writes; or LiteRT crashes
     except (UsageError, DiedError) as refused:
         log.info("the operators can't be compared: %s", refused.what)
         return None
@@ -196,15 +194,15 @@ def _explained(
     effect = f"the effect of {cause_of(found.ties)} before it"
     path, options = model.path, model.options
     if is_tflite(path) and reference.has_hybrid(path, options) and not reference.is_hybrid(path, options):
-        effect = "the effect of the 8 bits that LiteRT brings activations to; each operator is right by itself"
+        effect = "the effect of LiteRT's quantization of activations to 8 bits; each operator alone is right"
     outputs = [output if output.within else replace(output, within=True, allowed=effect) for output in report.outputs]
     return replace(report, outputs=tuple(outputs), ties=found.ties)
 
 
 def _is_of_the_reference(model: CompiledModel, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
-    """Tell whether expected outputs are the reference's, as it computes them here or on another processor.
+    """Return whether expected outputs are the reference's, computed here or on another processor.
 
-    Its floats are added in another order there, and with its optimisations; what that does to its outputs is allowed.
+    There, and with optimisations, it adds floats in another order; differences of that size are allowed.
     """
     outputs = model.manifest.outputs
     own = reference.outputs(model.path, inputs, options=model.options)
@@ -218,9 +216,9 @@ def _is_of_the_reference(model: CompiledModel, inputs: Sequence[Sample], expecte
 def _within_own_spread(
     model: CompiledModel, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
 ) -> Report:
-    """Allow an output on a grid as many steps as the reference differs from itself, at least one.
+    """Allow an output on a grid the steps by which the reference differs from itself, at least one.
 
-    Integers are allowed them of a TFLite model that is rounded as ONNX does: LiteRT's default kernels round nearly so.
+    This includes the integers of a TFLite model with ONNX's rounding: LiteRT's default kernels round nearly that way.
     """
     report = compared(allowed)
     integers = is_tflite(model.path) and model.options.rounding == "onnx"
@@ -230,13 +228,13 @@ def _within_own_spread(
     if steps <= 1:
         return report
     own = reference.name_of(model.path)
-    log.warning("%s's own outputs differ by %d LSB with its optimisations: so much is allowed", own, steps)
+    log.warning("allowing %d LSB: %s's own outputs differ by that with its optimisations", steps, own)
     lsb = max(steps, allowed.lsb) if integers else allowed.lsb
     return compared(replace(allowed, grid_steps=steps, lsb=lsb))
 
 
 def _steps_of_the_reference(model: CompiledModel, inputs: Sequence[Sample]) -> int:
-    """Return how exactly the reference itself knows the outputs that stand on a grid, in steps."""
+    """Return the steps by which the reference's own outputs on a grid vary."""
     steps = {
         output.name: output.scale[0] if output.dtype.startswith("float") else 1.0
         for output in model.manifest.outputs

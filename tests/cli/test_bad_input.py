@@ -50,11 +50,11 @@ def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
         ("--executor graph --interface-api step", "runs the operators from C"),
         ("--executor tree", "tree"),
         ("--interface-api cpp", "cpp"),
-        ("--schedule conv_2", "that is not NAME=VALUE"),
-        ("--schedule conv_2=", "that names no schedule"),
-        ("--schedule conv_2=dsp_patch:unroll", "'unroll' is not KNOB=VALUE"),
-        ("--schedule conv_2=dsp_patch:unroll=8,", "'' is not KNOB=VALUE"),
-        ("--schedule conv_2=c99_patch --schedule conv_2=dsp_patch", "conv_2 has another schedule already"),
+        ("--schedule conv_2", "expected NAME=VALUE"),
+        ("--schedule conv_2=", "the schedule is missing"),
+        ("--schedule conv_2=dsp_patch:unroll", "expected KNOB=VALUE, found 'unroll'"),
+        ("--schedule conv_2=dsp_patch:unroll=8,", "expected KNOB=VALUE, found ''"),
+        ("--schedule conv_2=c99_patch --schedule conv_2=dsp_patch", "conv_2 already has a schedule"),
         ("--schedule conv_7=c99_patch", "no such node"),
     ],
 )
@@ -129,9 +129,14 @@ def test_files_that_are_not_what_their_name_says(capsys: Captured) -> None:
     fails(["pipe.onnx"], 2, "pipe.onnx is a pipe, not a file", capsys=capsys, command="check")
     np.savez("two.npz", a=np.ones(4), b=np.ones(4))
     Path("two.npz").rename("two.npy")
-    fails([name, "--const", "x=two.npy"], 2, "is not a number, a list of numbers or a .npy file", capsys=capsys)
+    fails(
+        [name, "--const", "x=two.npy"],
+        2,
+        "expected a number, a list of numbers or a .npy file",
+        capsys=capsys,
+    )
     for text in ('x=[1,"a"]', "x={}", "x=[[1],2]", "x=null"):
-        fails([name, "--const", text], 2, "is not a number", capsys=capsys, command="check")
+        fails([name, "--const", text], 2, "expected a number", capsys=capsys, command="check")
 
 
 @pytest.mark.timeout(60)

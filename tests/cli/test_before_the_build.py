@@ -37,7 +37,7 @@ def test_a_board_that_does_not_answer_is_told_before_the_build(
 def test_a_program_of_this_computer_has_no_port(command: str, tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke([command, str(DIGITS), "--board", "native_sim", "--port", "/dev/ttyUSB9"]) == 2
     said = capsys.readouterr().err
-    assert "native_sim is a program of this computer, and has no port" in said and "USB data cable" not in said
+    assert "native_sim runs on this computer and has no port" in said and "USB data cable" not in said
 
 
 def test_a_program_of_this_computer_is_run_in_place_of_flashing(

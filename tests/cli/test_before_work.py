@@ -25,7 +25,7 @@ TEMPLATE = [
     (["--template", "nope"], "there is no template 'nope'"),
     (["--template", "zephyr"], "host has no template zephyr"),
     (["--option", "typo=1"], "the template host has no option 'typo'"),
-    (["--option", "opt=-O9"], "option opt of the template host can't be '-O9'"),
+    (["--option", "opt=-O9"], "invalid value '-O9' for option opt of the template host"),
 ]
 DEVICE = [(["--port", "/dev/nope"], "/dev/nope"), (["--probe", "nope"], "nope")]
 DATA = ["--data", "x.npz"]
@@ -51,7 +51,7 @@ WRONG = {
     "quantize": [
         (["--data", "nope"], "nope does not exist"),
         (["--data", "a_file"], "a_file"),
-        (["--data", "theirs"], "theirs holds no samples"),
+        (["--data", "theirs"], "theirs has no samples"),
         ([*DATA, "--evaluate", "nope.npz"], "nope.npz does not exist"),
         ([*DATA, "--labels", "nope.npy"], "nope.npy does not exist"),
         ([*DATA, "--board", "nope"], "unknown board 'nope'"),

@@ -73,7 +73,7 @@ def test_words_are_mtools_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     (folder / "a.txt").write_text("{{ cookiecutter.modle.name }}")
     assert app.invoke(["-q", "generate", DIGITS, "-t", str(own)]) == 2
     told = capsys.readouterr().err
-    assert "a.txt: 'modle' is not there" in told and "dict object" not in told
+    assert "a.txt: 'modle' is not defined" in told and "dict object" not in told
 
 
 def test_two_models_and_a_file_that_is_no_port(tmp_path: Path, capsys: Captured) -> None:
@@ -127,7 +127,7 @@ def test_a_module_of_zephyr_is_for_its_boards(
     monkeypatch.chdir(tmp_path)
     arguments = ["compile", DIGITS, "--emit", "zephyr-module", "-d", "module", "--board"]
     assert app.invoke([*arguments, "arduino_uno"]) == 2
-    assert "arduino_uno is no board of Zephyr's" in capsys.readouterr().err and not Path("module").exists()
+    assert "arduino_uno is not a Zephyr board" in capsys.readouterr().err and not Path("module").exists()
     assert app.invoke([*arguments, "mps2_an386"]) == 0
 
 

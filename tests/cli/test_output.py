@@ -94,10 +94,10 @@ def test_quiet_leaves_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Capture
         (["run", "m.onnx", "--frob"], "no such option: --frob"),
         (["run", "m.onnx", "--io", "nowhere"], "invalid value for '--io'"),
         (["verify", "m.onnx", "--samples", "0"], "invalid value for '--samples'"),
-        (["run", "m.onnx", "--dim", "batch"], "--dim batch: that is not NAME=VALUE"),
-        (["run", "m.onnx", "--dim", "batch=0"], "'0' is not a number of at least 1"),
-        (["run", "m.onnx", "--max", "selected=none"], "'none' is not a number of at least 1"),
-        (["run", "m.onnx", "--option", "opt"], "--option opt: that is not NAME=VALUE"),
+        (["run", "m.onnx", "--dim", "batch"], "--dim batch: expected NAME=VALUE"),
+        (["run", "m.onnx", "--dim", "batch=0"], "expected a whole number of at least 1, found '0'"),
+        (["run", "m.onnx", "--max", "selected=none"], "expected a whole number of at least 1, found 'none'"),
+        (["run", "m.onnx", "--option", "opt"], "--option opt: expected NAME=VALUE"),
     ],
 )
 def test_usage_errors_end_with_2(arguments: list[str], message: str, capsys: Captured) -> None:

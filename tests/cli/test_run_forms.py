@@ -87,7 +87,7 @@ def test_what_the_inputs_are_filled_with(project: Path, tmp_path: Path, capsys: 
         np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], expected, rtol=1e-5, atol=1e-5)
     (tmp_path / "own.bin").write_bytes(b"123")
     assert run(project, "--fill", str(tmp_path / "own.bin")) == 2
-    assert "3 B are there, the inputs are 768 B" in capsys.readouterr().err
+    assert "the file has 3 B, the inputs need 768 B" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

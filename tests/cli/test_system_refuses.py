@@ -138,7 +138,7 @@ def test_a_default_output_replaces_only_mtools_own(tmp_path: Path, monkeypatch: 
     Path("report.html").write_text("mine")
     assert app.invoke(["report", str(DIGITS), "-q"]) == 2
     Path("net_int8.onnx").write_text("mine")
-    with pytest.raises(UsageError, match=r"net_int8\.onnx is there, and mtool did not write it"):
+    with pytest.raises(UsageError, match=r"net_int8\.onnx exists and was not written by mtool"):
         commands.quantize("net.onnx", [], board="host")
     assert Path("report.html").read_text() == Path("net_int8.onnx").read_text() == "mine"
 
@@ -168,7 +168,7 @@ def test_an_image_that_would_fill_memory(tmp_path: Path, monkeypatch: pytest.Mon
     tensor = commands.compile(DIGITS, board="host").manifest.inputs[0]
     Image.new("L", (64, 64)).save(tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(UsageError, match="is not an image that can be read"):
+    with pytest.raises(UsageError, match="can't be read as an image"):
         dataset.read(tmp_path, [tensor])
 
 

@@ -59,8 +59,8 @@ def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None
         (["tune"], "the model's path is missing"),
         (["tune", DIGITS, "--show", "x.jsonl"], "--show can't be combined with a model"),
         (["tune", "--show", "missing.jsonl"], "there is no tuning log missing.jsonl"),
-        (["tune", DIGITS, "-o", "/dev/full"], "/dev/full is no plain file"),
-        (["tune", DIGITS, "-o", "."], ". is no plain file"),
+        (["tune", DIGITS, "-o", "/dev/full"], "/dev/full is not a regular file"),
+        (["tune", DIGITS, "-o", "."], ". is not a regular file"),
         (["tune", DIGITS, "-o", "nowhere/t.jsonl"], "nowhere/t.jsonl can't be written"),
         (["tune", DIGITS, "-o", DIGITS], "would overwrite"),
         (["tune", DIGITS, "--trials", "-1"], "'--trials': expected at least 0"),
@@ -102,8 +102,8 @@ def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_told(
     monkeypatch.chdir(below)
     assert app.invoke(["compile", DIGITS]) == 0
     told = capsys.readouterr().err
-    assert "nothing is known for host with cc" in told
-    assert "there are measurements of b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in told
+    assert "no measurements for host with cc" in told
+    assert "there are some for b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in told
 
 
 def test_what_was_measured_with_other_flags_or_at_another_clock_is_told_by_them(

@@ -48,11 +48,11 @@ def test_a_misspelt_choice_is_answered_with_its_neighbour(
         (["run", ""], "the model's path is empty"),
         (["run", "."], ". is not an mtool project"),
         (["compile", "m.onnx", "--emitt", "c"], "did you mean --emit?"),
-        (["run", "m.onnx", "--dim", "n=1", "--dim", "n=2"], "--dim n is given twice"),
-        (["run", "m.onnx", "--max", "n=1", "--max", "n=1"], "--max n is given twice"),
-        (["run", "m.onnx", "--limit", "nodes=1", "--limit", "nodes=2"], "--limit nodes is given twice"),
-        (["run", "m.onnx", "--const", "a=1", "--const", "a=2"], "--const a is given twice"),
-        (["build", "m.onnx", "--option", "opt=-O2", "--option", "opt=-O3"], "--option opt is given twice"),
+        (["run", "m.onnx", "--dim", "n=1", "--dim", "n=2"], "--dim n is set twice"),
+        (["run", "m.onnx", "--max", "n=1", "--max", "n=1"], "--max n is set twice"),
+        (["run", "m.onnx", "--limit", "nodes=1", "--limit", "nodes=2"], "--limit nodes is set twice"),
+        (["run", "m.onnx", "--const", "a=1", "--const", "a=2"], "--const a is set twice"),
+        (["build", "m.onnx", "--option", "opt=-O2", "--option", "opt=-O3"], "--option opt is set twice"),
     ],
 )
 def test_what_is_wrong_is_said_in_our_words(

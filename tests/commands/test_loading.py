@@ -307,9 +307,9 @@ def test_what_the_device_would_refuse_is_told_before(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"module_key": ""}, "needs the public key"),
-        ({"module_key": "12"}, "needs the public key"),
-        ({"module_key": "zz" * 32}, "needs the public key"),
+        ({"module_key": ""}, "needs their signer's public key"),
+        ({"module_key": "12"}, "needs their signer's public key"),
+        ({"module_key": "zz" * 32}, "needs their signer's public key"),
         ({"module_slot_bytes": 5000}, "no multiple of 4096"),
     ],
 )
@@ -330,7 +330,7 @@ def test_wrong_options_of_such_firmware_are_told(files: Path, values: dict[str, 
     assert loaded_modules.read({"modules": "none"}, board) is None
     with pytest.raises(UsageError, match=message):
         loaded_modules.read({**right, **values}, board)
-    with pytest.raises(UsageError, match="give --modules too"):
+    with pytest.raises(UsageError, match="add --modules"):
         module_options(False, files / "own.key.pub")
 
 

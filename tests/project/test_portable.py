@@ -169,7 +169,7 @@ def test_a_core_that_can_not_hold_the_model_says_so(tmp_path: Path) -> None:
     large = compiled.manifest.model_copy(update={"arena_bytes": 20_000})
     assert not avr.refusal(compiled.manifest) and not plain.refusal(large)
     why = avr.refusal(large)
-    assert why == "it needs 20,000 bytes of RAM, and there are 16,384 at the most"
+    assert why == "it needs 20,000 bytes of RAM, and these cores have at most 16,384"
     module = project.Module(compiled.sources(), compiled.manifest)
     packed = project.Packed(module, {plain: (module.sources, module.manifest)}, {avr: why})
     package = project.package(packed, "arduino-lib")

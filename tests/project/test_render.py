@@ -124,7 +124,7 @@ def test_an_option_reaches_the_project_and_the_manifest() -> None:
     ("options", "says"),
     [
         ({"optimise": "-O3"}, "has no option 'optimise'"),
-        ({"modules": "signed"}, "has no loader of modules"),
+        ({"modules": "signed"}, "does not support modules"),
         ({"opt": "-O9"}, "one of -O2, -O3, -Os"),
         ({"rpc_buffer_bytes": "16"}, "a number of at least"),
         ({"rpc_buffer_bytes": "many"}, "a number of at least"),
@@ -153,10 +153,10 @@ def test_a_template_that_does_not_know_the_board_is_refused(board: str, template
 
 def test_a_template_says_what_the_board_does_not_have() -> None:
     board = boards.get("mps2_an386").model_copy(update={"timer": None})
-    with pytest.raises(UsageError, match="needs something that the board does not say"):
+    with pytest.raises(UsageError, match="needs a value that the board does not have"):
         project.render(MODEL, MANIFEST, board)
     board = boards.get("mps2_an386").model_copy(update={"port": {"startup": "z80"}})
-    with pytest.raises(UsageError, match=r"no startup/z80\.c") as caught:
+    with pytest.raises(UsageError, match=r"lacks startup/z80\.c") as caught:
         project.render(MODEL, MANIFEST, board)
     assert "templates/startup/cortex_m.c" in caught.value.details
 

@@ -186,4 +186,4 @@ def test_no_boards_is_an_error() -> None:
 
 def test_a_missing_project_folder_is_told_by_its_argument(tmp_path: Path) -> None:
     error = attempt(mtool.check, "missing.onnx", ["host"], folder=tmp_path / "none")
-    assert error is not None and error.hint.endswith("leave folder out")
+    assert error is not None and error.hint.endswith("leave out folder")

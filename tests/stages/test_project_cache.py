@@ -161,9 +161,9 @@ _REPLACED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"protect": True}, {}, "built with --protect"),
     ({}, {"protect": True}, ""),
     ({"backends": "mirror.py"}, {}, "built with --backend mirror"),
-    ({"name": "one"}, {"name": "other"}, "of the model one"),
+    ({"name": "one"}, {"name": "other"}, "built for the model one"),
     ({"template_options": {"channel": "rtt"}}, {}, "built with --option channel=rtt"),
-    ({"board": "mps2_an385"}, {}, "for --board mps2_an385"),
+    ({"board": "mps2_an385"}, {}, "built for --board mps2_an385"),
 ]
 
 
@@ -187,10 +187,10 @@ def test_what_a_firmware_is_is_not_replaced_without_a_word(
         assert sizes.startswith("module_slot_bytes: there ") and sizes.endswith(", now 65536")
         assert sizes.split()[2].rstrip(",") in refused.value.hint and "--force" in refused.value.hint
     elif told == "refused":
-        with pytest.raises(UsageError, match="has firmware that takes modules"):
+        with pytest.raises(UsageError, match="would replace firmware that takes modules"):
             commands.write_project(models[1], folder)
         assert manifest.load(folder).project.options["module_key"] == "11" * 32  # type: ignore[union-attr]
     else:
         commands.write_project(models[1], folder)
-        warnings = [one.getMessage() for one in caplog.records if "is replaced" in one.getMessage()]
-        assert [f"its firmware was {told};" in one for one in warnings] == [True] * bool(told)
+        warnings = [one.getMessage() for one in caplog.records if "replacing the firmware" in one.getMessage()]
+        assert [f"which was {told};" in one for one in warnings] == [True] * bool(told)

@@ -56,7 +56,7 @@ def test_a_golden_file_with_arrays_beyond_the_models(tmp_path: Path, caplog: pyt
     assert not caplog.records
     samples.golden_of(save(tmp_path, **known, x1=one, y3=one), [IMAGE], [IMAGE])
     (told,) = [record.getMessage() for record in caplog.records]
-    assert "arrays that are not used: x1, y3; the model has 1 input and 1 output" in told
+    assert "unused arrays: x1, y3; the model has 1 input and 1 output" in told
 
 
 def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
@@ -68,17 +68,17 @@ def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
     assert outputs[1]["image:0"].shape == (1, 3, 2)
     one, _ = samples.golden_of(save(tmp_path, x0=np.zeros((3, 2), np.int8)), [IMAGE], [])
     assert [sample["image:0"].shape for sample in one] == [(1, 3, 2)]
-    with pytest.raises(UsageError, match="another shape"):
+    with pytest.raises(UsageError, match="has the wrong shape"):
         samples.golden_of(save(tmp_path, x0=np.zeros((2, 3), np.int8)), [IMAGE], [])
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x0": np.zeros((1, 3, 2), np.float32)}, "another type"),
-        ({"x0": np.zeros((1, 2, 3), np.int8)}, "another shape"),
+        ({"x0": np.zeros((1, 3, 2), np.float32)}, "has the wrong type"),
+        ({"x0": np.zeros((1, 2, 3), np.int8)}, "has the wrong shape"),
         ({"y": np.zeros((1, 3, 2), np.int8)}, "has no array 'image:0'"),
-        ({"x0": np.zeros((0, 1, 3, 2), np.int8)}, "no samples"),
+        ({"x0": np.zeros((0, 1, 3, 2), np.int8)}, "same number of samples"),
     ],
 )
 def test_a_wrong_array_is_told(tmp_path: Path, arrays: dict[str, object], message: str) -> None:
@@ -91,13 +91,13 @@ def test_an_archive_of_something_else_is_told(tmp_path: Path, name: str) -> None
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, "no array")
-    with pytest.raises(UsageError, match="not a NumPy file of plain arrays"):
+    with pytest.raises(UsageError, match="damaged, or not a NumPy file of plain arrays"):
         samples.read(path)
 
 
 def test_inputs_of_different_lengths_are_told(tmp_path: Path) -> None:
     path = save(tmp_path, x0=np.zeros((2, 3, 2), np.int8), x1=np.zeros((3, 4), bool))
-    with pytest.raises(UsageError, match="not as many"):
+    with pytest.raises(UsageError, match="same number of samples"):
         samples.inputs_of(path, [IMAGE, MASK])
 
 
@@ -105,14 +105,14 @@ def test_inputs_of_different_lengths_are_told(tmp_path: Path) -> None:
 def test_a_file_that_is_not_numpy_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="not a NumPy file"):
+    with pytest.raises(UsageError, match="damaged, or not a NumPy file"):
         samples.read(path)
 
 
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(UsageError, match="not a NumPy file"):
+    with pytest.raises(UsageError, match="damaged, or not a NumPy file"):
         samples.read(path)
 
 

@@ -215,7 +215,7 @@ def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, m
     [
         ({"median": 1.25}, "the whole model is 25.0% slower with it"),
         ({"median": 1.0}, "the whole model is no faster with it"),
-        ({"failed": "its outputs are not those of the default plan"}, "its outputs are not those of the default plan"),
+        ({"failed": "its outputs differ from the default plan's"}, "its outputs differ from the default plan's"),
         (None, "not measured in the whole model"),
     ],
 )

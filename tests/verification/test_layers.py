@@ -60,7 +60,7 @@ def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypa
     assert (wrong.operator.name, wrong.operator.schedule) == ("conv_2", "broken")
     assert wrong.difference is not None
     assert wrong.difference.differing == found.samples and wrong.difference.histogram
-    with pytest.raises(MismatchError, match=r"operator 2, conv2d 3x3 .* is the first that diverges from onnxruntime"):
+    with pytest.raises(MismatchError, match=r"operator 2, conv2d 3x3 .* is the first to diverge from onnxruntime"):
         found.check()
 
 

@@ -1,1 +1,1 @@
-"""The memory that a firmware takes before it is built: estimates at the upper end, from measured tables."""
+"""A firmware's memory before it is built: estimates at the upper end, from measured tables."""

@@ -13,7 +13,7 @@ _LARGEST = 64  # bytes of a structure that is not listed
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function's length: the tokens of its body; and whether it computes with 64 bits."""
+    """A function's length in tokens, and whether it computes with 64 bits."""
 
     tokens: int
     is_wide: bool
@@ -21,16 +21,16 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class CSource:
-    """Functions, calls and data in the C of a model.
+    """Functions, calls and data in a model's C.
 
     Attributes:
         functions: each function's length, by its name.
-        called: every name that is followed by a parenthesis.
-        is_wide: there is arithmetic of 64 bits.
-        has_float: there is arithmetic of floats.
-        data_bytes: variables besides the arena.
-        table_bytes: constants that are no weights: descriptors of tensors and functions, names, the graph's JSON.
-        included: the headers that it includes, without ".h".
+        called: every name followed by a parenthesis.
+        is_wide: there is 64-bit arithmetic.
+        has_float: there is floating-point arithmetic.
+        data_bytes: the variables' bytes, without the arena.
+        table_bytes: constants other than weights: descriptors of tensors and functions, names, the graph's JSON.
+        included: the included headers, without ".h".
     """
 
     functions: Mapping[str, Function]
@@ -43,12 +43,12 @@ class CSource:
 
 
 def sources(files: Iterable[str]) -> list[str]:
-    """Return the names of a model's C files that hold functions."""
+    """Return the names of a model's C files that contain functions."""
     return sorted(name for name in files if name.endswith(".c") and not name.endswith("_weights.c"))
 
 
 def read(parts: Iterable[Part]) -> CSource:
-    """Read the parts of a model's C files, its weights left out."""
+    """Analyze the parts of a model's C files, without its weights."""
     functions: dict[str, Function] = {}
     found, called, included = set[str](), set[str](), set[str]()
     data_bytes = table_bytes = 0

@@ -1,9 +1,9 @@
-"""An estimate of what a firmware needs of each memory of a board, before it is built.
+"""Estimate what a firmware needs of each memory of a board, before it is built.
 
 The model's constants, its arena, the buffers and the stack are known. Code is estimated at the upper end: a function's
-bytes are its tokens times the largest ratio that its schedule has in a corpus (`sizes.json`, by scripts/sizes.py), and
-a library's functions are those that the text names. What a template takes besides is measured with a model of one
-operator, where its framework could be built; elsewhere it is assumed, generously.
+bytes are its tokens times its schedule's largest ratio in a corpus (`sizes.json`, by scripts/sizes.py), plus the
+library functions that it names. The template's own need was measured with a model of one operator, where its framework
+could be built; elsewhere it is assumed generously.
 """
 
 import functools
@@ -31,7 +31,7 @@ from mtool.project.template import Template
 from mtool.stages.sizes.c_source import SIZES, CSource, read, sources
 
 _ARMV7 = ("cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
-_NEAREST = {  # by GCC's name of the board's core: the core that was measured, and how many times its bytes are taken
+_NEAREST = {  # by GCC's name of the board's core: the nearest measured core, and a factor for its bytes
     "cortex-m0": ("thumb1", 1.0),
     "cortex-m0plus": ("thumb1", 1.0),
     "cortex-m1": ("thumb1", 1.0),
@@ -47,9 +47,9 @@ _UNKNOWN = ("rv32", 1.5)
 
 
 def core_of(board: Board) -> tuple[str, float]:
-    """Return the key of the measured core that is nearest to a board's, and what its bytes are multiplied by.
+    """Return the key of the measured core nearest to a board's, and a factor for its bytes.
 
-    A factor other than 1 is a guess, on the safe side: no compiler for the core was there.
+    A factor other than 1 is a guess on the safe side: there was no compiler for the core.
     """
     if "mve" in board.features:
         return "mve", 1.0
@@ -60,14 +60,14 @@ def core_of(board: Board) -> tuple[str, float]:
 
 TABLE = Path(__file__).with_name("sizes.json")
 LEAST_TOKENS = 20
-"""Tokens that count for a function's call, frame and return."""
+"""Tokens added for a function's call, frame and return."""
 WIDE = ":wide"
-"""What marks the ratio of functions that compute with 64 bits."""
+"""The suffix of a schedule whose ratio is that of functions that compute with 64 bits."""
 CALLS = "calls"
-"""In place of a schedule: what calls the operators, and the RPC server's descriptor."""
-MARGIN = 1.1  # for code that is like none in the corpus
+"""In place of a schedule: the code that calls the operators, and the RPC server's descriptor."""
+MARGIN = 1.1  # for code unlike any in the corpus
 _MARGIN_RUNTIME = 1.03  # for another release of the compiler
-_TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any in the corpus
+_TURNED = 1.5  # a schedule with changed knobs may unroll more than any in the corpus
 _ALIGNMENT = 16
 _OBJECT_ALIGNMENT = 4
 _KIB = 1024
@@ -78,7 +78,7 @@ _OWN = {
     "zig": "unicorn",
     "host": "host",
 }  # mtool's template, by builder
-_ASSUMED = {  # of a framework that could not be built where sizes.json was made
+_ASSUMED = {  # of frameworks that were not available when sizes.json was made
     "zephyr": {"code": 48 * _KIB, "data": 12 * _KIB},
     "arduino": {"code": 64 * _KIB, "data": 16 * _KIB},
     "baremetal": {"code": 12 * _KIB, "data": 1 * _KIB},
@@ -90,7 +90,7 @@ _UNOPTIMISED = {"-O0": 3.0, "-Og": 1.2}  # of the example on a Cortex-M4: 2.7, 1
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is needed of each memory, and what the board's compiler does not take at all."""
+    """The need of each memory, and what the board's compiler does not accept at all."""
 
     needs: tuple[Need, ...]
     refused: tuple[str, ...] = ()
@@ -99,11 +99,11 @@ class Estimate:
 def estimate(
     files: FileTree, manifest: Manifest, board: Board, template: Template, options: Mapping[str, str | int | bool]
 ) -> Estimate:
-    """Return what the firmware of a compiled model needs of a board: of each kind that the template has, the most.
+    """Return what the firmware of a compiled model needs of a board: the most of the template's firmware kinds.
 
     Args:
         files: the model's C.
-        manifest: what the compile half says of it.
+        manifest: the model's manifest.
         board: the board, as the template places things (`Board.placed_by`).
         template: the template.
         options: the value of each of its options.
@@ -115,8 +115,8 @@ def estimate(
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
-        lent = sum(one.lent.get(name, 0) for one in manifest.models)
-        most += (Part("backends' buffers", lent),) * bool(lent)
+        buffers = sum(one.lent.get(name, 0) for one in manifest.models)
+        most += (Part("backends' buffers", buffers),) * bool(buffers)
         most += (Part("pools", beside.get(name, 0)),) * (name in beside)
         most += (Part("constants", constants.get(name, 0)),) * (name in constants)
         if most or memory.holds:
@@ -137,7 +137,7 @@ def _of_kind(
     template: Template,
     options: Mapping[str, str | int | bool],
 ) -> list[tuple[str, Part]]:
-    """Return the shares of a firmware kind: the role of the memory that each lies in, and the share."""
+    """Return the parts of a firmware kind, each with the role of the memory that holds it."""
     core, factor = core_of(board)
     entry = table()["cores"][core]
     level = str(options.get("opt", ""))
@@ -172,7 +172,7 @@ def _of_kind(
 
 
 def runtime_of(kind: str, board: Board, template: Template) -> Mapping[str, int]:
-    """Return what a template's firmware takes besides the model: bytes of code and of data."""
+    """Return the bytes of code and data that a template's firmware takes without the model."""
     own = template.name if template.name in _ASSUMED else _OWN[template.builder]
     if template.name in board.takes:
         return board.takes[template.name].model_dump()
@@ -183,7 +183,7 @@ def runtime_of(kind: str, board: Board, template: Template) -> Mapping[str, int]
 
 
 def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> float:
-    """Return the bytes of the model's functions on a core, at most about."""
+    """Return the estimated bytes of the model's functions on a core, at the upper end."""
     ratios: Mapping[str, float] = entry["bytes_per_token"]
     largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
     operators = [operator for one in manifest.models for operator in one.operators]
@@ -203,7 +203,7 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
 
 
 def _shared_bytes(name: str, shared: Mapping[str, int]) -> int:
-    """Return the bytes of a function that operators share, of one that was not measured the largest of its kind."""
+    """Return the bytes of a function that operators share; if it was not measured, the largest of its kind."""
     if name in shared or not name.startswith("mt_dsp_"):
         return shared.get(name, 0)
     kind = "_".join(name.split("_")[:3])  # behind it are the scaling and the loop
@@ -211,7 +211,7 @@ def _shared_bytes(name: str, shared: Mapping[str, int]) -> int:
 
 
 def libraries_of(c_source: CSource, entry: Mapping[str, Any]) -> int:
-    """Return the bytes of what a model needs of the C library and of the compiler's own, at most about."""
+    """Return the estimated bytes that a model needs of the C and compiler libraries, at the upper end."""
     kind = "wide" if c_source.is_wide else "float" if c_source.has_float else "integer"
     library: Mapping[str, int] = entry["library"]
     named = sum(
@@ -228,13 +228,13 @@ def table() -> Mapping[str, Any]:
 
 
 def _too_large(files: FileTree, manifest: Manifest) -> tuple[str, ...]:
-    """Return which constants are larger than the compiler of an AVR takes."""
+    """Return a line for each constant that is too large for the AVR compiler."""
     found = []
     for part in parts_of(files, f"{manifest.model}_weights.h"):
         head, _, count = part.removesuffix("];").partition("[")
         size = int(count) * SIZES[head.split()[-2]] if part.kind == "declaration" else 0
         if size > ARRAY_BYTES_AVR:
-            found.append(f"{part.name} is one array of {size:,} B, of which the compiler takes {ARRAY_BYTES_AVR:,}")
+            found.append(f"{part.name} is an array of {size:,} B; the compiler accepts at most {ARRAY_BYTES_AVR:,} B")
     return tuple(found)
 
 
@@ -245,17 +245,17 @@ def _aligned(count: int) -> int:
 def refuse_certain(
     files: FileTree, manifest: Manifest, board: Board, template: str, template_options: Mapping[str, str]
 ) -> None:
-    """Say that a build can't succeed: the constants and the arena alone are more than a memory has.
+    """Fail if a build can't succeed: the constants and the arena alone exceed a memory.
 
     Args:
         files: the model's C.
-        manifest: what the compile half says of it.
-        board: what it is built for.
-        template: its name or folder; empty: the board's first.
-        template_options: values of its options, as text.
+        manifest: the model's manifest.
+        board: the board to build for.
+        template: the template's name or folder; empty: the board's first.
+        template_options: the values of its options, as text.
 
     Raises:
-        FitError: they are; the lines are those of `mtool check`.
+        FitError: they do; the lines are those of `mtool check`.
     """
     name = template or next(iter(board.templates), "")
     if not name or not board.memories:

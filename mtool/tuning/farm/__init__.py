@@ -1,1 +1,1 @@
-"""A board farm: workers of a Dask cluster hold the boards, the process that tunes asks them and writes the log."""
+"""A board farm: the workers of a Dask cluster hold the boards, the tuning process sends work and writes the log."""

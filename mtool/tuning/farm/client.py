@@ -1,7 +1,7 @@
-"""The connection of a search to a board farm's scheduler: firmware and slices go out, answers come back.
+"""A search's connection to a board farm's scheduler: firmware and slices go out, answers come back.
 
-What is asked survives a scheduler that is started again: the connection is made anew, and what was under way is told
-as lost, for who asked to ask again. It is decided here which worker does what, so that what was lost on one goes to
+A search survives a restart of the scheduler: the client reconnects, and reports the slices in progress as lost, so that
+the search can submit them again. The client chooses the worker of each slice, so that one lost on a worker goes to
 another.
 """
 
@@ -28,7 +28,7 @@ from mtool.tuning.measuring import Slice, WholeRun
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A firmware is built, by a compiler."""
+    """A firmware has been built."""
 
     firmware: str
     toolchain: str
@@ -36,7 +36,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A firmware can't be built; or the task has failed in another way."""
+    """A firmware can't be built, or its task has failed in another way."""
 
     firmware: str
     error: BaseException
@@ -44,7 +44,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A slice has ended on a worker; without an end it was lost, for a reason: that, or the scheduler, is gone."""
+    """A slice has ended on a worker; without an `end` it was lost, for `reason`: the worker or scheduler is gone."""
 
     ident: str
     worker: str
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 300.0
 """How long to wait for a scheduler, or for a worker with the board, before giving up."""
 SILENT_S = 900.0
-"""After so long without a word from a slice that has begun, its worker is taken for lost."""
+"""If a slice in progress is silent for this long, its worker is considered lost."""
 _CONNECT_S = 5.0
 _FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0
@@ -76,18 +76,18 @@ class _Firmware:
 class _Asked:
     future: Any
     worker: str
-    heard: float | None = None  # when it was last heard of, from its begin on
+    heard: float | None = None  # time of the last sign of life; None before it begins
 
 
 class Farm:
     """A connection to a board farm, used by one thread.
 
     Args:
-        address: the scheduler's.
-        board: the name of the boards that are asked.
+        address: the scheduler's address.
+        board: the name of the boards to use.
         tls: certificates.
         patience_s: how long to wait for a scheduler.
-        silent_s: how long a slice may say nothing.
+        silent_s: how long a slice may be silent.
     """
 
     def __init__(
@@ -117,28 +117,28 @@ class Farm:
         self.close()
 
     def close(self) -> None:
-        """Let go of all that was asked; what boards are measuring, they stop."""
+        """Cancel everything in progress; boards stop measuring."""
         self._epoch += 1
         with contextlib.suppress(Exception):
             self._client.close(timeout=_CONNECT_S)
 
     @property
     def boards(self) -> int:
-        """How many boards there are to ask, busy or not."""
+        """The number of boards, busy or not."""
         return sum(self._workers.values())
 
     @property
     def free(self) -> int:
-        """How many of them nothing was asked of here."""
+        """The number of boards without a slice from this client."""
         busy = self._busy()
         return sum(max(0, count - busy[address]) for address, count in self._workers.items())
 
     def _busy(self) -> Counter[str]:
-        """Return how many slices each worker was asked for."""
+        """Return the number of slices on each worker."""
         return Counter(asked.worker for asked in self._asked.values())
 
     def post(self, event: object) -> None:
-        """Put an event of one's own among those that `wait` returns; may be called by another thread."""
+        """Add an event to those that `wait` returns; may be called by another thread."""
         self._events.put((-1, event))
 
     def add(self, ident: str, payload: Bundle | CompiledModel) -> None:
@@ -151,9 +151,9 @@ class Farm:
         self._firmwares.pop(ident, None)
 
     def submit(self, asked: Slice, firmware: str, avoid: frozenset[str] = frozenset()) -> None:
-        """Ask a worker for a slice, one that is not to be avoided if there is another.
+        """Submit a slice to a worker, if possible to one that is not in `avoid`.
 
-        `free` has to be more than 0.
+        `free` must be more than 0.
         """
         from mtool.tuning.farm import tasks
 
@@ -163,11 +163,11 @@ class Farm:
         self._ask(asked.ident, address, tasks.measure, self._future(firmware), asked)
 
     def run(self, bundle: Bundle, unit: Unit, where: tuple[str, str]) -> Ended:
-        """Run a whole model on a board, and return how that ended.
+        """Run a whole model on a board, and return the outcome.
 
         Args:
-            bundle: its firmware.
-            unit: of its times.
+            bundle: the model's firmware.
+            unit: the unit of the times.
             where: the worker and the board's label; both empty: any.
         """
         from mtool.tuning.farm import tasks
@@ -177,7 +177,7 @@ class Farm:
         if not address:
             able = [name for name, count in self._workers.items() if count]
             if not able:
-                return Ended("", "", None, f"no {self.board} is there")
+                return Ended("", "", None, f"no {self.board} is available")
             address = min(able, key=self._busy().__getitem__)
         elif address not in self._workers:
             return Ended("", address, None, f"{label} is gone")
@@ -195,10 +195,10 @@ class Farm:
             self.release(firmware)
 
     def wait(self, timeout_s: float) -> list[Any]:
-        """Return what has happened; wait for something, at most so long.
+        """Wait for events up to the timeout, and return them.
 
         Raises:
-            CommunicationError: the scheduler is gone, and does not come back.
+            CommunicationError: the scheduler is gone and does not come back.
         """
         found: list[Any] = []
         with contextlib.suppress(queue.Empty):
@@ -271,7 +271,7 @@ class Farm:
         self._tell_when_done("built", ident, about)
 
     def _future(self, ident: str) -> Any:
-        """Return the future of a firmware, which is sent again over a connection that was made anew."""
+        """Return the future of a firmware; after a reconnection it is sent again."""
         from mtool.tuning.farm import tasks
 
         firmware = self._firmwares[ident]
@@ -309,10 +309,10 @@ class Farm:
         self._refresh()
 
     def _reconnect(self) -> list[Any]:
-        """Make the connection anew, and tell all slices as lost; firmware that was being built is built again."""
-        log.warning("the scheduler at %s is gone; waiting for it", self.address)
+        """Connect again, and report all slices as lost; unfinished builds are started again."""
+        log.warning("lost the scheduler at %s; waiting for it", self.address)
         self._epoch += 1
-        again = "the scheduler was started again"
+        again = "the scheduler was restarted"
         lost = [Ended(ident, asked.worker, None, again) for ident, asked in self._asked.items()]
         self._asked.clear()
         with contextlib.suppress(Exception):  # before there is a new one, which would share its thread
@@ -324,12 +324,12 @@ class Farm:
         return lost
 
     def _refresh(self) -> list[Any]:
-        """Look which workers there are; a slice whose worker is gone, or has said nothing for long, is lost."""
+        """Update the list of workers; slices whose worker is gone, or silent for too long, are lost."""
         try:
-            # not scheduler_info(): what it returns may be of another call meanwhile, without the workers
+            # not scheduler_info(): a concurrent call may replace its result by one without the workers
             workers = self._client.sync(self._client.scheduler.identity, callback_timeout=_RESULT_S)["workers"]
         except (OSError, TimeoutError, RuntimeError, CommunicationError):
-            return []  # the client's status will tell
+            return []  # the client's status will show it
         self._refreshed = now = time.monotonic()
         declared = {address: known["resources"] for address, known in workers.items()}
         self.offered = Counter()
@@ -343,10 +343,10 @@ class Farm:
             if worker not in counts:
                 reason = f"the worker {worker} is gone"
             elif asked.heard is None and busy[worker] > counts[worker]:
-                busy[worker] -= 1  # it would wait there for a board that is gone
-                reason = f"a board of the worker {worker} is gone"
+                busy[worker] -= 1  # the slice would wait for a board that is gone
+                reason = f"the worker {worker} has lost a board"
             elif asked.heard is not None and now - asked.heard > self.silent_s:
-                reason = f"the worker {worker} has said nothing for {self.silent_s:.0f} s"
+                reason = f"the worker {worker} has been silent for {self.silent_s:.0f} s"
             if reason:
                 lost.append(Ended(ident, worker, None, reason))
         for one in lost:
@@ -357,7 +357,7 @@ class Farm:
 
 
 def _ended(future: Any) -> tuple[Any, BaseException | None] | None:
-    """Return the result of a task that is done, or its error; None: its worker or the scheduler has just gone."""
+    """Return a finished task's result or error; None: its worker or the scheduler is gone."""
     from distributed.client import FutureCancelledError
 
     try:
@@ -369,7 +369,7 @@ def _ended(future: Any) -> tuple[Any, BaseException | None] | None:
 
 
 def _is_of_the_cluster(error: BaseException) -> bool:
-    """Return whether a task has failed because a worker or a connection has, not by what it does itself."""
+    """Return whether a task failed because of a worker or a connection, not because of its own work."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 

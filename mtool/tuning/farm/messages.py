@@ -1,4 +1,4 @@
-"""What goes over the network beside slices: what a board answers, and firmware. Plain data, without weights."""
+"""Messages besides slices: a board's answers, and firmware. Plain data, without weights."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from mtool.stages.building import HOST_DRIVEN, BuiltProject
 from mtool.tuning.measuring import Outcome
 
 ANY = "mtool"
-"""The resource that every worker of mtool has, far more of it than tasks: what else is in the cluster gets none."""
+"""The resource that every mtool worker has in plenty, so that other workers in the cluster get no tasks."""
 PLENTY = 1_000_000
 BUILD = "mtool-build"
 """The resource of workers that compile."""
@@ -22,45 +22,45 @@ _BOARD = "mtool-board-"
 
 
 def resource(board: str) -> str:
-    """Return the resource that stands for boards of a name."""
+    """Return the resource for boards with a name."""
     return f"{_BOARD}{board}"
 
 
 def board_of(name: str) -> str:
-    """Return the board that a resource stands for; "" for another resource."""
+    """Return the board name of a resource; "" if it is not a board's."""
     return name.removeprefix(_BOARD) if name.startswith(_BOARD) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How one measurement ended. `board` is the one that made it: "nucleo_l4r5zi 066AFF at rack-3"."""
+    """The outcome of one measurement, and the label of its board: "nucleo_l4r5zi 066AFF at rack-3"."""
 
     ident: str
     outcome: Outcome
     board: str
 
     def as_message(self) -> list[Any]:
-        """Return it as what a topic can carry."""
+        """Return the answer as a message for a topic."""
         return [self.ident, self.board, *astuple(self.outcome)]
 
     @classmethod
     def of_message(cls, message: Sequence[Any]) -> "Answer":
-        """Return what a message says."""
+        """Return the answer in a message."""
         ident, board, status, times, number, reason = message
         return cls(ident, Outcome(status, tuple(times), number, reason), board)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEnd:
-    """How a slice ended.
+    """The end of a slice.
 
     Attributes:
-        answers: all that were made.
-        board: the board that made them; "": none was free.
-        failed: why the board could not go on; "": it could.
-        asked: the id of the measurement during which it failed; "": between two, or while it was flashed.
-        is_quarantined: it failed so often that it gets no more work.
-        is_stopped: the worker or the process that asked has ended meanwhile.
+        answers: all of its answers.
+        board: the label of its board; "": none was free.
+        failed: why the board could not continue; "": it did not fail.
+        asked: the id of the measurement that failed; "": the board failed between two, or during flashing.
+        is_quarantined: the board reached the failure limit and gets no more work.
+        is_stopped: the worker or the requesting process has ended.
     """
 
     answers: tuple[Answer, ...]
@@ -71,7 +71,7 @@ class SliceEnd:
     is_stopped: bool = False
 
 
-# A bundle: what a worker needs of a built project to flash it and to talk to it, as bytes.
+# A bundle: the files of a built project that a worker needs to flash it and to communicate with it.
 
 
 _SUFFIXES = (".hex", ".bin", ".uf2")
@@ -87,12 +87,12 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """The bytes that travel."""
+        """The number of bytes to transfer."""
         return sum(map(len, self.files.values()))
 
 
 def pack(prepared: BuiltProject) -> Bundle:
-    """Return the bundle of a project that is built."""
+    """Return the bundle of a built project."""
     firmware = prepared.built.firmware[HOST_DRIVEN]
     beside = (firmware.with_suffix(suffix) for suffix in _SUFFIXES)
     wanted = [prepared.folder / manifest.FILE_NAME, firmware, *(path for path in beside if path.is_file())]
@@ -101,21 +101,21 @@ def pack(prepared: BuiltProject) -> Bundle:
 
 
 def unpack(bundle: Bundle, folder: Path) -> BuiltProject:
-    """Write a bundle into a folder and return the project that it is.
+    """Write a bundle into a folder and return its project.
 
     Raises:
-        UsageError: it holds no project, or a path that leads elsewhere.
+        UsageError: it has no project, or a path that leads outside the folder.
     """
     for name, data in bundle.files.items():
         path = folder / name
         if ".." in Path(name).parts or Path(name).is_absolute():
-            raise UsageError(f"the bundle of a firmware names a path outside of it: {name}")
+            raise UsageError(f"the firmware bundle has a path outside its folder: {name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, zlib.decompressobj().decompress(data, _MOST_BYTES))
     read = manifest.load(folder)
     if read.project is None:
-        raise UsageError("the bundle of a firmware holds no project")
+        raise UsageError("the firmware bundle has no project")
     firmware = manifest.firmware_of(folder, read.project, HOST_DRIVEN)
-    firmware.chmod(0o700)  # a process, where the board is this computer
+    firmware.chmod(0o700)  # it is run as a program if the board is this computer
     built = Built(read, folder, {HOST_DRIVEN: firmware}, bundle.toolchain, 0.0, ())
     return BuiltProject(folder, read.project.board, read, built)

@@ -1,7 +1,7 @@
 """The search on a board farm: several firmwares are in flight, each is cut into slices, and a slice goes to one board.
 
-Each measurement has its id when it is asked for. It is written to the log as soon as it is told, once, however often it
-is told; what a lost slice has not told yet is asked of another board.
+Each measurement gets its id when it is requested. Its answer is logged as soon as it arrives, and once even if it
+arrives again; the missing answers of a lost slice are requested from another board.
 """
 
 import logging
@@ -16,6 +16,7 @@ from typing import Any
 from mtool import boards
 from mtool.base.errors import BoardError, BuildError, FitError, UsageError
 from mtool.compiler.tuned.record import Unit, new_id
+from mtool.stages import formatting
 from mtool.stages.building import BuiltProject
 from mtool.tuning.farm.client import Built, Ended, Farm, Refused
 from mtool.tuning.farm.messages import Answer, pack
@@ -26,12 +27,12 @@ from mtool.tuning.search import Progress, Search, WantedCandidate
 from mtool.tuning.trial import Names
 from mtool.tuning.whole import Whole
 
-# What a search on a board farm has under way: firmware that is made, slices, measurements that are asked for.
+# The work in progress of a search on a board farm: firmware being built, slices, requested measurements.
 
 
 @dataclass(slots=True)
 class Firmware:
-    """A firmware: what it was made for, and how many slices of it are not done."""
+    """A firmware: the candidates it was made for, and the number of unfinished slices."""
 
     ident: str
     batch: Sequence[WantedCandidate]
@@ -42,7 +43,7 @@ class Firmware:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A slice to be asked: the candidates by task and place with their ids, and on how many boards it was tried."""
+    """A slice to submit: its requests, the number of boards that have tried it, and the workers to avoid."""
 
     firmware: Firmware
     asks: tuple[Ask, ...]
@@ -52,25 +53,25 @@ class Part:
 
 @dataclass(slots=True)
 class UnderWay:
-    """What is under way."""
+    """The work in progress."""
 
     making: dict[str, Firmware] = field(default_factory=dict)
     waiting: deque[Part] = field(default_factory=deque)
     running: dict[str, Part] = field(default_factory=dict)  # slices that workers have
-    again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of what could not be built
+    again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of failed builds
     suspects: dict[str, list[str]] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)  # boards whose different speed was reported
 
 
 log = logging.getLogger(__name__)
-_LEAST = 8  # candidates that a board is flashed for, where there are so many
-_MOST = 48  # of one slice: what is lost with a board at most, and asked again
+_LEAST = 8  # candidates worth flashing a board for, if there are enough
+_MOST = 48  # candidates in a slice: the most that are lost with a board and measured again
 _BASELINE_READINGS = 3  # of the baseline, at the beginning of each slice
-_TRIES = 8  # of a slice, on different boards where there are
-_SUSPECT = 2  # times that a board did not come back from the same candidate: then it is the cause
-_DIFFERENT = 0.01  # a board of another speed, from which on it is told
+_TRIES = 8  # of a slice, on different boards if possible
+_SUSPECT = 2  # boards that did not recover from the same candidate; then it is the cause
+_DIFFERENT = 0.01  # a smaller difference in a board's speed is not reported
 _POLL_S = 1.0
-_EMPTY_S = 20.0  # without a single board left, after some were quarantined
+_EMPTY_S = 20.0  # wait for a board if none is left and some are quarantined
 
 
 class FarmSearch(Search):
@@ -78,7 +79,7 @@ class FarmSearch(Search):
 
     Args:
         farm: the connection to the board farm.
-        given: what `Search` takes; of the bench it uses what makes firmware.
+        given: the arguments of `Search`; the bench only makes firmware.
     """
 
     def __init__(self, farm: Farm, *given: Any) -> None:
@@ -91,7 +92,7 @@ class FarmSearch(Search):
         self._makers = ThreadPoolExecutor(1, thread_name_prefix="mtool-build")
 
     def run(self) -> None:
-        """Measure what is left, until the goal is reached.
+        """Measure the remaining candidates until the goal is reached.
 
         Raises:
             MtoolError: nothing can be built, no board is left, or the scheduler does not come back.
@@ -108,7 +109,7 @@ class FarmSearch(Search):
         return max(super()._trials_left() - on_the_way, 0)
 
     def _drive(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
-        """Keep the boards busy with what the source gives, until it gives nothing and all has been told."""
+        """Keep the boards busy with batches from the source until it is empty and all answers have arrived."""
         self._state = state = UnderWay()
         self._open.clear()
         while not self._is_late():
@@ -116,12 +117,13 @@ class FarmSearch(Search):
             if not (state.making or state.waiting or state.running or state.again):
                 return
             self._check_boards()
-            self.progress.says(f"{'measuring' if mode == 'once' else 'finals'} on {self.farm.boards} boards")
+            on = formatting.count(self.farm.boards, "board")
+            self.progress.says(f"{'measuring' if mode == 'once' else 'finals'} on {on}")
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
     def _fill(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
-        """Ask for as many slices as there are free boards, and make firmware for those that come next."""
+        """Submit a slice to each free board, and make firmware for the next ones."""
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
             self._submit(state.waiting.popleft())
@@ -134,7 +136,7 @@ class FarmSearch(Search):
             self._makers.submit(self._make, firmware)
 
     def _make(self, firmware: Firmware) -> None:
-        """Make a firmware, in a thread of its own."""
+        """Make a firmware; runs in its own thread."""
         try:
             shares = self._shares(firmware.batch, firmware.mode)
             firmware.names, made = self.bench.make(shares, build=not self.farm.builders)
@@ -160,7 +162,7 @@ class FarmSearch(Search):
         if event.toolchain and event.toolchain != self.target.compiler:
             raise BuildError(
                 f"a worker compiles with {event.toolchain}, this computer with {self.target.compiler}",
-                hint="times of two compilers can't be compared: install the same one, or let this computer compile",
+                hint="times can't be compared: install the same one, or let this computer compile (no worker --builds)",
             )
         self.progress.firmwares += 1
         parts = [*self._parts(firmware)]
@@ -170,7 +172,7 @@ class FarmSearch(Search):
             self.farm.release(firmware.ident)
 
     def _not_built(self, event: Refused) -> None:
-        """Make two firmwares of the halves of one that can't be built; a candidate alone is recorded so."""
+        """Split a firmware that can't be built into halves; a single candidate is recorded as failed."""
         if not isinstance(event.error, FitError | BuildError):
             raise event.error
         batch = self._state.making.pop(event.firmware).batch
@@ -178,9 +180,9 @@ class FarmSearch(Search):
         self._state.again += self._halves(batch, event.error)
 
     def _parts(self, firmware: Firmware) -> Iterator[Part]:
-        """Cut a firmware into slices: so that all boards have their part of what is to come, but not too small ones."""
+        """Cut a firmware into slices that share the coming work among all boards, but are not too small."""
         asks = self._asks(firmware.names, firmware.batch)
-        if firmware.mode == "turns":  # those of a task have to be on one board
+        if firmware.mode == "turns":  # a task's candidates have to be on one board
             cut = [each for each in asks if each]
         else:
             everything = [ask for each in asks for ask in each]
@@ -216,7 +218,7 @@ class FarmSearch(Search):
             self._board_failed(end.board or event.worker, end.failed, end.is_quarantined)
             self._suspect(end.asked, end.board, end.failed)
         elif not is_whole:
-            log.info("a slice is asked again: %s", event.reason or "its worker ends")
+            log.info("submitting a slice again: %s", event.reason or "its worker has ended")
         rest = self._rest(part, is_whole=is_whole)
         if not rest:
             part.firmware.open_slices -= 1
@@ -225,15 +227,15 @@ class FarmSearch(Search):
             return
         if part.tries + 1 >= _TRIES:
             raise BoardError(
-                f"no board of the farm has measured {len(rest)} candidates",
-                details=[f"{_TRIES} were asked", f"the last: {end.failed if end and end.failed else event.reason}"],
-                hint="what was measured is in the log: look at the workers, and give the same command again",
+                f"no board of the farm could measure {formatting.count(len(rest), 'candidate')}",
+                details=[f"tried {_TRIES} times; the last: {end.failed if end and end.failed else event.reason}"],
+                hint="check the workers, then run the same command again: finished measurements are in the log",
             )
         avoid = part.avoid | ({event.worker} if end and end.failed else set())
         self._state.waiting.appendleft(replace(part, asks=rest, tries=part.tries + 1, avoid=avoid))
 
     def _rest(self, part: Part, *, is_whole: bool) -> tuple[Ask, ...]:
-        """Return what of a slice is still to be asked; turns that were broken off begin anew, with new ids."""
+        """Return the requests of a slice that are still open; interrupted turns begin again, with new ids."""
         if part.firmware.mode == "once":
             return tuple(ask for ask in part.asks if ask.ident in self._open)
         for ask in part.asks:
@@ -246,23 +248,23 @@ class FarmSearch(Search):
         return again
 
     def _suspect(self, ident: str, board: str, reason: str) -> None:
-        """Record a candidate as a fault from which boards did not come back: the next one would not either."""
+        """Record a candidate as a fault once enough boards did not recover from it: the next would not either."""
         if ident not in self._open:
             return
         boards = self._state.suspects.setdefault(ident, [])
         boards.append(board)
         if len(boards) >= _SUSPECT:
-            told = f"{' and '.join(dict.fromkeys(boards))} did not come back from it: {reason}"
-            self._answer(ident, Outcome("fault", reason=told[:400]), board)
+            text = f"{' and '.join(dict.fromkeys(boards))} did not recover from it: {reason}"
+            self._answer(ident, Outcome("fault", reason=text[:400]), board)
 
     def _board_failed(self, board: str, reason: str, is_quarantined: bool) -> None:
-        log.warning("%s has failed, its candidates go to another board: %s", board, reason)
+        log.warning("%s failed; its candidates go to another board: %s", board, reason)
         if is_quarantined and board not in self.quarantined:
             self.quarantined[board] = reason
-            log.warning("%s is quarantined: it has failed three times in a row", board)
+            log.warning("%s is quarantined: it failed three times in a row", board)
 
     def _check_boards(self) -> None:
-        """Wait for boards, where there are none, but not for ever.
+        """Wait for boards if there are none, up to a limit.
 
         Raises:
             BoardError: there are none.
@@ -273,11 +275,11 @@ class FarmSearch(Search):
         now = time.monotonic()
         if self._empty_since is None:
             self._empty_since = now
-            log.warning("no worker has a %s: waiting for one", self.farm.board)
+            log.warning("no worker has a board %s: waiting for one", self.farm.board)
         if now - self._empty_since > (_EMPTY_S if self.quarantined else self.farm.patience_s):
             others = ", ".join(sorted(name for name, count in self.farm.offered.items() if count))
             raise BoardError(
-                f"no {self.farm.board} is left in the board farm",
+                f"the board farm has no {self.farm.board} left",
                 details=[
                     *(f"quarantined: {board}: {reason}" for board, reason in self.quarantined.items()),
                     f"the workers have: {others or 'no boards'}",
@@ -286,22 +288,22 @@ class FarmSearch(Search):
             )
 
     def _compare_speed(self, outcome: Outcome, board: str) -> None:
-        """Tell, once, of a board that is faster or slower than the others."""
+        """Warn once of a board that is faster or slower than the others."""
         self._speeds.setdefault(board, []).append(outcome.median)
         others = [time_ for other, times in self._speeds.items() if other != board for time_ in times]
         own = self._speeds[board]
-        if len(others) < 3 or len(own) < 3 or board in self._state.told:
+        if len(others) < 3 or len(own) < 3 or board in self._state.reported:
             return
         change = statistics.median(own) / statistics.median(others) - 1
         if abs(change) > _DIFFERENT:
-            self._state.told.add(board)
+            self._state.reported.add(board)
             log.warning(
                 "%s is %.1f%% %s than the others", board, abs(change) * 100, "slower" if change > 0 else "faster"
             )
 
 
 def even(total: int, most: int) -> int:
-    """Return the size of slices so that as few as there are of at most a size have about the same."""
+    """Return the slice size that divides `total` evenly into the fewest slices of at most `most`."""
     return max(-(-total // max(-(-total // most), 1)), 1)
 
 
@@ -310,18 +312,18 @@ def _without_share(names: Names) -> Operators:
     return Operators(*(getattr(names, one.name) for one in fields(Operators)))
 
 
-# Runs of the whole model on a board farm: all plans on one board, since two boards differ by more than two plans do.
+# Runs of the whole model on a board farm: all plans on one board, since boards differ by more than plans do.
 
 
-_TRIES_of_whole = 4  # of a run, where no board was chosen yet or the failure may pass
+_WHOLE_TRIES = 4  # of a run, if no board was chosen yet or the failure may be temporary
 
 
 class BoardLost(Exception):
-    """The board on which the first plan ran is gone: all plans have to run on another."""
+    """The board that ran the first plan is gone: all plans have to run on another."""
 
 
 class WholeRuns:
-    """Runs models on the board of a board farm that has run the first of them.
+    """Runs models on the board of a farm that ran the first of them.
 
     Args:
         farm: the connection to the board farm.
@@ -335,35 +337,35 @@ class WholeRuns:
         """Run a built model.
 
         Raises:
-            BoardLost: another board than that of the first run would have to do it.
+            BoardLost: the board of the first run is gone.
             BoardError: no board can run it.
         """
         bundle = pack(prepared)
         reason = ""
-        for _ in range(_TRIES_of_whole):
+        for _ in range(_WHOLE_TRIES):
             ended = self.farm.run(bundle, unit, self._where)
             end = ended.end
             if ended.run is not None and end is not None:
                 self._where = (ended.worker, end.board)
                 return ended.run
             reason = end.failed if end is not None else ended.reason
-            log.info("a run of the whole model is asked again: %s", reason)
+            log.info("running the whole model again: %s", reason)
             if self._where[1] and (end is None or end.is_quarantined or not end.board):
                 raise BoardLost(reason)
-        raise BoardError(f"no {self.farm.board} of the farm runs the whole model", details=[reason])
+        raise BoardError(f"no {self.farm.board} of the farm could run the whole model", details=[reason])
 
 
 # Tune on a board farm: the search and the whole plan, with the boards of a Dask cluster.
 
 
-_TRIES_of_farm_tuning = 3
+_TUNING_TRIES = 3
 
 
 def board_of(name: str, address: FarmAddress) -> str:
-    """Return a board's name as it is; for a core ("cortex-m4") the name of those boards with it that are most.
+    """Return a board's name unchanged; for a core ("cortex-m4"), the farm's most numerous board with it.
 
     Raises:
-        BoardError: it is neither, or no board of the farm has the core.
+        BoardError: no board of the farm has the core.
         CommunicationError: the scheduler can't be reached.
     """
     known = boards.load_all()
@@ -380,30 +382,30 @@ def board_of(name: str, address: FarmAddress) -> str:
 def tune_on(
     address: FarmAddress, site: TrialSite, progress: Progress, search: Sequence[Any], measure: Callable[[Runs], Whole]
 ) -> Whole | None:
-    """Search on a board farm, and return the whole plan that was found; None, if no operator has a choice.
+    """Search on a board farm, and return the whole plan; None if no operator has a choice.
 
     Args:
-        address: the board farm's.
-        site: where firmware is built here.
+        address: the board farm's address.
+        site: where firmware is built on this computer.
         progress: the tasks.
-        search: what `Search` takes.
-        measure: returns the whole plan by what runs it.
+        search: the arguments of `Search`.
+        measure: returns the whole plan, using the given function to run models.
 
     Raises:
-        MtoolError: of the class that tells the stage.
+        MtoolError: of the failed stage's class.
     """
     if site.deployment.port or site.deployment.probe:
         raise UsageError(
-            "--port and --probe are of a board on this computer, --scheduler is of a board farm's",
-            hint="give them to: mtool worker",
+            "--port and --probe select a board on this computer and can't be combined with --scheduler",
+            hint="give them to mtool worker",
         )
     with Farm(address.scheduler, site.board.name, address.tls) as farm:
         FarmSearch(farm, *search).run()
-        for _ in range(_TRIES_of_farm_tuning if progress.rows else 0):
+        for _ in range(_TUNING_TRIES if progress.rows else 0):
             try:
                 return measure(WholeRuns(farm))
             except BoardLost as lost:
-                log.warning("the whole model is measured on another board: %s", lost)
+                log.warning("measuring the whole model on another board: %s", lost)
         if progress.rows:
-            raise BoardError(f"no {site.board.name} of the farm has run the whole model to the end")
+            raise BoardError(f"no {site.board.name} of the farm could finish measuring the whole model")
     return None

@@ -1,4 +1,4 @@
-"""Certificates for a board farm's connections, and its scheduler's address, as Dask takes them."""
+"""Certificates for a board farm's connections, and its scheduler's address, for Dask."""
 
 import ipaddress
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The certificate of who may take part, one's own, and its key; all empty: what Dask's configuration says."""
+    """The CA certificate, this side's certificate and its key; all empty: those in Dask's configuration."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -31,14 +31,14 @@ DASKS = Tls()
 
 @dataclass(frozen=True, slots=True)
 class FarmAddress:
-    """Where the board farm is: the address of its scheduler, and certificates."""
+    """A board farm's scheduler address, and certificates."""
 
     scheduler: str
     tls: Tls = DASKS
 
 
 def require() -> None:
-    """Look whether dask.distributed is installed, and keep it from writing to the terminal.
+    """Check that dask.distributed is installed, and keep it from writing to the terminal.
 
     Raises:
         UsageError: it is not.
@@ -47,16 +47,16 @@ def require() -> None:
         import distributed  # noqa: F401
     except ImportError:
         raise UsageError("a board farm needs dask.distributed", hint=distribution.install("farm")) from None
-    for name in [*logging.root.manager.loggerDict]:  # what goes wrong is told here, without tracebacks
+    for name in [*logging.root.manager.loggerDict]:  # mtool reports errors itself, without tracebacks
         if name.startswith("distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def security_of(tls: Tls, address: str) -> Any:
-    """Return Dask's `Security`: of the certificates that are given, else of Dask's own configuration.
+    """Return Dask's `Security` from the certificates, or from Dask's own configuration if there are none.
 
     Raises:
-        UsageError: a file is not there, one of the three is missing, or the address needs them.
+        UsageError: a file or one of the three is missing, or the address needs them.
     """
     from distributed import Security
 
@@ -65,16 +65,16 @@ def security_of(tls: Tls, address: str) -> Any:
         configured = Security()
         if address.startswith("tls:") and not configured.tls_client_cert:
             raise UsageError(
-                f"{address} asks for certificates", hint="give --tls-ca, --tls-cert and --tls-key (docs/farm.md)"
+                f"{address} requires certificates", hint="add --tls-ca, --tls-cert and --tls-key (docs/farm.md)"
             )
         return configured
     if not all(given):
-        raise UsageError("--tls-ca, --tls-cert and --tls-key are given together or not at all")
+        raise UsageError("--tls-ca, --tls-cert and --tls-key have to be given together")
     for path in given:
         if path is None or not path.is_file():
-            raise UsageError(f"there is no certificate or key {path}")
+            raise UsageError(f"the certificate or key {path} does not exist")
     if os.name == "posix" and tls.key is not None and tls.key.stat().st_mode & stat.S_IRWXO:
-        log.warning("%s can be read by others: chmod 600 %s", tls.key, tls.key)
+        log.warning("%s is readable by other users: chmod 600 %s", tls.key, tls.key)
     certificate, key = str(tls.certificate), str(tls.key)
     _check_certificates(str(tls.ca), certificate, key)
     return Security(
@@ -85,10 +85,10 @@ def security_of(tls: Tls, address: str) -> Any:
 
 
 def _check_certificates(ca: str, certificate: str, key: str) -> None:
-    """Load what Dask would load at each connection, so that what can never work is told at once.
+    """Load what Dask would load for each connection, to report errors at once.
 
     Raises:
-        UsageError: a file is no certificate or key, or the key is of another certificate.
+        UsageError: a file is not a certificate or key, or the key does not match the certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -100,12 +100,12 @@ def _check_certificates(ca: str, certificate: str, key: str) -> None:
     except (OSError, ValueError) as failed:
         if getattr(failed, "reason", "") == "KEY_VALUES_MISMATCH":
             raise UsageError(
-                f"--tls-key: {key} is not the key of {certificate}", hint="give the certificate's own key"
+                f"--tls-key: {key} is not the key of {certificate}", hint="use the certificate's own key"
             ) from None
         raise UsageError(
             f"--tls-cert {certificate} and --tls-key {key} can't be used",
             details=[_reason(failed)],
-            hint="each is a PEM file, and the key has no password (docs/farm.md)",
+            hint="use PEM files, and a key without a password (docs/farm.md)",
         ) from None
 
 
@@ -114,10 +114,10 @@ def _reason(failed: Exception) -> str:
 
 
 def check_host(host: str) -> None:
-    """Check that a worker can listen at an address of this computer, which does not depend on the scheduler.
+    """Check that a worker can listen at an address, independent of the scheduler.
 
     Raises:
-        UsageError: its name is not known, or it is not an address of this computer.
+        UsageError: the name can't be resolved, or it is not an address of this computer.
     """
     try:
         for family, place in _resolved(host):
@@ -129,7 +129,7 @@ def check_host(host: str) -> None:
         raise UsageError(
             f"--host: a worker can't listen at {host}",
             details=[why.lower()],
-            hint="give a name or an address of this computer, or leave --host out",
+            hint="give a name or an address of this computer, or leave out --host",
         ) from None
 
 
@@ -137,16 +137,16 @@ def address_of(text: str, tls: Tls) -> str:
     """Return a scheduler's address with its protocol: "rack:8786" is tls://rack:8786 with certificates, else tcp://.
 
     Raises:
-        UsageError: it is no address.
+        UsageError: it is not an address.
     """
     if not text or any(character.isspace() for character in text):
-        raise UsageError(f"{text!r} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
+        raise UsageError(f"{text!r} is not a scheduler's address", hint="give HOST:PORT, as dask scheduler prints it")
     address = text if "://" in text else f"{'tls' if tls.ca else 'tcp'}://{text}"
     protocol, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) <= len("65535") and 0 < int(port) < 1 << 16
     if protocol not in ("tcp", "tls") or not host or not is_port:
-        raise UsageError(f"{text} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
+        raise UsageError(f"{text} is not a scheduler's address", hint="give HOST:PORT, as dask scheduler prints it")
     return address
 
 
@@ -154,13 +154,13 @@ def listening_host(address: str, host: str = "", insecure: bool = False) -> str:
     """Return the IP address that a worker listens on.
 
     Args:
-        address: the scheduler's, as `address_of` returns it.
-        host: where to listen; "": at the interface that reaches the scheduler, loopback for a local one.
+        address: the scheduler's address, as `address_of` returns it.
+        host: where to listen; "": the interface that reaches the scheduler, loopback for a local one.
         insecure: listen beyond loopback without TLS.
 
     Raises:
         OSError: a name can't be resolved, or no interface reaches the scheduler.
-        UsageError: others could connect, and nothing would check who they are.
+        UsageError: others could connect without authentication.
     """
     protocol, _, place = address.partition("://")
     name, _, port = place.rpartition(":")
@@ -169,16 +169,15 @@ def listening_host(address: str, host: str = "", insecure: bool = False) -> str:
         return found
     if not insecure:
         raise UsageError(
-            f"a worker that listens on {found} without TLS lets the whole network run programs as its user",
-            hint="give --tls-ca, --tls-cert and --tls-key (docs/farm.md), or --insecure where all who can connect "
-            "are trusted",
+            f"listening on {found} without TLS would let anyone on the network run programs as this user",
+            hint="add --tls-ca, --tls-cert and --tls-key (docs/farm.md), or --insecure if you trust the whole network",
         )
-    log.warning("%s is open without TLS: who can connect to it can run programs as this user", found)
+    log.warning("listening on %s without TLS: anyone who can connect can run programs as this user", found)
     return found
 
 
 def _interface(name: str, port: int) -> str:
-    """Return the address that this computer has on the way to another; nothing is sent."""
+    """Return this computer's address on the route to another; nothing is sent."""
     failed = OSError(f"no interface reaches {name}")
     for family, place in _resolved(name, port):
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -195,12 +194,12 @@ def _resolved(name: str, port: int = 0) -> list[tuple[int, Any]]:
 
 
 def refused(error: Exception, address: str) -> MtoolError:
-    """Return why no connection to a scheduler can be had, for people."""
+    """Return the error for a scheduler that can't be reached."""
     from mtool.base.errors import CommunicationError
 
     said = str(error).strip() or type(error).__name__
     return CommunicationError(
         f"the scheduler at {address} can't be reached",
         details=[said],
-        hint="is it running (dask scheduler)? with certificates on one side alone there is no connection either",
+        hint="check that it is running (dask scheduler), and that both sides use certificates or neither does",
     )

@@ -1,4 +1,4 @@
-"""The functions that run on workers, by Dask."""
+"""The functions that Dask runs on workers."""
 
 import contextvars
 import tempfile
@@ -19,7 +19,7 @@ PLUGIN = "mtool-farm"
 
 
 class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
-    """Holds the boards of a worker where its tasks find it, and the folders in which it compiles."""
+    """Holds a worker's boards and build folders for its tasks."""
 
     name = PLUGIN
 
@@ -28,7 +28,7 @@ class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
         self.folder = tempfile.TemporaryDirectory(prefix="mtool-build-")
 
     def setup(self, worker: Worker) -> None:
-        """Let the scheduler know when a board gets no more work."""
+        """Declare the boards again to the scheduler when one is quarantined."""
 
         def declare() -> None:
             worker.loop.add_callback(lambda: worker.set_resources(**self.resources()))
@@ -36,7 +36,7 @@ class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
         self.boards.on_change = declare
 
     def build_folder(self) -> Path:
-        """Return the folder in which this thread compiles: what its last build made is used again."""
+        """Return this thread's build folder, which keeps the results of its last build."""
         return Path(self.folder.name) / f"{threading.get_native_id()}"
 
     def teardown(self, worker: Worker) -> None:
@@ -45,7 +45,7 @@ class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
 
 
 def hold(bundle: Bundle) -> Bundle:
-    """Return what was given: it lies on the worker then, for other workers to fetch."""
+    """Return the bundle; the worker keeps it for other workers to fetch."""
     return bundle
 
 
@@ -54,14 +54,14 @@ def build(model: CompiledModel) -> Bundle:
 
     Raises:
         FitError: it does not fit the board.
-        BuildError: the compiler is missing, or refuses it.
+        BuildError: the compiler is missing or fails.
     """
-    # Not in the context of who has started the worker, whose locks end with the worker.
+    # Not in the context that started the worker: its locks end with the worker.
     return contextvars.Context().run(lambda folder: pack(build_model(model, folder)), _plugin().build_folder())
 
 
 def compiler_of(bundle: Bundle) -> str:
-    """Return what has built a bundle."""
+    """Return the compiler that built a bundle."""
     return bundle.toolchain
 
 
@@ -90,7 +90,7 @@ def _plugin() -> BoardsPlugin:
 
 
 def _watch() -> Callable[[], bool]:
-    """Return what tells whether nobody waits for this task any more: it was released, or the worker ends."""
+    """Return a function that returns whether the task is no longer needed: it was released, or the worker is ending."""
     worker = get_worker()
     key = worker.get_current_task()
 

@@ -1,4 +1,4 @@
-"""A worker: declares the boards that it holds to a Dask scheduler, and begins again when that has ended."""
+"""A worker: declares its boards to a Dask scheduler, and connects again after the scheduler has ended."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ from mtool.base import locks
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
 from mtool.device.flash import ports
+from mtool.stages import formatting
 from mtool.stages.deployment import Deployment
 from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
@@ -28,17 +29,17 @@ log = logging.getLogger(__name__)
 
 
 def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
-    """Return a board for a board farm, and its devices, which are to be locked while the farm has it.
+    """Return a board for a board farm, and its devices, which are to be locked while the farm uses it.
 
-    One that was named and is not there now is told: it is asked when it is there.
+    If a board with a port or probe is not attached yet, that is only a warning.
 
     Args:
         board: the board.
-        deployment: how it is found.
-        number: of the board on this computer, by which an emulator is called.
+        deployment: its port, probe and power command.
+        number: the board's number on this computer, which identifies an emulator.
 
     Raises:
-        BoardError: nothing was named, and not exactly one is attached.
+        BoardError: there is no port or probe, and not exactly one matching board is attached.
     """
     name = deployment.probe or deployment.port
     place = Opener(board, deployment).site(Path())
@@ -52,17 +53,17 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
         except BoardError as missing:
             if not name:
                 raise
-            log.warning("%s %s is not there yet: %s", board.name, name, missing.what)
+            log.warning("%s %s is not attached yet: %s", board.name, name, missing.what)
             devices = (ports.Attached(deployment.port, "", deployment.probe, "").lock,)
     label = f"{board.name} {name or f'{number}'} at {platform.node()}"
     return Held(board.name, label, Opener(board, deployment)), devices
 
 
 def check_tool(board: Board, deployment: Deployment) -> None:
-    """Check that something here can flash a board with a firmware file.
+    """Check that a tool on this computer can flash a board with a firmware file.
 
     Raises:
-        FlashError: nothing can, or the tool is missing.
+        FlashError: there is none, or it is not installed.
     """
     place = Opener(board, deployment).site(Path())
     if place.is_attached:
@@ -75,15 +76,15 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a worker offers, and to whom.
+    """A worker's configuration.
 
     Attributes:
-        address: the scheduler's.
-        boards: the ones that it has.
-        builds: how many firmwares it compiles at once.
+        address: the scheduler's address.
+        boards: the worker's boards.
+        builds: the number of firmwares that it compiles at a time.
         tls: its certificates.
-        name: of the worker in the cluster; "": the computer's, and the number of this process.
-        host: the address it listens on; "": that of the interface that reaches the scheduler.
+        name: its name in the cluster; "": the computer's name and the process id.
+        host: the address that it listens on; "": that of the interface that reaches the scheduler.
         insecure: it may listen beyond loopback without TLS.
     """
 
@@ -107,31 +108,31 @@ def work(
     host: str = "",
     insecure: bool = False,
 ) -> None:
-    """Let others tune on this computer's boards, until SIGTERM or Ctrl-C. A worker runs what its scheduler sends.
+    """Let others tune on this computer's boards until SIGTERM or Ctrl-C. A worker runs whatever its scheduler sends.
 
     Args:
         scheduler: the Dask scheduler's address, HOST:PORT.
-        held: the boards, each with how it is found, flashed, and its power cycled.
-        builds: how many firmwares to compile at a time.
-        tls: certificates; default: what Dask's configuration says.
-        name: of the worker; default: the computer's, and the number of this process.
-        hang_s: a board that says nothing for so long hangs.
+        held: the boards, each with its port, probe, and flash and power commands.
+        builds: the number of firmwares to compile at a time.
+        tls: certificates; default: those in Dask's configuration.
+        name: the worker's name; default: the computer's name and the process id.
+        hang_s: a board that is silent for this long is considered hung.
         host: the address to listen on; default: that of the interface that reaches the scheduler, loopback for a
             local one.
         insecure: listen beyond loopback without TLS.
 
     Raises:
-        UsageError: dask.distributed is missing, the address or a certificate is wrong, a board is named twice, or
+        UsageError: dask.distributed is missing, the address or a certificate is wrong, a board is listed twice, or
             it would listen beyond loopback without TLS.
-        BoardError: a board is unknown, or in use, or was not named and is not the only one.
-        FlashError: nothing on this computer can flash a board with the firmware files that it would be sent.
+        BoardError: a board is unknown or in use, or several match.
+        FlashError: no tool on this computer can flash a board with firmware files.
     """
     security.require()
     found = [hold_board(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
     devices = [device for _, own in found for device in own]
     twice = [device for device, count in Counter(devices).items() if count > 1]
     if twice:
-        raise UsageError(f"{twice[0]} is the device of two boards")
+        raise UsageError(f"{twice[0]} is used for two boards", hint="give each board its own --port or --probe")
     for board, how in held:
         check_tool(boards.get(board), how)
     with locks.locked(*devices):
@@ -139,7 +140,7 @@ def work(
 
 
 def serve(service: Service) -> None:
-    """Work for a scheduler until SIGTERM or Ctrl-C; while it is away, wait for it.
+    """Work for a scheduler until SIGTERM or Ctrl-C; while it is unreachable, wait for it.
 
     Raises:
         UsageError: dask.distributed is missing, the address or a certificate is wrong, or it would listen beyond
@@ -150,7 +151,7 @@ def serve(service: Service) -> None:
 
 
 def resources(service: Service) -> dict[str, float]:
-    """Return what a worker declares to the scheduler."""
+    """Return the resources that a worker declares to the scheduler."""
     found: dict[str, float] = {ANY: PLENTY, **({BUILD: service.builds} if service.builds else {})}
     return found | {resource(board): count for board, count in service.boards.counts().items()}
 
@@ -165,24 +166,24 @@ async def _serve(service: Service) -> None:
     certificates = security.security_of(service.tls, address)
     if service.host:
         security.check_host(service.host)
-    pause_s, is_told = 0.2, False
+    pause_s, is_reported = 0.2, False
     with tempfile.TemporaryDirectory(prefix="mtool-worker-") as folder:
         while not ended.is_set():
             try:
                 worker = _worker(service, address, certificates, folder)
                 await asyncio.wait_for(worker, _CONNECT_S)
             except (OSError, ValueError, RuntimeError) as failed:  # ValueError: its name is still taken
-                if not is_told:
+                if not is_reported:
                     log.warning("waiting for the scheduler: %s", "; ".join(security.refused(failed, address).lines()))
-                is_told = True
+                is_reported = True
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
             log.info(
-                "%s works for %s with %s; it listens on %s", worker.name, address, _offer_text(service), worker.address
+                "%s works for %s with %s, listening on %s", worker.name, address, _offer_text(service), worker.address
             )
-            pause_s, is_told = 0.2, False
+            pause_s, is_reported = 0.2, False
             finished = asyncio.ensure_future(worker.finished())
             stop = asyncio.ensure_future(ended.wait())
             await asyncio.wait([finished, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -190,7 +191,7 @@ async def _serve(service: Service) -> None:
             if ended.is_set():
                 await worker.close(timeout=5, executor_wait=False)
                 return
-            log.warning("the scheduler at %s is gone", address)
+            log.warning("lost the scheduler at %s", address)
 
 
 def _worker(service: Service, address: str, certificates: Any, folder: str) -> Any:
@@ -199,7 +200,7 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
     from mtool.tuning.farm.tasks import BoardsPlugin
 
     class WithoutPages(Worker):  # type: ignore[misc]
-        """A worker that has no HTTP server: Dask's has no certificates, and shows all that the worker does."""
+        """A worker without an HTTP server: Dask's has no certificates, and shows everything that the worker does."""
 
         def start_http_server(self, *_: Any, **__: Any) -> None:
             """Start none."""
@@ -212,7 +213,7 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
         resources=resources(service),
         security=certificates,
         host=f"[{host}]" if ":" in host else host,
-        memory_limit=0,  # all that it keeps is firmware: it is not to pause because others fill the memory
+        memory_limit=0,  # it only keeps firmware, and should not pause because others fill the memory
         local_directory=folder,
         plugins=(BoardsPlugin(service.boards, lambda: resources(service)),),
     )
@@ -220,4 +221,5 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
 
 def _offer_text(service: Service) -> str:
     boards = [f"{count} {board}" for board, count in service.boards.counts().items()]
-    return ", ".join([*boards, *([f"{service.builds} at a time to compile"] if service.builds else [])]) or "nothing"
+    builds = [f"{formatting.count(service.builds, 'build')} at a time"] if service.builds else []
+    return ", ".join([*boards, *builds]) or "nothing"

@@ -1,6 +1,6 @@
-"""The boards of one worker. Each has a thread of its own, so that one that hangs holds up no other.
+"""A worker's boards. Each has its own thread, so that a board that hangs does not block the others.
 
-A board that fails three times in a row gets no more work. What a candidate does wrong is no failure of its board.
+A board that fails three times in a row gets no more work. A candidate's failure does not count as its board's.
 """
 
 import logging
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 
 STRIKES = 3
 HANG_S = 600.0
-"""Without any answer for so long a board hangs: longer than flashing and the longest time limit of a candidate."""
+"""A board that is silent for this long hangs: longer than flashing and the longest time limit of a candidate."""
 
 _POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """Brings firmware onto one board.
+    """Flashes firmware to one board and opens it.
 
     Attributes:
         board: the board.
-        deployment: how it is found, flashed, and how its power is cycled; nothing at all: its emulator.
+        deployment: its port, probe, and flash and power commands; all empty: its emulator.
     """
 
     board: Board
@@ -67,7 +67,7 @@ class Opener:
             return run_on(self.site(Path(folder)).open)(unpack(bundle, Path(folder)), unit)
 
     def site(self, folder: Path) -> TrialSite:
-        """Return where firmware that is in a folder runs."""
+        """Return the trial site for the firmware in a folder."""
         deployment = replace(self.deployment, folder=folder)
         return TrialSite(self.board, Options(), folder, deployment, has_build_folder=False)
 
@@ -78,13 +78,13 @@ class Held:
 
     Attributes:
         board: its name in boards.yaml.
-        label: what a person finds it by: its name, and its probe or port.
-        opener: brings firmware onto it.
-        strikes: how often it has failed in a row.
-        is_busy: it works, or hangs.
+        label: its name, and its probe or port, for people.
+        opener: flashes and opens it.
+        strikes: the number of failures in a row.
+        is_busy: it works or hangs.
         is_hung: it hangs, until its thread ends.
-        beat: when it last said anything, by `time.monotonic`.
-        asked: the id of what it measures.
+        beat: the time of its last sign of life, by `time.monotonic`; -1: given up.
+        asked: the id of the current measurement.
     """
 
     board: str
@@ -98,22 +98,22 @@ class Held:
     reasons: list[str] = field(default_factory=list)
 
     def begins(self, ident: str) -> None:
-        """Note what it measures."""
+        """Record the current measurement."""
         self.asked = ident
 
     def answers(self) -> None:
-        """Note that it gives a sign of life, unless it was given up."""
+        """Record a sign of life, unless the board was given up."""
         if self.beat >= 0:
             self.beat = time.monotonic()
 
     @property
     def is_quarantined(self) -> bool:
-        """It has failed too often."""
+        """Whether the failure limit is reached."""
         return self.strikes >= STRIKES
 
     @property
     def is_able(self) -> bool:
-        """It gets work."""
+        """Whether it gets work."""
         return not (self.is_quarantined or self.is_hung)
 
 
@@ -121,8 +121,8 @@ class WorkerBoards:
     """The boards of one worker.
 
     Args:
-        boards: all of them.
-        hang_s: without an answer for so long a board hangs.
+        boards: all boards.
+        hang_s: a board that is silent for this long hangs.
         on_change: called when the number of boards that get work has changed.
     """
 
@@ -133,7 +133,7 @@ class WorkerBoards:
         self._changed = threading.Condition()
 
     def counts(self) -> dict[str, int]:
-        """Return how many boards of each name get work."""
+        """Return the number of boards of each name that get work."""
         found = dict.fromkeys((held.board for held in self.boards), 0)
         for held in self.boards:
             found[held.board] += held.is_able
@@ -148,14 +148,14 @@ class WorkerBoards:
             bundle: the firmware.
             asked: what to measure.
             report: called with each answer as it comes.
-            is_stopped: whether nobody waits for more.
+            is_stopped: whether the slice is no longer needed.
 
         Raises:
-            BoardError: the slice is of another version of mtool.
+            BoardError: the slice comes from another version of mtool.
         """
         if asked.version != __version__:
             raise BoardError(
-                f"a worker has mtool {__version__}, and was asked by mtool {asked.version}",
+                f"the worker has mtool {__version__}, the tuning process has mtool {asked.version}",
                 hint="install the same version on all computers of the board farm",
             )
         answers: list[Answer] = []
@@ -178,7 +178,7 @@ class WorkerBoards:
     def run(
         self, bundle: Bundle, board: str, label: str, unit: Unit, is_stopped: Callable[[], bool]
     ) -> tuple[WholeRun | None, SliceEnd]:
-        """Run a whole model on a free board, or on the one with a label; None, with the reason, if it fails."""
+        """Run a whole model on a free board, or on the one with a label; None, with the reason, if that fails."""
         held = self._take(board, label, is_stopped)
         if held is None:
             return None, SliceEnd((), "", failed=f"{label or board} is not free", is_stopped=is_stopped())
@@ -188,7 +188,7 @@ class WorkerBoards:
         return (found[0] if found else None), end
 
     def _take(self, board: str, label: str, is_stopped: Callable[[], bool]) -> Held | None:
-        """Take the free board that has failed least, and was used longest ago; wait for one."""
+        """Take the free board with the fewest failures, the least recently used of several; wait for one."""
         with self._changed:
             while not is_stopped():
                 able = [held for held in self.boards if held.board == board and held.is_able]
@@ -204,9 +204,9 @@ class WorkerBoards:
         return None
 
     def _work(self, held: Held, work: Callable[[], None]) -> tuple[str, str]:
-        """Let a board work in a thread, and return why it failed and what it measured then; "" if it did not.
+        """Let a board work in a thread, and return why it failed and during which measurement; "" if it did not.
 
-        A board that hangs keeps its thread, and is free again when that ends.
+        A board that hangs keeps its thread, and is free again when the thread ends.
         """
         ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
@@ -238,7 +238,7 @@ class WorkerBoards:
                         held.is_hung = held.is_busy
                         self._changed.notify_all()
                     self.on_change()
-                    self._strike(held, f"it has said nothing for {silent_s:.0f} s")
+                    self._strike(held, f"it has been silent for {silent_s:.0f} s")
                     return held.reasons[-1], at
         if error is None:
             held.strikes = 0
@@ -253,7 +253,7 @@ class WorkerBoards:
     def _strike(self, held: Held, reason: str) -> None:
         held.strikes += 1
         held.reasons.append(reason)
-        log.warning("%s has failed: %s", held.label, reason)
+        log.warning("%s failed: %s", held.label, reason)
         if held.strikes == STRIKES:
-            log.error("%s is quarantined, after %d failures in a row: %s", held.label, STRIKES, "; ".join(held.reasons))
+            log.error("%s is quarantined after %d failures in a row: %s", held.label, STRIKES, "; ".join(held.reasons))
             self.on_change()

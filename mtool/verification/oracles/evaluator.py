@@ -1,4 +1,4 @@
-"""onnx.reference, onnx's own evaluator, as the reference of what neither LiteRT nor onnxruntime computes."""
+"""onnx.reference, onnx's own evaluator, as the reference of operators that LiteRT and onnxruntime lack."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
+"""LiteRT as the reference of a TFLite model: its reference kernels, or its default ones (XNNPACK's)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -43,10 +43,10 @@ def _opened(
 
     Args:
         model: the TFLite file's absolute path, or its bytes.
-        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps, or, where these lack an
-            operator, with the default ones, without delegates.
-        delegates: False: with the default kernels, without delegates, if it is not `exact`.
-        tensors: return these tensors of the model, those that it has, in place of its outputs.
+        exact: use the reference kernels, whose rounding is `rounding="tflite"`, or, if they lack an operator, the
+            default ones without delegates.
+        delegates: False: use the default kernels without delegates, unless `exact`.
+        tensors: return these tensors of the model, if it has them, in place of its outputs.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -82,7 +82,7 @@ outputs = over_samples(NAME, _opened, INSTALL)
 
 
 def _resize(interpreter: Any, given: Mapping[str, Array]) -> bool:
-    """Give inputs whose shape is open, such as the batch, those of arrays; tell whether any has another shape now."""
+    """Resize inputs with an open shape, such as the batch, to the arrays; return whether any shape changed."""
     resized = False
     for detail in interpreter.get_input_details():
         array = given.get(_name(detail))
@@ -93,12 +93,12 @@ def _resize(interpreter: Any, given: Mapping[str, Array]) -> bool:
 
 
 def _name(detail: Mapping[str, Any]) -> str:
-    """Return a tensor's name, as `frontend.tflite.schema` gives one to those that have none."""
+    """Return a tensor's name, or the one that `frontend.tflite.schema` gives to unnamed tensors."""
     return detail["name"] or f"tensor_{detail['index']}"
 
 
 def _fed(detail: Mapping[str, Any], data: Any) -> Array:
-    """Return what an input is given: an array, the first value of a state, or None for what a state has for 0."""
+    """Return the array for an input; None stands for a state's zero point."""
     if data is None:
         points = detail["quantization_parameters"]["zero_points"]
         data = points[0] if len(points) else 0

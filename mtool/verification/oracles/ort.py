@@ -18,7 +18,7 @@ from mtool.base import distribution
 from mtool.base.tensors import Array, Sample
 from mtool.verification.oracles.sequences import Run, over_samples
 
-# onnxruntime, as it is imported everywhere.
+# The import of onnxruntime.
 
 
 def import_onnxruntime() -> Any:
@@ -35,29 +35,27 @@ def import_onnxruntime() -> Any:
 
 # Products of 8-bit integers that onnxruntime computes exactly, whatever the processor.
 #
-# For uint8 times int8 an x86 processor without VNNI has VPMADDUBSW, which adds pairs of products with saturation to 16
-# bits: 255 x 127 twice is 32,767 there, not 64,770, and onnxruntime's kernels (MLAS, U8S8) take it as it is. Those for
-# two operands of one sign widen to 16 bits first and are exact. So where an operator multiplies uint8 by int8, the int8
-# operand and its zero point are made uint8, both with 128 added: the same numbers, in the exact kernels. Operators of
-# QDQ form need nothing, as the reference computes those in float.
+# For uint8 times int8, x86 processors without VNNI use VPMADDUBSW, which adds pairs of products with saturation to 16
+# bits: 255 x 127 twice is 32,767, not 64,770. onnxruntime's kernels (MLAS, U8S8) accept that. The kernels for operands
+# of the same sign widen to 16 bits first and are exact. So if an operator multiplies uint8 by int8, the int8 operand
+# and its zero point are changed to uint8 by adding 128: the same numbers, in the exact kernels. Operators in QDQ form
+# are not affected, as the reference computes them in float.
 
 
-SAYING = (
-    "onnxruntime's products of uint8 and int8 saturate on this processor: it is given both as uint8, which is exact"
-)
+SAYING = "onnxruntime's products of uint8 and int8 saturate on this processor: both are passed as uint8, which is exact"
 _OFFSET = 128
 
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Where an operator has an 8-bit operand, its zero point, and the scale whose shape an absent zero point takes."""
+    """The places of an 8-bit operand, its zero point, and the scale whose shape a missing zero point gets."""
 
     data: int
     zero: int
     scale: int | None = None
 
 
-_DYNAMIC = None  # a float input, which the operator quantizes to uint8 by itself
+_DYNAMIC = None  # a float input, which the operator itself quantizes to uint8
 _Pair = tuple[_Operand | None, _Operand]
 _PRODUCTS: dict[str, tuple[_Pair, ...]] = {
     "MatMulInteger": ((_Operand(0, 2), _Operand(1, 3)),),
@@ -73,14 +71,14 @@ _PRODUCTS: dict[str, tuple[_Pair, ...]] = {
 
 
 def has_products(model: onnx.ModelProto) -> bool:
-    """Return whether a model has operators that multiply 8-bit integers as such."""
+    """Return whether a model has operators that multiply 8-bit integers directly."""
     bodies = (model.graph, *(onnx.GraphProto(node=function.node) for function in model.functions))
     return any(node.op_type in _PRODUCTS for body in bodies for graph in _graphs(body) for node in graph.node)
 
 
 @functools.cache
 def saturate() -> bool:
-    """Return whether onnxruntime's products of uint8 and int8 saturate on this processor, which one of them shows.
+    """Return whether onnxruntime's products of uint8 and int8 saturate on this processor, by trying one.
 
     Raises:
         ImportError: onnxruntime is not installed.
@@ -100,10 +98,10 @@ def saturate() -> bool:
 
 
 def exact(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model of the same numbers, none of whose operators multiplies uint8 by int8.
+    """Return an equivalent model without operators that multiply uint8 by int8.
 
-    An operand whose type neither the model nor shape inference tells is left as it is. Functions of the model are
-    written out, but for those that onnxruntime does not call: an operator of its own goes before one of that name.
+    Operands of unknown type are not changed. The model's functions are inlined, except those that onnxruntime does not
+    call because it has an operator of that name.
 
     Raises:
         ImportError: onnxruntime is not installed.
@@ -119,7 +117,7 @@ def exact(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _hidden_functions(model: onnx.ModelProto) -> list[tuple[str, str]]:
-    """Return the functions of a model, by domain and name, in place of which onnxruntime computes its own operator."""
+    """Return a model's functions, by domain and name, that onnxruntime replaces by its own operators."""
     import_onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state
 
@@ -131,11 +129,11 @@ def _hidden_functions(model: onnx.ModelProto) -> list[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Signs:
-    """Changes int8 operands in a graph and the graphs within it; `types` and `taken` are of all their tensors."""
+    """Changes int8 operands in a graph and its subgraphs; `types` and `taken` cover all their tensors."""
 
     types: dict[str, int]
     taken: set[str]
-    made: dict[str, str] = field(default_factory=dict)  # what is int8, and its uint8 twin, of the graph in hand
+    made: dict[str, str] = field(default_factory=dict)  # int8 tensors and their uint8 twins in the current graph
 
     def change(self, graph: onnx.GraphProto) -> None:
         """Change a graph in place."""
@@ -153,7 +151,7 @@ class _Signs:
         self.made = outer
 
     def _mixed(self, node: onnx.NodeProto, left: _Operand | None, right: _Operand) -> list[_Operand]:
-        """Return the int8 operand of a product with one of uint8; none of any other product."""
+        """Return the int8 operand of a product with a uint8 one; none for any other product."""
         kinds = [TensorProto.UINT8 if one is None else self.types.get(node.input[one.data]) for one in (left, right)]
         if set(kinds) != {TensorProto.UINT8, TensorProto.INT8}:
             return []
@@ -172,7 +170,7 @@ class _Signs:
         node.input[operand.zero] = self._constant(graph, "zero", np.full(shape, _OFFSET, np.uint8))
 
     def _twin(self, graph: onnx.GraphProto, constants: dict[str, onnx.TensorProto], name: str) -> str:
-        """Return the name of a tensor with 128 added: another constant, or what three more nodes make of it."""
+        """Return the name of a tensor with 128 added: another constant, or the output of three more nodes."""
         if name in self.made:
             return self.made[name]
         if name in constants:
@@ -211,7 +209,7 @@ def _inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and those within it."""
+    """Yield a graph and its subgraphs."""
     yield graph
     for node in graph.node:
         for inner in _inner_graphs(node):
@@ -224,7 +222,7 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _types(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return the element type of each tensor of a graph, and of the graphs within it, that has one."""
+    """Return the known element types of the tensors of a graph and its subgraphs."""
     types: dict[str, int] = {}
     for each in _graphs(graph):
         types |= {tensor.name: tensor.data_type for tensor in each.initializer}
@@ -246,15 +244,15 @@ def version() -> str:
 
 
 def _opened(model: str | bytes, *, optimised: bool = False) -> Run:
-    """Open a model; `optimised`: with graph optimisations, which for a quantized model means integer kernels."""
+    """Open a model; `optimised`: with graph optimisations, which mean integer kernels for a quantized model."""
     onnxruntime = import_onnxruntime()
     options: Any = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # its errors are raised too; on the terminal it colours them, names and all
+    options.log_severity_level = 4  # its errors are raised as well; on the terminal it would colour them
     exact = _with_exact_products(model)
-    if optimised and exact is model and saturate():  # what it makes of QDQ form is not to saturate either
+    if optimised and exact is model and saturate():  # the kernels it fuses from QDQ form must not saturate either
         options.add_session_config_entry("session.x64quantprecision", "1")
     session: Any = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
@@ -272,7 +270,7 @@ outputs = over_samples(NAME, _opened, INSTALL)
 
 
 def _with_exact_products(model: str | bytes) -> str | bytes:
-    """Return the model, or, where its integer products would saturate on this processor, one in which they don't."""
+    """Return the model, or an equivalent one if its integer products would saturate on this processor."""
     proto = onnx.load(model, load_external_data=False) if isinstance(model, str) else onnx.load_from_string(model)
     if not has_products(proto) or not saturate():
         return model
@@ -282,13 +280,13 @@ def _with_exact_products(model: str | bytes) -> str | bytes:
 
 
 def _fed(data: Array, kind: str) -> Array:
-    """Return an input in the type that it has in the model: a constant of the command line may have another."""
+    """Return an input in the model's type: a constant from the command line may have another."""
     array = np.asarray(data)
     return array if not kind or array.dtype.kind in "OUS" else array.astype(kind, copy=False)
 
 
 def _array(value: Any) -> Array:
-    """Return an output as an array: of a sequence of maps (ZipMap) their values, which is what the C gives."""
+    """Return an output as an array; of a sequence of maps (ZipMap) their values, as in the C."""
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
         return np.array([list(row.values()) for row in value], np.float32)
     return np.asarray(value)

@@ -1,7 +1,7 @@
-"""Calls of an oracle in another process: if its native code crashes on a model, that is an error of one line.
+"""Calls of an oracle in a separate process: a crash of its native code becomes an ordinary error.
 
-onnxruntime divides the smallest integer by -1, say, and is killed by SIGFPE. One process serves all calls of this one;
-it starts with the first, and ends with this one.
+For example, onnxruntime divides the smallest integer by -1 and is killed by SIGFPE. One process serves all calls of
+this process; it starts with the first call and ends with this process.
 """
 
 import functools
@@ -25,22 +25,21 @@ from mtool.base.errors import BuildError, ModelError, MtoolError
 from mtool.base.notes import noted, tell
 from mtool.base.proc import Answering, last_lines
 
-# A message between two processes: plain values, bytes and arrays. Reading it runs nothing, as reading a pickle would.
+# A message between two processes: plain values, bytes and arrays. Unlike reading a pickle, reading it runs no code.
 #
-# A JSON text says what there is; it comes first, then the bytes and arrays that it counts. Each has its length before
-# it.
+# A JSON text describes the message; the bytes and arrays that it lists follow. Each part is preceded by its length.
 
 
 _LENGTH = 8  # bytes
 _ARRAY, _BYTES, _TEXTS, _PLAIN = "array", "bytes", "texts", "plain"
-assert ml_dtypes  # it gives NumPy the names of the types that NumPy itself does not have
+assert ml_dtypes  # it registers types that NumPy lacks
 
 
 def parts(value: Any) -> Iterator[bytes | memoryview]:
     """Return a message in parts.
 
     Args:
-        value: made of None, numbers, text, bytes, arrays, and lists, tuples and dictionaries with text for keys.
+        value: None, numbers, text, bytes, arrays, and lists, tuples and dictionaries of them with text keys.
     """
     blobs: list[bytes | memoryview] = []
     text = json.dumps(_described(value, blobs)).encode()
@@ -50,10 +49,10 @@ def parts(value: Any) -> Iterator[bytes | memoryview]:
 
 
 def read(file: IO[bytes]) -> Any:
-    """Read a message; tuples have become lists.
+    """Read a message; tuples become lists.
 
     Raises:
-        EOFError: the file ends before it does.
+        EOFError: the file ends before the message.
     """
     described = json.loads(_part(file))
     return _restored(described, file)
@@ -71,7 +70,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 
 
 def _described(value: Any, blobs: list[bytes | memoryview]) -> Any:
-    """Return a value as JSON has it, each dictionary of which has one key: what its value is."""
+    """Return a value as JSON, in which each dictionary has one key: the value's kind."""
     if isinstance(value, bytes):
         blobs.append(value)
         return {_BYTES: None}
@@ -89,7 +88,7 @@ def _described(value: Any, blobs: list[bytes | memoryview]) -> Any:
 
 
 def _restored(described: Any, file: IO[bytes]) -> Any:
-    """Return a value; its bytes and arrays are read in the order in which they were described."""
+    """Return a value; its bytes and arrays are read in the order of the description."""
     if isinstance(described, list):
         return [_restored(inner, file) for inner in described]
     if not isinstance(described, dict):
@@ -105,15 +104,15 @@ def _restored(described: Any, file: IO[bytes]) -> Any:
     return {key: _restored(inner, file) for key, inner in what}
 
 
-HINT = "give a file of expected outputs: --golden G.npz"
-_GRACE_S = 10.0  # from the end of its output to its own: a core file may be written
-_WORDS = 3  # lines of its standard error that a message shows
-# The folder in which mtool is run is on the path of no import before this one's own path is set.
+HINT = "give a file with the expected outputs: --golden G.npz"
+_GRACE_S = 10.0  # from the end of its output to its exit: a core file may be written
+_WORDS = 3  # lines of its standard error in a message
+# Set sys.path before any import, so that the working folder is not searched.
 _START = "import sys; sys.path[:] = sys.argv[1:]; from mtool.verification.oracles.process import serve; serve()"
 
 
 class DiedError(ModelError):
-    """An oracle's process died of a model."""
+    """An oracle's process crashed while running a model."""
 
 
 def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
@@ -121,9 +120,9 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
 
     Args:
         oracle: its name, for messages.
-        model: the file that it runs, for messages.
+        model: the model's file, for messages.
         function: one of `FUNCTIONS`.
-        named: its arguments, of what a message can hold (mtool.verification.oracles.process).
+        named: its arguments, as in `parts`.
 
     Raises:
         DiedError: the process died.
@@ -141,12 +140,12 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
 
 @functools.cache
 def of_process(_: int) -> "OracleProcess":
-    """Return the oracles' process of the process of this number; one that is forked off does not share its parent's."""
+    """Return the oracles' process for the process with this id; a forked process does not share its parent's."""
     return OracleProcess()
 
 
 class OracleProcess:
-    """A process that answers calls one after the other. It is started when there is none."""
+    """A process that answers calls one after another; it is started on demand."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -156,7 +155,7 @@ class OracleProcess:
         """Send a call and return its answer.
 
         Raises:
-            DiedError: the process ended before it.
+            DiedError: the process ended before it answered.
         """
         with self._lock:
             running = self.running = self.running or _started()
@@ -175,13 +174,11 @@ def _started() -> Answering:
     try:
         return Answering([sys.executable, "-c", _START, *map(os.path.abspath, sys.path)])
     except OSError as failed:
-        raise BuildError(
-            "no process for the reference can be started", details=[failed.strerror or str(failed)]
-        ) from None
+        raise BuildError("the reference's process can't be started", details=[failed.strerror or str(failed)]) from None
 
 
 def _death(running: Answering, oracle: str, model: Path) -> DiedError:
-    """Return the error that tells how a process ended."""
+    """Return the error that describes how a process ended."""
     status = running.child.wait(_GRACE_S)
     if status is None:
         how = "closed its output"
@@ -189,10 +186,10 @@ def _death(running: Answering, oracle: str, model: Path) -> DiedError:
         how = f"was killed by {signal.Signals(-status).name} ({(signal.strsignal(-status) or '').lower()})"
     else:
         how = f"ended with exit code {status}"
-    return DiedError(f"{oracle} {how} when it ran {model}", details=last_lines(running.errors, _WORDS), hint=HINT)
+    return DiedError(f"{oracle} {how} while running {model}", details=last_lines(running.errors, _WORDS), hint=HINT)
 
 
-# The process in which oracles run: it takes calls from its standard input and answers on its standard output.
+# The process in which oracles run: it reads calls from standard input and answers on standard output.
 
 
 FUNCTIONS = (
@@ -208,7 +205,7 @@ FUNCTIONS = (
 
 
 def serve() -> None:
-    """Answer calls until the input ends. What a library prints goes to standard error."""
+    """Answer calls until the input ends. Libraries' output goes to standard error."""
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         while True:
@@ -232,7 +229,7 @@ def function_of(name: str) -> Callable[..., Any]:
 
 
 def _answer(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Return what a call comes to: its value, an error of mtool's, or the traceback of any other."""
+    """Return a call's answer: its value, mtool's error, or the traceback of any other error."""
     try:
         return {"value": function(**named)}
     except MtoolError as refused:

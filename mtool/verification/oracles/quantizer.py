@@ -1,4 +1,4 @@
-"""Quantization by onnxruntime: it optimises the model, watches the activations over samples, and writes the QDQ model.
+"""Quantization by onnxruntime: it optimises the model, records the activations over samples, and writes the QDQ model.
 
 https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
 """
@@ -25,26 +25,27 @@ _INTEGERS = {"int8": "QInt8", "uint8": "QUInt8"}
 
 
 def prepare(*, model: str, prepared: str, title: str) -> None:
-    """Write the model that is quantized: optimised, every tensor with its shape.
+    """Write the model to quantize: optimised, with the shape of every tensor.
 
     Args:
-        model: the file of a model with fixed shapes. It is a file, as data of a model in memory would be taken out.
+        model: the file of a model with fixed shapes. It has to be a file, as data would be removed from a model in
+            memory.
         prepared: the file to write.
-        title: what the user's file is called in messages.
+        title: the name of the user's file in messages.
 
     Raises:
         BuildError: onnxruntime is not installed.
         ModelError: onnxruntime refuses the model.
     """
     with _refusals(title):
-        # The shapes are numbers already: symbolic inference, which wants sympy, has nothing to add.
+        # The shapes are already numbers: symbolic inference, which needs sympy, would add nothing.
         _tools().shape_inference.quant_pre_process(model, prepared, skip_symbolic_shape=True)
 
 
 def quantize(
     *, prepared: str, quantized: str, samples: Sequence[Sample], scheme: Mapping[str, Any], title: str
 ) -> None:
-    """Calibrate a prepared model with samples and write the QDQ model that comes of it.
+    """Calibrate a prepared model with samples and write the QDQ model.
 
     The scheme has the fields of `mtool.quantization.quantizing.Scheme`.
 
@@ -80,13 +81,13 @@ def _reader(tools: Any, samples: Sequence[Sample]) -> Any:
 
 
 def _tools() -> Any:
-    """Return onnxruntime.quantization, with the module of it that is used."""
+    """Return onnxruntime.quantization with the submodule that is used."""
     try:
         ort.import_onnxruntime()
         from onnxruntime import quantization
         from onnxruntime.quantization import shape_inference
     except ImportError:
-        raise BuildError("onnxruntime is not installed", details=["it is what quantizes"], hint=INSTALL) from None
+        raise BuildError("onnxruntime is not installed", details=["it is needed to quantize"], hint=INSTALL) from None
     assert shape_inference
     return quantization
 
@@ -99,11 +100,11 @@ def _refusals(title: str) -> Iterator[None]:
         except OSError as failed:
             at = failed.filename or tempfile.gettempdir()
             raise UsageError(
-                "the models in between can't be written", details=[f"{at}: {failed.strerror}"], hint="set TMPDIR"
+                "the temporary models can't be written", details=[f"{at}: {failed.strerror}"], hint="set TMPDIR"
             ) from None
 
 
-# The distance of a quantized model's layers from the float model's, as onnxruntime runs both.
+# The difference between a quantized model's layers and the float model's, both run by onnxruntime.
 
 
 Loss = tuple[str, str, float | None, float | None]
@@ -114,14 +115,14 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
     """Compare activations and weights layer by layer.
 
     Args:
-        before: the file of the float model that was quantized. Models with further outputs are written beside it.
-        after: that of the QDQ model that came of it.
+        before: the file of the float model. Models with additional outputs are written beside it.
+        after: the file of the QDQ model.
         samples: inputs.
-        title: what the model's file is called in messages.
+        title: the name of the model's file in messages.
 
     Returns:
-        For each layer: the node's name, its operator, and the signal over the difference in decibels of its output
-        (with the loss of all before it) and of its weights; None: no difference, or no weights.
+        For each layer: the node's name, its operator, and the signal-to-difference ratio in decibels of its output
+        (including the loss of all earlier layers) and of its weights; None: no difference, or no weights.
 
     Raises:
         ModelError: onnxruntime refuses a model.
@@ -153,7 +154,7 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
 
 
 def _output_of(node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto], compared: Mapping[str, Any]) -> str | None:
-    """Return the tensor that a layer is compared at: its output, or that of the activation that ends the layer."""
+    """Return the tensor at which a layer is compared: its output, or that of the activation after it."""
     for name in node.output:
         if name in compared:
             return str(name)
@@ -164,12 +165,12 @@ def _output_of(node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto], compared: 
 
 
 def sqnr_db(before: Array, after: Array) -> float | None:
-    """Return the power of the signal over that of the difference; None: no difference, or no signal."""
+    """Return the power ratio of signal and difference in decibels; None: no difference, or no signal."""
     signal = float(np.sum(np.square(before, dtype=np.float64)))
     noise = float(np.sum(np.square(np.subtract(before, after, dtype=np.float64))))
     return 10 * math.log10(signal / noise) if signal and noise else None
 
 
 def flat(arrays: Sequence[Array]) -> Array:
-    """Return the elements of all arrays in a row, as float64."""
+    """Return the elements of all arrays in one row, as float64."""
     return np.concatenate([np.asarray(array, np.float64).reshape(-1) for array in arrays])

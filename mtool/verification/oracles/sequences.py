@@ -1,4 +1,4 @@
-"""A sequence of samples that a library runs a model on; its states go from each sample to the next."""
+"""Running a model on a sequence of samples with a library; states carry over from each sample to the next."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ Run = Callable[[Mapping[str, Array]], Sample]
 
 
 def over_samples(name: str, opened: Callable[..., Run], install: str = "") -> Callable[..., list[Sample]]:
-    """Return the function that runs a model on each sample with a library; its outputs are in the same order.
+    """Return a function that runs a model on each sample with a library; the outputs are in the same order.
 
     Args:
-        name: of the library.
-        opened: opens a model, which is the ONNX or TFLite file's absolute path or its bytes, with options of its own.
+        name: the library's name.
+        opened: opens a model, given as a file's absolute path or its bytes, with the library's own options.
         install: the command that installs the library.
     """
 
@@ -31,16 +31,16 @@ def over_samples(name: str, opened: Callable[..., Run], install: str = "") -> Ca
         initial: Mapping[str, Array] | None = None,
         **how: Any,
     ) -> list[Sample]:
-        """Run a model on each sample; the outputs by name, in the same order.
+        """Run a model on each sample; return the outputs by name, in the same order.
 
         Args:
             model: the file's absolute path, or its bytes.
             samples: inputs by name.
-            title: what the file is called in messages.
+            title: the file's name in messages.
             constants: inputs that are the same for every sample.
             states: pairs of an output and the input of the next sample that it feeds.
-            initial: what the states begin with.
-            how: options of the library.
+            initial: the initial values of the states.
+            how: the library's options.
 
         Raises:
             BuildError: the library is not installed.
@@ -53,7 +53,7 @@ def over_samples(name: str, opened: Callable[..., Run], install: str = "") -> Ca
             except ImportError:
                 raise BuildError(
                     f"{name} is not installed",
-                    details=["it is what the outputs are compared with"],
+                    details=["it is the reference for the outputs"],
                     hint=f"{install}, or {HINT}",
                 ) from None
             kept: dict[str, Any] = {put: (initial or {}).get(put) for _, put in states}
@@ -72,6 +72,6 @@ def as_model_error(what: str, hint: str = "") -> Iterator[None]:
         yield
     except MtoolError:
         raise
-    except Exception as refused:  # the libraries' own classes of errors share no base but this
+    except Exception as refused:  # the libraries' error classes share no other base
         details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
         raise ModelError(what, details=details, hint=hint) from None

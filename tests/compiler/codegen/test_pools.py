@@ -108,7 +108,7 @@ def test_what_pools_do_not_go_with_is_refused(
         assert app.invoke(["compile", *wrong, *pool]) == 2
         assert told in capsys.readouterr().err
     assert app.invoke(["compile", *both, "--arena", "own", *pool]) == 0
-    with pytest.raises(UsageError, match="one RAM for all"):
+    with pytest.raises(UsageError, match="use a single RAM"):
         options = mtool.Options(template="arduino", pools=(Pool("sram", 8192),))
         mtool.compile(DIGITS, board="nano_33_ble", options=options).render_project()
 

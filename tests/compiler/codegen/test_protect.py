@@ -83,11 +83,11 @@ def spans(one: Manifest) -> list[tuple[int, int]]:
         ("--board host", "host has none that mtool knows"),
         ("--board mps2_an383", "cortex-m0plus has none"),
         ("--board arduino_mega2560", "has none that mtool knows"),
-        ("--board mps2_an386 --template zephyr", "the template zephyr has no fence"),
-        ("--board sim_m4", "the template unicorn has no fence"),
+        ("--board mps2_an386 --template zephyr", "the template zephyr does not support memory protection"),
+        ("--board sim_m4", "the template unicorn does not support memory protection"),
         ("--board mps2_an386 --interface-api packed", "does not work with packed functions"),
         ("--board mps2_an386 --executor graph", "does not work with packed functions"),
-        ("--board mps2_an386 --arena-section .bss.fast", "leave one of them out"),
+        ("--board mps2_an386 --arena-section .bss.fast", "leave out one of them"),
     ],
 )
 def test_what_has_no_fence_says_so(

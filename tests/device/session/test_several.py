@@ -150,8 +150,8 @@ def test_files_of_one_model_are_named_with_it(
         (mtool.Options(conventions=conventions("step")), mtool.Options(), 'right has conventions.interface="c"'),
         (mtool.Options(), mtool.Options(conventions=conventions(context=True)), 'arenas="caller"'),
         (mtool.Options(), mtool.Options(arena_section=".bss.x"), 'right has arena_section=".bss.x"'),
-        (mtool.Options(), mtool.Options(arenas="own"), "have the same arenas"),
-        (mtool.Options(template="host"), mtool.Options(), "have the same template"),
+        (mtool.Options(), mtool.Options(arenas="own"), "need the same arenas"),
+        (mtool.Options(template="host"), mtool.Options(), "need the same template"),
     ],
 )
 def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: mtool.Options, told: str) -> None:
@@ -204,7 +204,7 @@ def test_what_can_not_be_compiled_is_told_of_all_models(tmp_path: Path) -> None:
 
 def test_models_without_options_of_their_own_are_refused() -> None:
     for paths, options in (([], None), ([DIGITS], []), ([DIGITS, DIGITS], [mtool.Options()])):
-        with pytest.raises(UsageError, match=f"there are {len(paths)} models to compile, and options for"):
+        with pytest.raises(UsageError, match=f"models to compile: {len(paths)}, options for"):
             mtool.compile_models(paths, board="host", options=options)
 
 

@@ -195,7 +195,7 @@ def test_one_array_of_an_avr_has_its_limit(tmp_path: Path) -> None:
         for hidden in (1_000, 9_000)
     )
     assert not fitting.refused
-    assert not large.fits and "is one array of 36,000 B, of which the compiler takes 32,767" in large.refused[0]
+    assert not large.fits and "is an array of 36,000 B; the compiler accepts at most 32,767 B" in large.refused[0]
 
 
 @pytest.mark.parametrize("board", boards.load_all().values(), ids=lambda board: board.name)

@@ -42,13 +42,13 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["worker", "rack", "--board", "host"], 2, "is no address of a scheduler"),
-        (["worker", "rack:99999", "--board", "host"], 2, "is no address of a scheduler"),
-        (["worker", ":8786", "--board", "host"], 2, "is no address of a scheduler"),
+        (["worker", "rack", "--board", "host"], 2, "is not a scheduler's address"),
+        (["worker", "rack:99999", "--board", "host"], 2, "is not a scheduler's address"),
+        (["worker", ":8786", "--board", "host"], 2, "is not a scheduler's address"),
         (["worker", "rack:1", "--board", "nonesuch"], 6, "unknown board"),
         (["worker", "rack:1", "-b", "host", "--tls-ca", "ca.pem"], 2, "given together"),
-        (["worker", "127.0.0.1:1", "--host", "0.0.0.0"], 2, "without TLS lets the whole network run programs"),
-        (["worker", "rack:1", "-b", "nucleo_l4r5zi", "-p", "x", "-b", "nucleo_l4r5zi", "-p", "x"], 2, "of two boards"),
+        (["worker", "127.0.0.1:1", "--host", "0.0.0.0"], 2, "without TLS would let anyone on the network run programs"),
+        (["worker", "rack:1", "-b", "nucleo_l4r5zi", "-p", "x", "-b", "nucleo_l4r5zi", "-p", "x"], 2, "for two boards"),
         (["tune", "m.onnx", "-b", "host", "--scheduler", "127.0.0.1:1"], 2, "m.onnx"),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_worker_listens_beyond_loopback_with_tls_or_by_demand(
         with pytest.raises(UsageError, match="without TLS"):
             security.listening_host(address, host)
         assert security.listening_host(address, host, insecure=True) == host.strip("[]")
-        assert "who can connect to it can run programs" in caplog.text
+        assert "anyone who can connect can run programs" in caplog.text
     else:
         assert security.listening_host(address, host) == found
         assert not caplog.text
@@ -99,7 +99,7 @@ def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path, caplog: pytest.
     assert not caplog.text
     tls.key.chmod(0o644)
     security.security_of(tls, "tls://rack:8786")
-    assert "own.key can be read by others" in caplog.text
+    assert "own.key is readable by other users" in caplog.text
 
 
 def test_addresses_have_their_protocol() -> None:
@@ -148,7 +148,7 @@ def test_a_failure_is_forgotten_after_a_success() -> None:
 
 
 def test_another_version_of_mtool_is_refused() -> None:
-    with pytest.raises(BoardError, match=r"was asked by mtool 0\.0\.1"):
+    with pytest.raises(BoardError, match=r"tuning process has mtool 0\.0\.1"):
         measured(rack_of(1), asked(version="0.0.1"))
 
 
@@ -169,7 +169,7 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
     rack = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
     rack.on_change = lambda: told.append(rack.counts()[BOARD])  # type: ignore[method-assign]
     end = measured(rack, asked())
-    assert "it has said nothing" in end.failed and rack.counts() == {BOARD: 0}
+    assert "it has been silent" in end.failed and rack.counts() == {BOARD: 0}
     Sleeper.wake.set()
     deadline = time.monotonic() + 10
     while rack.counts() == {BOARD: 0} and time.monotonic() < deadline:

@@ -47,7 +47,7 @@ def test_a_worker_and_who_tunes_need_certificates_of_the_authority(tmp_path: Pat
                 Farm(address, "host", strange)
             with pytest.raises(CommunicationError, match="can't be reached"):
                 Farm(f"tcp://127.0.0.1:{made.port}", "host")
-            with pytest.raises(UsageError, match="asks for certificates"):
+            with pytest.raises(UsageError, match="requires certificates"):
                 Farm(address, "host")
         finally:
             end(worker)

@@ -28,7 +28,7 @@ pytest.importorskip("onnxruntime")
 
 ROOT = Path(__file__).parents[3]
 SMALLEST = np.iinfo(np.int64).min
-KILLED = "onnxruntime was killed by SIGFPE (floating point exception) when it ran division.onnx"
+KILLED = "onnxruntime was killed by SIGFPE (floating point exception) while running division.onnx"
 Captured = pytest.CaptureFixture[str]
 
 
