@@ -56,7 +56,7 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
         ("return " + DOES_NOTHING.format(', headers="a.h"'), "expected a sequence, each a string"),
         ("return " + DOES_NOTHING.format(', files={3: b""}'), "expected a mapping from text"),
         ("return " + DOES_NOTHING.format(', files=["x.c"]'), "expected a mapping of a string"),
-        ("return " + DOES_NOTHING.format(', files={"x\\n.c": b""}'), "other characters"),
+        ("return " + DOES_NOTHING.format(', files={"x\\n.c": b""}'), "has characters other than letters"),
         ("return " + DOES_NOTHING.format(', files={"mt_math.h": b""}'), "reserved for the runtime"),
         ("return " + DOES_NOTHING.format(', constants={"int": np.zeros(1)}'), "not valid in C, or taken"),
         ("return " + DOES_NOTHING.format(', constants={"é": np.zeros(1)}'), "not valid in C, or taken"),
