@@ -37,7 +37,7 @@ def refusal_of(backend: Backend, operation: Operation, context: Context) -> str:
     """Return why a backend can't compute an operation; "": it can.
 
     Raises:
-        BackendError: it failed, or did not answer with text.
+        BackendError: it failed, or did not return a string.
     """
     return _text(backend, "refusal", [operation], operation, context)
 
@@ -46,7 +46,7 @@ def claims_of(backend: Backend, region: Region) -> str:
     """Return why a backend can't compute a region; "": it can.
 
     Raises:
-        BackendError: it failed, or did not answer with text.
+        BackendError: it failed, or did not return a string.
     """
     return _text(backend, "claims", region.operations, region)
 
@@ -104,7 +104,7 @@ def _called(backend: Backend, method: str, operations: Sequence[Operation], *arg
 def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
     answer = _called(backend, method, operations, *arguments)
     if not isinstance(answer, str):
-        raise _malformed(backend, method, answer, 'text ("" means yes)', operations)
+        raise _malformed(backend, method, answer, 'a string ("" means yes)', operations)
     return answer
 
 
@@ -180,7 +180,7 @@ def _of_types(instance: Product | Buffer, of: str) -> Iterator[str]:
         if get_origin(kind) is Mapping and isinstance(value, Mapping):
             values, kind = {f"{one.name}[{key!r}]": entry for key, entry in value.items()}, get_args(kind)[1]
             if not all(isinstance(key, str) for key in value):
-                yield f"{one.name} is {value!r:.80}; expected a mapping from text"
+                yield f"{one.name} is {value!r:.80}; expected a mapping from strings"
         for name, entry in values.items():
             try:
                 value_of(f"{name}{of}", entry, kind)

@@ -113,7 +113,7 @@ def _from_toml(path: Path) -> BackendSpec:
     is_right = isinstance(options, dict) and all(isinstance(read.get(key, ""), str) for key in ("backend", "class"))
     if unknown or not read.get("backend") or not is_right:
         found = f"unknown {', '.join(unknown)}" if unknown else "missing keys, or values of another type"
-        details = ["expected: backend = a text, class = a text, [options] with key = value", f"found: {found}"]
+        details = ["expected: backend = a string, class = a string, [options] with key = value", f"found: {found}"]
         raise UsageError(f"--backend {path} does not describe a backend", details=details)
     values = {key: _as_text(value) for key, value in options.items()}
     where = read["backend"]

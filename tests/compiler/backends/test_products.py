@@ -54,7 +54,7 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
         ("return " + DOES_NOTHING.format(", alignment=3"), "alignment is 3"),
         ("return " + DOES_NOTHING.format(', headers=("a b",)'), "is not a valid name of a header"),
         ("return " + DOES_NOTHING.format(', headers="a.h"'), "expected a sequence, each a string"),
-        ("return " + DOES_NOTHING.format(', files={3: b""}'), "expected a mapping from text"),
+        ("return " + DOES_NOTHING.format(', files={3: b""}'), "expected a mapping from strings"),
         ("return " + DOES_NOTHING.format(', files=["x.c"]'), "expected a mapping of a string"),
         ("return " + DOES_NOTHING.format(', files={"x\\n.c": b""}'), "has characters other than letters"),
         ("return " + DOES_NOTHING.format(', files={"mt_math.h": b""}'), "reserved for the runtime"),
