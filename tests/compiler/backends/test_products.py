@@ -82,8 +82,8 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
         ("return " + DOES_NOTHING.format(", tensor_alignment=8192"), "a power of two up to 4096"),
         ("return " + DOES_NOTHING.format(", can_fail=True"), "returns no status"),
         ("return " + DOES_NOTHING.format(", can_fail=1"), "expected True or False"),
-        ("return " + DOES_NOTHING.format(', hooks={"start": "f"}, headers=("f.h",)'), "unknown hook 'start'"),
-        ("return " + DOES_NOTHING.format(', hooks={"open": "f()"}, headers=("f.h",)'), "the name of a C function"),
+        ("return " + DOES_NOTHING.format(', hooks={"start": "f"}, headers=("mtool.h",)'), "unknown hook 'start'"),
+        ("return " + DOES_NOTHING.format(', hooks={"open": "f()"}, headers=("mtool.h",)'), "the name of a C function"),
         ("return " + DOES_NOTHING.format(', hooks={"open": "f"}'), "no header that declares them"),
         (
             "import mtool.base.proc; mtool.base.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
