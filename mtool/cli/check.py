@@ -231,7 +231,8 @@ def _verdict(report: "FitReport", *, named: bool) -> str:
     fitting = [fit.board for fit in report.fits if fit.fits]
     if named:
         return f"{model} {'fit' if len(report.manifest.models) > 1 else 'fits'} {', '.join(fitting)}"
-    return f"{len(fitting)} of {len(report.fits)} boards fit {model}; details of one: mtool check MODEL --board BOARD"
+    verb = "fits" if len(fitting) == 1 else "fit"
+    return f"{len(fitting)} of {len(report.fits)} boards {verb} {model}; details of one: mtool check MODEL --board BOARD"
 
 
 def _of(need: "Need | None") -> str:

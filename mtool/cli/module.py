@@ -155,9 +155,9 @@ def load(
     """Load a module into a device: this adds its model without flashing the firmware again.
 
     It is written to the free slot of the flash. Once it is complete and checked, it replaces the module of the same
-    name, or, if no slot is left, the one that was loaded first; mtool says before which one. An interrupted load leaves
-    what was there, and the same command resumes it. Ends with exit code 2 if the module is not for this device, 4 if it
-    does not fit, 8 if the device stops answering, 10 if the device refuses it.
+    name, or, if no slot is left, the one that was loaded first; mtool reports beforehand which one. An interrupted load
+    leaves what was there, and the same command resumes it. Ends with exit code 2 if the module is not for this device,
+    4 if it does not fit, 8 if the device stops answering, 10 if the device refuses it.
     """
     from mtool.commands import loading
 

@@ -84,7 +84,7 @@ def _key(path: Path, board: Board, options: Options, folder: Path) -> str:
     return f"{made} {filetree.digest_of(folder, skip=(BUILD_FOLDER,))}"
 
 
-# Every tensor of an inference as an .npy file, named as in the model: `--dump DIR`.
+# Every tensor of an inference as a .npy file, named as in the model: `--dump DIR`.
 
 
 INDEX = "index.json"
