@@ -106,7 +106,7 @@ def test_a_step_of_the_boards_speed_is_told(spaces: list[Space], tmp_path: Path,
     world = World(truth_of(spaces, 3), step_at=10.0)
     progress = search(spaces, SimulatedBench(world), tmp_path / "t.jsonl")
     assert progress.drift == pytest.approx(0.02, abs=0.002)
-    assert "the board is now 2.0% slower" in caplog.text
+    assert "the board has become 2.0% slower" in caplog.text
     assert any(one.baseline for one in tuning_log.read([tmp_path / "t.jsonl"]).measurements)
     assert best(progress) == truly_best(spaces, world.truth)
 
