@@ -232,7 +232,7 @@ def _verdict(report: "FitReport", *, named: bool) -> str:
     if named:
         return f"{model} {'fit' if len(report.manifest.models) > 1 else 'fits'} {', '.join(fitting)}"
     verb = "fits" if len(fitting) == 1 else "fit"
-    return f"{len(fitting)} of {len(report.fits)} boards {verb} {model}; details of one: mtool check MODEL --board BOARD"
+    return f"{len(fitting)} of {len(report.fits)} boards {verb} {model}; for details: mtool check MODEL --board BOARD"
 
 
 def _of(need: "Need | None") -> str:

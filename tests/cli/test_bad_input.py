@@ -55,7 +55,7 @@ def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
         ("--schedule conv_2=dsp_patch:unroll", "expected KNOB=VALUE, found 'unroll'"),
         ("--schedule conv_2=dsp_patch:unroll=8,", "expected KNOB=VALUE, found ''"),
         ("--schedule conv_2=c99_patch --schedule conv_2=dsp_patch", "conv_2 already has a schedule"),
-        ("--schedule conv_7=c99_patch", "no such node"),
+        ("--schedule conv_7=c99_patch", "unknown node"),
     ],
 )
 def test_options_that_do_not_go_together(command: str, arguments: str, told: str, capsys: Captured) -> None:
@@ -165,7 +165,7 @@ def test_a_log_through_a_pipe_that_is_open(capsys: Captured) -> None:
     os.write(writer, b"no log\n")
     os.close(writer)
     assert app.invoke(["build", relu("model.onnx"), "--tuned", f"/dev/fd/{reader}"]) == 0
-    assert f"/dev/fd/{reader}, line 1 is cut" in capsys.readouterr().err
+    assert f"/dev/fd/{reader}, line 1 is truncated" in capsys.readouterr().err
     os.close(reader)
 
 
