@@ -58,9 +58,9 @@ class Rounds(Control):
     """A graph that is computed repeatedly (ONNX Loop and Scan).
 
     Inputs of the node: the number of rounds, if `has_trips`; whether there is a first one, if `has_condition`; the
-    first of each carried value that is given; what is read by rows; what each round reads whole.
-    Outputs: the last of each carried value that is wanted; what is written by rows; the number of rounds, if `counts`.
-    Inputs of the graph: a row of each of those; what is read whole; the number of the round from 0 on, int64[]; the
+    initial values of carried values with `is_given`; values read by rows; values that each round reads whole.
+    Outputs: the final value of carried values with `is_output`; values written by rows; the number of rounds, if
+    `counts`. Inputs of the graph: a row of each value read by rows; values read whole; the round, from 0, int64[]; the
     carried values. Outputs: whether another round follows, if `goes_on`; the rows; the carried values.
 
     most: the maximum number of rounds; None: unknown.

@@ -22,7 +22,7 @@ class Source:
     """A tensor of the model, by its name there, and the moves that turn it into a value, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
+    dimension that are left, "signed" the number that is subtracted to make it signed, "rows" the first of the second
     dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
     point, the least and the largest integer, of a float that stands on that grid.
     """
@@ -190,20 +190,18 @@ class Stream:
 class Graph:
     """A model. An empty input name ("") stands for an omitted optional input.
 
-    `types` has every value, constants included; `output_names` are the outputs' names in the model
-    (a pass may rename the values themselves, never the inputs); `quant` has the quantization of values that are
-    known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
-    tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
-    name, each output whose size depends on data: the name of the output that says how many elements are there, and
-    along which dimension; `states` are pairs that are not part of the interface: they are the last of `inputs` and
-    of `outputs`, in this order; `line_buffers` has the line buffer that a value lies in, by
-    name, and at which byte (mtool.compiler.plan.partial); `sizes` are the run-time sizes, whose largest values
-    the graph has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without
-    those inputs, at some values of the sizes, `fixed_sizes` the sizes of dimensions that do not follow them, and
-    `is_sample` marks a graph that is such a sample; `halves`
-    says that the model's file has weights of float16, which kernels may store so, though the graph has them as
-    float32; `rounds` is how often an inference computes a graph that is a body, about; `stream` is the input that
-    arrives by rows, if there is one; `memo` caches results that every node needs.
+    `types` has every value, constants included; `output_names` are the outputs' names in the model (a pass may rename
+    the values themselves, never the inputs); `quant` has the quantization of values that are known to be on an integer
+    grid (for reports and tests; no pass depends on it); `sources` maps values to tensors of the model, so that a
+    device's values can be compared with them; `counts` has, by name, each output whose size depends on data: the name
+    of the output with the number of elements, and their dimension; `states` are pairs that are not part of the
+    interface: they are the last of `inputs` and of `outputs`, in this order; `line_buffers` has the line buffer that
+    contains a value, by name, and the byte offset there (mtool.compiler.plan.partial); `sizes` are the run-time sizes:
+    the graph has their largest values, and nodes that depend on them have their inputs last; `samples` are the graphs,
+    without those inputs, for some values of the sizes, `fixed_sizes` the sizes of dimensions that do not depend on
+    them, and `is_sample` marks such a sample; `halves`: the model's file has float16 weights, which kernels may store
+    as such, although the graph has them as float32; `rounds` is about how often an inference computes a body; `stream`
+    is the input that arrives by rows, if there is one; `memo` caches results that every node needs.
     """
 
     name: str
@@ -280,7 +278,7 @@ class Graph:
     def likeness(self, node: Node) -> Hashable:
         """Return a key that nodes share if the same C computes them: they are parts of one operator, of equal shapes.
 
-        It is the same in all graphs that are made of this one by computing operators in parts.
+        It is the same in all graphs that are derived from this one by computing operators in parts.
         """
         return node.title, tuple(self.types.get(value) for value in (*node.inputs, *node.outputs))
 

@@ -291,7 +291,7 @@ def split(node: Node, graph: Graph, scaled: Collection[str], kind: DType) -> tup
 def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_channel: bool = False) -> bool:
     """Whether an expression reads a kernel's result as `acc`, its own elements, tables, and nothing else.
 
-    The loops after a dense layer know the channel too, those of a convolution if they are written so (`by_channel`).
+    The loops after a dense layer have the channel too, those of a convolution only with `by_channel`.
     """
     shape = graph.types[node.outputs[0]].shape
     channel = Expr("axis", DType.INT32, value=len(shape) - 1)

@@ -151,11 +151,10 @@ class Steps:
         return np.rint(np.minimum(wide, 2.0 * LIMIT)).astype(np.int64)
 
     def moved_multipliers(self, places: int) -> tuple[Array, Array, Array]:
-        """Return multipliers of channels whose bias is moved, what is added to it, and to the offset, int64 [N] each.
+        """Return multipliers for channels with a moved bias, and the changes of bias and offset, int64 [N] each.
 
-        A bias that is moved by d adds d * M. Next to a multiple of 2^32, which the offset takes off again, that moves
-        all steps by less than an accumulator: where two of them want multipliers on either side of each other's, that
-        can be what is missing.
+        Moving a bias by d adds d * M. If that is close to a multiple of 2^32, which the offset subtracts again, all
+        steps move by less than an accumulator. This can help if two steps need different multipliers.
         """
         moves = np.arange(-MOST_MOVED, MOST_MOVED + 1)
         rest = (moves * self.nearest(places)[:, None] + 2**31) % 2**32 - 2**31

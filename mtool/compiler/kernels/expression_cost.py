@@ -12,7 +12,7 @@ FUNCTION_CALL = 60  # instructions of a math library function, about;
 SHORT = dict.fromkeys(("sqrt", "div", "mod", "quantize"), 15)
 SHORT |= dict.fromkeys(("floor", "ceil", "rint", "round", "trunc"), 10)
 OTHER = 1  # of another operation,
-STORED = 8  # of storing an element and going on to the next one,
+STORED = 8  # of storing an element and advancing to the next one,
 LOADED = 3  # and of loading it
 
 GUARDS = ("where", "and", "or")  # functions of which only the first operand is always computed,

@@ -92,7 +92,7 @@ class Scaling(ABC):
         return replace(self, words=np.concatenate([self.words, more]))
 
     def repeated(self) -> Self:
-        """Return the numbers of the same channels once more behind them."""
+        """Return the numbers of the same channels, repeated once."""
         return replace(self, words=np.tile(self.words, (2, 1)))
 
     def __getitem__(self, channels: slice) -> Self:

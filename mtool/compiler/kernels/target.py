@@ -1,4 +1,4 @@
-"""The target: a board's core, as far as the compile half knows it."""
+"""The target: a board's core and its features, as used by the compile half."""
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A board as the compile half knows it: its core and its features ("fpu", "dsp", "mve", "rvv", "simd")."""
+    """A board as seen by the compile half: its core and its features ("fpu", "dsp", "mve", "rvv", "simd")."""
 
     cpu: str
     features: frozenset[str]

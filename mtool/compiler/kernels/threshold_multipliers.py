@@ -68,7 +68,7 @@ def first_sums(takes: Callable[[Array], Array], quotients: Array, least: Array, 
 
     Args:
         takes: whether sums, int64 [N, steps], take their steps; rising.
-        quotients: float64 [N, steps], where the steps are but for what is rounded.
+        quotients: float64 [N, steps], the positions of the steps without rounding.
         least: the least sum, int64 [N, 1].
         most: the greatest.
     """

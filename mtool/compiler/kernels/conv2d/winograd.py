@@ -86,7 +86,7 @@ def fits(weights: Array, bias: Array) -> bool:
 
 
 FOURS = 4  # output channels together
-UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if asked for, are 1.6 KB of code more
+UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if selected, needs 1.6 KB more code
 DSP_SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
 DSP_LAYOUT = (
     "four output channels at a time: of each column of the transformed elements four biases and a word of two input "

@@ -37,12 +37,12 @@ class DenseSchedule(SumSchedule[Matrix, E]):
 
 
 class GroupedGemv(DenseSchedule[T]):
-    """Row by row of the input, by a function of the runtime; a group of outputs shares what is loaded of it.
+    """Row by row of the input, by a runtime function; a group of outputs shares the loaded inputs.
 
     Attributes:
         element: the type of the input's elements.
         together: the outputs of a group, unless `group` says otherwise.
-        multiple: of which the function reads inputs, unless `filled` says otherwise.
+        multiple: the function reads a multiple of this number of inputs, unless `filled` says otherwise.
     """
 
     template = "kernels/dense/gemv.c.j2"
