@@ -1,4 +1,4 @@
-/* What this firmware takes modules with: whose, into which memory. */
+/* The loader of modules: whose modules this firmware takes, and their memory. */
 #include <stddef.h>
 
 #include "mt_loader.h"
@@ -15,7 +15,7 @@ static const uint8_t keys[][32] = {
 static const struct mt_module_kind *const kinds[] = {
 {%- for kind in cookiecutter.modules.kinds %}&mt_module_{{ kind }}, {% endfor %}NULL};
 
-/* Nothing in it is anything after a reset. */
+/* Its contents are not used after a reset. */
 static uint8_t ram[{{ cookiecutter.modules.ram_bytes }}]
     __attribute__((aligned(4096), section("{{ module_ram_section | default(".bss.mt_module_ram") }}")));
 
@@ -36,6 +36,6 @@ struct mt_extension *mt_port_modules(void)
     loader.storage = mt_port_storage();
     loader.slot_bytes = {{ cookiecutter.modules.slot_bytes }};
     loader.delta = &mt_loader_delta;
-    (void)mt_loader_start(&loader); /* a module that is no good is one that is not there */
+    (void)mt_loader_start(&loader); /* a module that can't be used is ignored */
     return &loader.extension;
 }

@@ -1,5 +1,5 @@
 {% if cookiecutter.options.channel == "rtt" %}
-/* Let the debugger take the last words; a standalone firmware has none (port.c). */
+/* Let the debugger read the last bytes; a standalone firmware has none (port.c). */
 __attribute__((weak)) void mt_rtt_drain(void);
 
 {% endif %}
@@ -7,7 +7,7 @@ void platform_exit(int32_t status)
 {
     static volatile int32_t is_ending;
     if (!is_ending) {
-        is_ending = 1; /* a board without a debugger takes the breakpoint for a fault, which ends here too */
+        is_ending = 1; /* without a debugger the breakpoint is a fault, which ends here too */
 {% if cookiecutter.options.channel == "rtt" %}
         if (mt_rtt_drain) {
             mt_rtt_drain();

@@ -1,6 +1,6 @@
 /* The port's byte channel over RTT: a debugger reads and writes two ring buffers in RAM while the firmware runs. The
  * layout of the control block is SEGGER's (UM08001), so that J-Link, OpenOCD, pyOCD and gdb servers know it. Each side
- * writes one offset of a ring, after the bytes; equal offsets say that it is empty. */
+ * writes one offset of a ring, after the bytes; equal offsets mean that it is empty. */
 #define RTT_BYTES {{ cookiecutter.options.rtt_bytes }}u
 
 struct rtt_ring {
@@ -9,7 +9,7 @@ struct rtt_ring {
     uint32_t size;
     volatile uint32_t written;
     volatile uint32_t read;
-    uint32_t flags; /* what a writer does without room: 2, it waits */
+    uint32_t flags; /* what a writer does if the buffer is full: 2, it waits */
 };
 
 extern volatile struct rtt_block {
@@ -34,7 +34,7 @@ int32_t mt_port_init(void)
     block->up_count = 1;
     block->down_count = 1;
     __sync_synchronize();
-    for (uint32_t i = sizeof id; i-- > 0;) { /* last, and its first letter last of all: then the block is whole */
+    for (uint32_t i = sizeof id; i-- > 0;) { /* written last, its first letter at the very end: then the block is complete */
         block->id[i] = id[i];
     }
     return MT_OK;
@@ -63,7 +63,7 @@ int32_t mt_port_write(const uint8_t *bytes, size_t count)
         const uint32_t next = at + 1u < RTT_BYTES ? at + 1u : 0u;
         while (next == up->read) {
             __sync_synchronize();
-            up->written = at; /* full: let the debugger take what there is */
+            up->written = at; /* full: let the debugger read the bytes */
         }
         rtt_up[at] = bytes[i];
         at = next;
@@ -73,7 +73,7 @@ int32_t mt_port_write(const uint8_t *bytes, size_t count)
     return MT_OK;
 }
 
-/* Before a reset or the end: let the debugger take what there is, if one reads at all. */
+/* Before a reset or the end: let the debugger read the remaining bytes, if there is one. */
 void mt_rtt_drain(void)
 {
     for (uint32_t patience = 10000000u; patience > 0 && _SEGGER_RTT.up.read != _SEGGER_RTT.up.written; --patience) {

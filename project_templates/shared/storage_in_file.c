@@ -1,5 +1,5 @@
-/* The storage in an emulator: RAM stands for a NOR flash, and a file beside the firmware's, <firmware>.elf.flash, keeps
- * it when the emulator ends. It is read at the start, and written with each erase and each program. */
+/* The storage in an emulator: RAM emulates a NOR flash, and a file beside the firmware, <firmware>.elf.flash, keeps its
+ * contents when the emulator ends. It is read at the start, and written with each erase and each program. */
 #include <string.h>
 
 #include "mtool.h"
@@ -33,7 +33,7 @@ static int32_t open_file(uintptr_t mode)
     return platform_semihosting(SYS_OPEN, block);
 }
 
-/* Without a file, memory alone keeps the bytes, until the emulator ends. */
+/* Without a file, the bytes are kept in memory only, until the emulator ends. */
 static int32_t keep(uint32_t offset, uint32_t count)
 {
     if (path[0] == '\0') {
@@ -67,7 +67,7 @@ static int32_t program(uint32_t offset, const uint8_t *bytes, uint32_t count)
     return keep(offset, count);
 }
 
-/* Name the file after the firmware's, which is the command line where nobody gave another. */
+/* Name the file after the firmware's file, which is the default command line. */
 static void name_file(void)
 {
     const uintptr_t block[2] = {(uintptr_t)path, sizeof path - sizeof SUFFIX};
@@ -88,7 +88,7 @@ const struct mt_storage *mt_port_storage(void)
     }
     if (file >= 0) {
         const uintptr_t block[3] = {(uintptr_t)file, (uintptr_t)flash, sizeof flash};
-        (void)platform_semihosting(SYS_READ, block); /* what a shorter file lacks is erased */
+        (void)platform_semihosting(SYS_READ, block); /* the rest of a shorter file is erased */
     }
     return &storage;
 }

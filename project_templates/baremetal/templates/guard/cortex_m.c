@@ -1,5 +1,5 @@
-/* The guard on a Cortex-M: main runs on the process stack, handlers on one of their own; the MPU lets through only
- * what the board has; SysTick is the watchdog. Registers: Armv7-M ARM, B3.2 and B3.5; Armv8-M ARM. */
+/* The guard on a Cortex-M: main runs on the process stack, handlers on their own; the MPU allows only the memories
+ * that the board has; SysTick is the watchdog. Registers: Armv7-M ARM, B3.2 and B3.5; Armv8-M ARM. */
 #include "mtool.h"
 
 #include <stddef.h>
@@ -51,7 +51,7 @@
 #elif defined(__ARM_ARCH_8M_MAIN__) || defined(__ARM_ARCH_8_1M_MAIN__)
 #define HAS_PMSA_V8 1
 #endif
-#define HAS_FAULT_STATUS (HAS_PMSA_V7 || HAS_PMSA_V8) /* and an MPU, perhaps; else HardFault is all there is */
+#define HAS_FAULT_STATUS (HAS_PMSA_V7 || HAS_PMSA_V8) /* and maybe an MPU; else there is only HardFault */
 
 extern uint8_t mt_stack_low[], mt_stack_top[];
 void platform_fault(void);
@@ -62,7 +62,7 @@ static uint64_t handler_stack[64];
 static volatile uint32_t ticks_left;
 
 #if HAS_FAULT_STATUS
-/* What is there, from the board's entry; the private peripherals need no region. Code is for reading, the rest is not
+/* The memories in the board's entry; the private peripherals need no region. Code is read-only, the rest is not
  * for executing{{ ", but for the memory of modules" if cookiecutter.modules }}. */
 enum access { READ_EXECUTE, READ_WRITE, {{ "READ_WRITE_EXECUTE, " if cookiecutter.modules }}PERIPHERAL };
 
@@ -82,7 +82,7 @@ static const struct {
 #endif
 
 #if HAS_PMSA_V7
-/* PMSAv7: a region is a power of two, at a multiple of it, in eighths that can be left out. */
+/* PMSAv7: a region is a power of two, aligned to its size, in eighths that can be left out. */
 static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access access)
 {
     static const uint32_t attributes[] = {
@@ -94,7 +94,7 @@ static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access ac
         (1u << 28) | (3u << 24) | (1u << 18) | (1u << 16), /* device */
     };
     const uint32_t last = base + bytes - 1u;
-    uint32_t order = 8; /* eighths want 256 bytes or more */
+    uint32_t order = 8; /* eighths need at least 256 bytes */
     while (order < 31u && base >> order != last >> order) {
         ++order;
     }
@@ -120,7 +120,7 @@ static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access ac
 }
 #endif
 
-/* Go on with the same stack, but as the process stack. */
+/* Continue on the same stack, but as the process stack. */
 static void split_stacks(void)
 {
     uint32_t control;
@@ -146,9 +146,9 @@ static void allow_memories(void)
 {% if cookiecutter.protect %}
     __asm__ volatile("dmb" ::: "memory");
     MPU_CTRL = 0;
-    for (uint32_t i = count; i < most; ++i) { /* the fence's */
+    for (uint32_t i = count; i < most; ++i) { /* the regions of protect.c */
         MPU_RNR = i;
-        MPU_RASR = 0; /* or RLAR, which lies there */
+        MPU_RASR = 0; /* or RLAR, at the same address */
     }
 {% endif %}
     if (most >= count) {

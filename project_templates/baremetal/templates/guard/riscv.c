@@ -99,7 +99,7 @@ void mt_guard_watch(uint32_t limit_ms)
     __asm__ volatile("csrc mstatus, %0" : : "r"(MSTATUS_MIE));
     if (limit_ms == 0) {
 {% if cookiecutter.protect %}
-        WRITE_CSR(mie, 0u); /* user mode takes interrupts of the machine's whatever mstatus says */
+        WRITE_CSR(mie, 0u); /* in user mode, machine interrupts are taken whatever mstatus says */
 {% endif %}
         return;
     }
@@ -117,10 +117,10 @@ void mt_guard_watch(uint32_t limit_ms)
 }
 
 {% if cookiecutter.protect %}
-/* Every trap comes here, with ra, sp and a0 as they were: to tell, and to end the model, if it runs inside the fence, or the
+/* Every trap comes here, with ra, sp and a0 unchanged: report it, and end the model if it is protected, else the
  * firmware. */
 {% else %}
-/* Every trap comes here, with ra and sp as they were: to tell, and to end. */
+/* Every trap comes here, with ra and sp unchanged: report it and end. */
 {% endif %}
 void mt_guard_trap(uint32_t ra, uint32_t sp{{ ", int32_t first" if cookiecutter.protect }})
 {

@@ -1,4 +1,4 @@
-/* The fence on a Cortex-M: the model runs unprivileged in the MPU's regions, and comes back by SVC or by a fault.
+/* Memory protection on a Cortex-M: the model runs unprivileged in the MPU's regions, and returns by SVC or by a fault.
  * Registers: Armv7-M ARM, B3.5; Armv8-M ARM. */
 #include "mtool.h"
 
@@ -12,13 +12,13 @@
 #define MPU_ATTRIBUTES REGISTER(0xE000EDA0u) /* RASR of Armv7-M, RLAR of Armv8-M */
 #define FPCCR REGISTER(0xE000EF34u)
 #define FPCCR_LSPACT 1u
-#define MPU_ON 5u /* handlers have the default map besides the regions */
+#define MPU_ON 5u /* handlers also have the default map */
 
 #define FRAME_WORDS 8u
 #define XPSR_THUMB (1u << 24)
 #define EXC_RETURN_NO_FPU 16u
 
-#define SAVED_BYTES 112u /* what enter() pushes at most */
+#define SAVED_BYTES 112u /* the most that enter() pushes */
 #define STACK_GRANULE {{ cookiecutter.protect.stack_granule }}u
 
 extern uint8_t mt_stack_low[];
@@ -40,11 +40,11 @@ static const struct mt_protect_area flash[] = {
 {% endif %}
 
 static uint32_t regions;           /* in use */
-static uint32_t *volatile context; /* what enter() has saved; NULL: nothing runs inside the fence */
+static uint32_t *volatile context; /* saved by enter(); NULL: no protected model is running */
 static struct protect_fault fault;
 static volatile int32_t outcome;
 
-/* Those behind the last one that the processor has are counted alone. */
+/* Regions beyond the processor's last one are only counted. */
 static void set_region(uint32_t base, uint32_t attributes)
 {
     if (regions < (MPU_TYPE >> 8 & 0xFFu)) {
@@ -58,11 +58,11 @@ static void set_region(uint32_t base, uint32_t attributes)
 {% if cookiecutter.protect.unit == "pmsav7" %}
 #define LEAST 32u /* an eighth of the smallest region that has eighths */
 
-/* How widely a model may read, where regions are few: what it is to (0), what lies around each such area (1) or between
- * all of them (2). It never writes anything else. */
+/* How widely a model may read if there are few regions: its own areas (0), also what surrounds each of them (1), or
+ * everything between them (2). It can never write outside its areas. */
 static uint32_t width;
 
-/* Cover an area, and what lies around it, by one region. */
+/* Cover an area and its surroundings with one region. */
 static void widen(uint32_t *start, uint32_t *end)
 {
     for (uint32_t order = 8; order < 32u; ++order) {
@@ -75,8 +75,8 @@ static void widen(uint32_t *start, uint32_t *end)
     }
 }
 
-/* Cover what is from `start` to before `end`, multiples of LEAST: a region is a power of two, at a multiple of it, in
- * eighths that can be left out. The one that reaches furthest is taken, until all is covered. */
+/* Cover the addresses from `start` to before `end`, multiples of LEAST. A region is a power of two, aligned to its size,
+ * in eighths that can be left out. Use the region that reaches furthest, until everything is covered. */
 static void allow(uint32_t start, uint32_t end, uint32_t access)
 {
     static const uint32_t attributes[] = {
@@ -154,7 +154,7 @@ static void allow_areas(const struct mt_protect_area *areas, uint32_t count, uin
 {% endif %}
 }
 
-/* Set the regions up; the MPU stays off where there are too few. Where two overlap the later one holds. */
+/* Set up the regions; the MPU stays off if there are too few. Where two overlap, the later one applies. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     const uint32_t most = MPU_TYPE >> 8 & 0xFFu;
@@ -179,8 +179,8 @@ static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, u
     return MT_OK;
 }
 
-/* Save what the caller needs, call the function unprivileged on the stack below `stack_end`, and go to the handler of
- * SVC, which leaves by leave(). Returns the function's result. */
+/* Save the caller's registers, call the function unprivileged on the stack below `stack_end`, and go to the SVC
+ * handler, which leaves by leave(). Returns the function's result. */
 __attribute__((naked, noipa)) static int32_t enter(mt_protect_function *function, uintptr_t first, uintptr_t second,
                                                       uint32_t stack_end, uint32_t *volatile *saved)
 {
@@ -209,7 +209,7 @@ __attribute__((naked, noipa)) static int32_t enter(mt_protect_function *function
                      "svc #0");
 }
 
-/* Where the handler returns to: privileged, with what enter() has saved, and its result in r0. */
+/* Where the handler returns to: privileged, with the registers saved by enter(), and the result in r0. */
 __attribute__((naked, noipa, used)) static void leave(void)
 {
     __asm__ volatile(
@@ -241,7 +241,7 @@ uint32_t protect_leave(uint32_t exc_return, int32_t result, const struct protect
     frame[6] = (uint32_t)leave & ~1u;
     frame[7] = XPSR_THUMB;
 #if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
-    FPCCR &= ~FPCCR_LSPACT; /* the model's registers of the FPU are not wanted any more */
+    FPCCR &= ~FPCCR_LSPACT; /* the model's FPU registers are no longer needed */
 #endif
     context = 0;
     __asm__ volatile("mrs %0, control" : "=r"(control));
@@ -264,7 +264,7 @@ int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_p
 {% if cookiecutter.protect.unit == "pmsav7" %}
     for (width = 0; width <= 2u && status != MT_OK && stack_end > (uint32_t)mt_stack_low; ++width) {
         status = close_fence(areas, count, stack_end);
-        stack_end = status == MT_OK ? stack_end : stack_end & ~(2u * STACK_GRANULE - 1u); /* one region does for it then */
+        stack_end = status == MT_OK ? stack_end : stack_end & ~(2u * STACK_GRANULE - 1u); /* then one region is enough */
     }
 {% else %}
     if (stack_end > (uint32_t)mt_stack_low) {

@@ -1,4 +1,4 @@
-/* Code and constants, and what of RAM is only read, by the linker script. */
+/* Code and constants, and read-only data in RAM, from the linker script. */
 extern uint8_t mt_constants_start[], mt_constants_end[];
 {% if cookiecutter.regions.weights == cookiecutter.regions.code %}
 extern uint8_t mt_weights_start[], mt_text_end[];

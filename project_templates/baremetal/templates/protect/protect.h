@@ -1,4 +1,4 @@
-/* Between guard.c, which has all exceptions, and protect.c, which has the fence around a model. */
+/* The interface between guard.c, which handles all exceptions, and protect.c, which protects memory from a model. */
 #ifndef PROTECT_H
 #define PROTECT_H
 
@@ -12,7 +12,7 @@ struct protect_fault {
     uint32_t registers[9];
 };
 
-/* Whether a model is running inside the fence: then what comes from there is its own. */
+/* Whether a protected model is running: then exceptions are its own. */
 int protect_is_closed(void);
 {% if cookiecutter.board.port.startup == "riscv" %}
 
@@ -23,7 +23,7 @@ __attribute__((noreturn)) void protect_leave(int32_t result, const struct protec
 /* End the model with `result`, or with the fault `found`; return what the exception is to return to. */
 uint32_t protect_leave(uint32_t exc_return, int32_t result, const struct protect_fault *found);
 
-/* Let the firmware have all memories of the board again, as without a fence (guard.c). */
+/* Give the firmware access to all of the board's memories again, as without memory protection (guard.c). */
 void guard_allow_memories(void);
 {% endif %}
 

@@ -1,5 +1,5 @@
 {% from "protect/pmp.jinja" import first_entry with context %}
-/* The fence on a RISC-V core: the model runs in user mode in the entries of the PMP before guard.c's, and comes back by
+/* Memory protection on a RISC-V core: the model runs in user mode with the PMP entries before guard.c's, and returns by
  * an environment call or by a fault. Registers: RISC-V Privileged Architecture 1.12, 3.1 and 3.7. */
 #include "mtool.h"
 
@@ -16,7 +16,7 @@ __asm__(".option arch, +zicsr"); /* see startup.c */
 #define MAY_WRITE 2u
 #define MAY_EXECUTE 4u
 #define TO_HERE 8u  /* from the address of the entry before */
-#define NAPOT 0x18u /* a power of two, at a multiple of it */
+#define NAPOT 0x18u /* a power of two, aligned to its size */
 #define ENTRIES {{ first_entry }}u /* before guard.c's */
 
 #define SAVED_BYTES 64u
@@ -30,8 +30,8 @@ extern uint8_t mt_stack_low[];
 
 static uint32_t addresses[ENTRIES];
 static uint8_t modes[ENTRIES];
-static uint32_t used;              /* of them, or more: there are too few */
-static uint32_t *volatile context; /* what enter() has saved; NULL: nothing runs inside the fence */
+static uint32_t used;              /* more than ENTRIES: there are too few */
+static uint32_t *volatile context; /* saved by enter(); NULL: no protected model is running */
 static uint32_t mstatus;
 static struct protect_fault fault;
 static volatile int32_t outcome;
@@ -45,7 +45,7 @@ static void add(uint32_t address, uint8_t mode)
     ++used;
 }
 
-/* An area that follows the one before it needs one entry, another two. */
+/* An area adjacent to the previous one needs one entry, others need two. */
 static void allow(uint32_t start, uint32_t end, uint32_t access)
 {
     static const uint8_t accesses[] = {MAY_READ, MAY_READ | MAY_WRITE, MAY_READ | MAY_EXECUTE};
@@ -59,7 +59,7 @@ static void allow(uint32_t start, uint32_t end, uint32_t access)
     add(end >> 2, (uint8_t)(TO_HERE | accesses[access]));
 }
 
-/* Areas in their order, in which neighbours share an entry; where `is_wide`, but for those that are only read. */
+/* Areas in order, so that neighbours share an entry; if `is_wide`, without those that are only read. */
 static void allow_areas(const struct mt_protect_area *areas, uint32_t count, int is_wide)
 {
     for (uint32_t i = 0; i < count; ++i) {
@@ -69,7 +69,7 @@ static void allow_areas(const struct mt_protect_area *areas, uint32_t count, int
     }
 }
 
-/* From the first of the areas that are read to the last. */
+/* From the first area that is only read to the last. */
 static void span(const struct mt_protect_area *areas, uint32_t count, uint32_t *start, uint32_t *end)
 {
     for (uint32_t i = 0; i < count; ++i) {
@@ -95,8 +95,8 @@ static void write_entries(void)
 {% endfor %}
 }
 
-/* Code and constants; the stack; the areas; and nothing else. The first entry that matches holds. Where entries are few,
- * what lies between areas to read is read too; nothing else is written. */
+/* Code and constants, the stack, and the areas; nothing else. The first matching entry applies. If there are few
+ * entries, memory between the areas to read can be read too; nothing else can be written. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     const uint32_t flash_count = sizeof flash / sizeof flash[0];
@@ -132,8 +132,8 @@ static void open_fence(void)
     write_entries();
 }
 
-/* Save what the caller needs, and call the function in user mode on the stack below `stack_end`. It returns to a call of
- * the environment, whose trap leaves by leave(). Returns the function's result. */
+/* Save the caller's registers, and call the function in user mode on the stack below `stack_end`. It returns to an
+ * environment call, whose trap leaves by leave(). Returns the function's result. */
 __attribute__((naked, noipa)) static int32_t enter(mt_protect_function *function, uintptr_t first, uintptr_t second,
                                                    uint32_t stack_end, uint32_t *volatile *saved)
 {

@@ -1,5 +1,5 @@
-/* The guard in a process: the signals of faults, on a stack of their own, and an alarm for a watchdog. The origin of a
- * signal is reported on Linux, the one system whose names for it are known here. port_windows.c has Windows'. */
+/* The guard in a process: fault signals, handled on a separate stack, and an alarm as the watchdog. The origin of a
+ * signal is reported on Linux only. port_windows.c has the guard for Windows. */
 #ifndef _WIN32
 #define _GNU_SOURCE
 
@@ -17,11 +17,11 @@
 #define HAS_CONTEXT 1
 #endif
 
-#define NEAR_BYTES 65536u /* an access so near to the stack's pointer, and yet a fault, is beyond the stack's end */
+#define NEAR_BYTES 65536u /* a faulting access this near to the stack pointer is beyond the stack's end */
 
 void mt_guard_signal(int number, siginfo_t *info, void *context);
 
-static uint64_t stack[8192]; /* of the handler */
+static uint64_t stack[8192]; /* the handler's */
 
 #if HAS_CONTEXT
 extern const char __ehdr_start[]; /* the linker's: where the program's image begins */
@@ -49,13 +49,13 @@ static void tell(uint8_t kind, int number, uintptr_t pc, uintptr_t address)
     mt_server_fault(kind, MT_MACHINE_PROCESS, registers, 5);
 }
 
-/* Tell, then end as the signal would have. */
+/* Report the fault, then end as the signal would have. */
 void mt_guard_signal(int number, siginfo_t *info, void *context)
 {
     const uintptr_t address = number == SIGABRT || number == SIGALRM ? 0 : (uintptr_t)info->si_addr;
     uint8_t kind = MT_FAULT_EXCEPTION;
     uintptr_t pc = 0;
-    uintptr_t sp = UINTPTR_MAX; /* not known: near to nothing */
+    uintptr_t sp = UINTPTR_MAX; /* unknown: near to nothing */
 #if HAS_CONTEXT
     find(context, &pc, &sp);
 #else

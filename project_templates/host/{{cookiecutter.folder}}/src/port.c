@@ -1,4 +1,4 @@
-/* The port over this process's standard input and output (POSIX.1-2008; port_windows.c has Windows'). */
+/* The port over this process's standard input and output (POSIX.1-2008; for Windows see port_windows.c). */
 #ifndef _WIN32
 #define _POSIX_C_SOURCE 200809L
 

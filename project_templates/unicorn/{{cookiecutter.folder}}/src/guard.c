@@ -1,4 +1,4 @@
-/* The guard: the emulator stops the core at what it refuses, writes down where that was, and goes on here. */
+/* The guard: the emulator stops the core at a fault, stores where it happened, and continues here. */
 #include "mtool.h"
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 {% set arm = cookiecutter.board.cpu.startswith("cortex-m") %}
 #define MACHINE {{ "MT_MACHINE_CORTEX_M" if arm else "MT_MACHINE_RISCV" }}
-#define REGISTERS {{ 9 if arm else 7 }} /* as crt/PROTOCOL.md has them; the last is the stack's lowest address */
+#define REGISTERS {{ 9 if arm else 7 }} /* as in crt/PROTOCOL.md; the last is the stack's lowest address */
 
 extern uint8_t mt_stack_low[];
 void __assert_fail(const char *expression, const char *file, int line, const char *function);

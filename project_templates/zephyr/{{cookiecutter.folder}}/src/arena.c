@@ -1,4 +1,4 @@
-/* Built where the arena has a memory region of its own, which the kernel does not clear as it does .bss. */
+/* Built if the arena has its own memory region, which the kernel does not clear as it does .bss. */
 #include <string.h>
 #include <zephyr/init.h>
 

@@ -1,5 +1,5 @@
 /* The guard on Zephyr, whose kernel catches faults and hands them to k_sys_fatal_error_handler. A timer of the kernel is
- * the watchdog; in its simulator, time stands still while the model runs, and the host alone notices. */
+ * the watchdog; in its simulator, time stands still while the model runs, and only the host notices. */
 #include "mtool.h"
 
 #include <zephyr/fatal.h>
@@ -50,7 +50,7 @@ static void tell(uint8_t kind, unsigned int reason, const struct arch_esf *frame
 {
 #if defined(CONFIG_CPU_CORTEX_M)
     uint32_t registers[9] = {0, 0, 0, __get_PSP(), 0, 0, 0, 0, (uint32_t)k_current_get()->stack_info.start};
-    if (frame != NULL && kind != MT_FAULT_STACK) { /* a stack that is full has no room for the frame */
+    if (frame != NULL && kind != MT_FAULT_STACK) { /* a full stack has no room for the frame */
         registers[0] = frame->basic.pc;
         registers[1] = frame->basic.lr;
         registers[2] = frame->basic.xpsr;

@@ -33,8 +33,8 @@ static const struct device *const uart = DEVICE_DT_GET(DT_CHOSEN(zephyr_console)
 #endif
 
 #ifdef CONFIG_UART_INTERRUPT_DRIVEN
-/* The host never has more bytes on their way than the ring holds: main.c tells it the window. Should it not keep to
- * that, reception stops until there is room: the UART's FIFO fills up, and RTS goes where it is wired. */
+/* The host never sends more bytes ahead than the ring holds: main.c reports the window. If it ignores that, reception
+ * stops until there is room: the UART's FIFO fills up, and RTS is released if it is wired. */
 RING_BUF_DECLARE(ring, {{ cookiecutter.options.uart_ring_bytes }});
 static K_SEM_DEFINE(arrived, 0, 1);
 static volatile bool is_stopped;
@@ -59,7 +59,7 @@ static void receive(const struct device *device, void *unused)
     k_sem_give(&arrived);
 }
 
-/* Some UARTs interrupt when a byte arrives, and never for one that is there already. */
+/* Some UARTs interrupt when a byte arrives, but not for a byte that is already there. */
 static void start_to_receive(void)
 {
     const unsigned int key = irq_lock();

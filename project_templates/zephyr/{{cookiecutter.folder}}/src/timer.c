@@ -1,5 +1,5 @@
-/* The timer of the port: the system's clock. It goes on while the core sleeps, and interrupts the model for no longer
- * than the kernel's own bookkeeping. */
+/* The port's timer: the system clock. It continues while the core sleeps, and interrupts the model only for the
+ * kernel's own bookkeeping. */
 #include <zephyr/kernel.h>
 
 #include "mtool.h"
@@ -44,7 +44,7 @@ int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
         return MT_TIMER_NOT_STARTED;
     }
     is_running = false;
-    /* The uptime is coarse but does not wrap: it tells whether the cycle counter did. */
+    /* The uptime is coarse but does not wrap: it shows whether the cycle counter did. */
     if ((uint64_t)(k_uptime_get() - start_ms) >= CLOCK_RANGE / hz * 1000u) {
         return MT_TIMER_OVERFLOW;
     }
