@@ -109,7 +109,7 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
     ):
         with pytest.raises(UsageError, match="the device has no model 'nope'") as missing:
             command()
-        assert missing.value.details == ("available: own, net",)
+        assert missing.value.details == ("it has: own, net",)
     with pytest.raises(UsageError, match="no module with a model 'own'"):
         commands.verify(files / "first.onnx", board="host", on=project, options=Options(name="own"))
     with pytest.raises(UsageError, match="was made of another file"):
