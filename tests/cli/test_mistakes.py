@@ -139,5 +139,5 @@ def test_a_damaged_model_is_told_without_pythons_words(
     path.write_bytes(b"\x08\0\0\0TFL3" + (-70_000).to_bytes(4, "little", signed=True) + bytes(8))
     assert app.invoke(["check", str(path), "--board", "host"]) == 3
     told = capsys.readouterr().err
-    assert "cut.tflite is damaged, or cut short" in told and "leads astray" in told
+    assert "cut.tflite is damaged or truncated" in told and "an offset or length in it is wrong" in told
     assert not any(word in told for word in ("unpack", "buffer", "struct"))

@@ -61,7 +61,7 @@ def test_a_right_model_and_a_refused_one(models: list[page.Tried]) -> None:
     assert right.boards["host"].samples == trial.STEPS and right.boards["host"].arena_bytes
     assert right.cpu_s > 0 and right.options == "--state s:before"
     assert refused.outcome == "refused" and not refused.loads and not refused.boards
-    assert refused.refused == "refused.onnx breaks the ONNX rules" and "Frobnicate" in refused.details[0]
+    assert refused.refused == "refused.onnx is not a valid ONNX model" and "Frobnicate" in refused.details[0]
 
 
 def test_what_is_known_is_not_tried_again(
@@ -87,7 +87,7 @@ def test_the_page(folder: Path, models: list[page.Tried]) -> None:
     assert cells[0] == "| someone/models" and cells[2] == f"{(folder / 'deep/toy.onnx').stat().st_size:,}"
     assert cells[3] == "16" and cells[4].startswith(("equal, 1 state", "within, 1 state"))
     assert "- deep/toy.onnx: `--state s:before`" in text
-    assert "- refused.onnx: refused.onnx breaks the ONNX rules; No Op registered for Frobnicate" in text
+    assert "- refused.onnx: refused.onnx is not a valid ONNX model; No Op registered for Frobnicate" in text
     assert str(folder.parent) not in text
 
 
@@ -112,7 +112,7 @@ def test_dimensions_are_those_that_are_suggested(tmp_path: Path) -> None:
     ("hint", "words"),
     [
         ("give --dim a=1 --dim 'b c=2'; it can be compiled with these", "--dim a=1 --dim 'b c=2'"),
-        ("give --dim a=N: the sizes that the model was made for", ""),
+        ("give --dim a=N, with the sizes that the model was trained for", ""),
         ("make inputs constants: --const a=...", ""),
     ],
 )

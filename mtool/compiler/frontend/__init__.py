@@ -1,6 +1,7 @@
 """From a model file to a Graph of canonical ONNX operators with static shapes.
 
-The importer is loaded when a model is: who names what is given beside a model, or asks for a file's format, needs none.
+The importer is loaded together with the first model: a caller that only builds options, or checks a file's format,
+does not need it.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Bind states: pairs of an output and the input of the next call that it feeds leave the interface of a model."""
+"""Bind states: an output that feeds an input of the next call becomes, with that input, a state of the model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,10 +17,10 @@ from mtool.compiler.operators.budget import Budget
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Pairs of an output and an input of a model, and what the inputs begin with.
+    """Pairs of an output and an input of a model, and the inputs' initial values.
 
-    That is `initial`, be it one number for all elements; else the number of `zeros`, which is what a quantized
-    input has for 0.
+    `initial` has an input's initial value: an array, or one number for all elements. Without it, all elements are the
+    number in `zeros`, a quantized input's zero point, or 0.
     """
 
     pairs: Pairs = ()
@@ -29,33 +29,34 @@ class States:
 
 
 def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Graph:
-    """Make states of pairs of outputs and inputs.
+    """Turn pairs of outputs and inputs into states.
 
     Args:
-        graph: as imported: its values have the model's own names.
-        states: the pairs, and what they begin with.
+        graph: the imported graph, whose values have the model's own names.
+        states: the pairs, and their initial values.
         title: the model's name in messages.
-        budget: what may be made.
+        budget: the limits of the import.
 
     Raises:
-        UsageError: there is no such output or input, an input is fed twice, the two are of different types, or a value
-            to begin with does not go into its input.
-        ModelError: what they begin with exceeds the budget.
+        UsageError: there is no such output or input, an input is fed twice, the types of a pair differ, or an initial
+            value does not fit its input.
+        ModelError: the initial values exceed the budget.
     """
     pairs = states.pairs
     strange = sorted(set(states.initial) - {value for _, value in pairs})
     if strange:
-        raise UsageError(f"a first value is given for {', '.join(strange)} of {title}, which is no state")
+        raise UsageError(f"{title} has no state {', '.join(strange)}, but an initial value is given for it")
     if not pairs:
         return graph
     wrong = [line for output, value in pairs for line in _wrong_names(graph, output, value)]
     if wrong:
-        raise UsageError(f"--state names what {title} has not", details=wrong, hint=_candidates(graph))
+        what = f"--state names an output or input that {title} does not have"
+        raise UsageError(what, details=wrong, hint=_candidates(graph))
     varying = [output for output, _ in pairs if output in graph.counts]
     if varying:
         raise UsageError(
-            f"--state keeps {', '.join(varying)} of {title}, whose size depends on data",
-            hint="a state is of one size throughout",
+            f"--state can't keep {', '.join(varying)} of {title}: its size depends on data",
+            hint="a state must have a fixed size",
         )
     fed = [value for _, value in pairs]
     twice = sorted({value for value in fed if fed.count(value) > 1})
@@ -75,7 +76,7 @@ def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Gra
             hint="a symbolic dimension is set with --dim NAME=N",
         )
     made = [graph.types[value].bytes for value in fed if value in states.initial or states.zeros.get(value)]
-    budget.afford("constants", sum(made), f"the first values of the states of {title}")
+    budget.afford("constants", sum(made), f"the initial values of the states of {title}")
     values = dict(zip(graph.output_names, graph.outputs, strict=True))
     sent = {output for output, _ in pairs}
     names = [name for name in graph.output_names if name not in sent] + [output for output, _ in pairs]
@@ -89,10 +90,10 @@ def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Gra
 
 
 def _first(kind: TensorType, value: str, states: States, title: str) -> Array | None:
-    """Return what a state begins with; None: zeros.
+    """Return a state's initial value; None: zeros.
 
     Raises:
-        UsageError: that does not go into the input.
+        UsageError: the value does not fit the input.
     """
     if value not in states.initial:
         point = states.zeros.get(value, 0)
@@ -102,7 +103,7 @@ def _first(kind: TensorType, value: str, states: States, title: str) -> Array | 
     stored = stored_as(data, kind.dtype.numpy)
     if data.shape != kind.shape or stored is None:
         expected = f"{kind}{limits_of(kind.dtype.numpy)}, or one number"
-        raise does_not_go(f"the first value of the state {value!r}", title, expected, initial)
+        raise does_not_go(f"the initial value of the state {value!r}", title, expected, initial)
     return stored
 
 
@@ -111,16 +112,16 @@ def _wrong_names(graph: Graph, output: str, value: str) -> list[str]:
     for what, name, names in (("output", output, graph.output_names), ("input", value, graph.inputs)):
         if name not in names:
             near = spelling.near(name, names)
-            known = f"near: {', '.join(near)}" if near else f"it has: {', '.join(names) or 'none'}"
+            known = f"did you mean {', '.join(near)}?" if near else f"it has: {', '.join(names) or 'none'}"
             found.append(f"no {what} {name!r}; {known}")
     return found
 
 
 def _candidates(graph: Graph) -> str:
-    """Return a pair that would do: the first input with an output of its type."""
+    """Return a hint with a possible pair: the first input that has an output of its type."""
     for value in graph.inputs:
         for name, output in zip(graph.output_names, graph.outputs, strict=True):
             if graph.types[output] == graph.types[value]:
                 pair = argument(f"{name}:{value}")
-                return f"--state OUT:IN, an output and the input that it feeds, for instance: --state {pair}"
-    return "--state OUT:IN, an output and the input that it feeds"
+                return f"give an output and the input that it feeds, for example --state {pair}"
+    return "give an output and the input that it feeds: --state OUT:IN"

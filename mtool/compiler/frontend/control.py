@@ -1,8 +1,8 @@
-"""If, Loop and Scan: nodes with graphs, of which the run decides what is computed; or what is known, written out.
+"""If, Loop and Scan: control flow that the device decides, or that is unrolled when it is known at compile time.
 
-Bodies are imported in place, or as graphs that the run computes. Of an If, the branch that is known to be taken, or a
-node that computes one of two graphs. Of a Loop or a Scan a few known rounds, written out one after another so that the
-number of each is a constant, or a graph that the run computes again and again.
+Bodies are imported in place, or as graphs that the device runs. An If with a constant condition becomes the branch
+taken, another one a node that computes one of two graphs. A Loop or Scan with a few rounds, whose number is known, is
+written out, with the round number as a constant; another one becomes a graph that the device computes repeatedly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def body_named(bodies: Bodies, name: str, inputs: int, outputs: int) -> Body:
     """Return the body of a node.
 
     Raises:
-        Unsupported: it has none of that name, or one of other numbers of inputs, or fewer outputs.
+        Unsupported: there is no body of that name, or its number of inputs or outputs is wrong.
     """
     if name not in bodies:
         raise Unsupported(f"it has no {name}")
@@ -58,7 +58,7 @@ def inline(state: Importer, body: Body, feeds: Sequence[str], prefix: str) -> li
 
 
 def free_values(state: Importer, nodes: Iterable[Node], outputs: Iterable[str], own: Iterable[str] = ()) -> list[str]:
-    """Return the values that a body reads of the graph around it, constants apart, in the order of reading."""
+    """Return the values that a body reads from the graph around it, except constants, in the order of reading."""
     known = {*own, ""}
     found: dict[str, None] = {}
     for node in nodes:
@@ -69,7 +69,7 @@ def free_values(state: Importer, nodes: Iterable[Node], outputs: Iterable[str], 
 
 
 def graph_of(state: Importer, name: str, inputs: Sequence[str], nodes: Sequence[Node], outputs: Sequence[str]) -> Graph:
-    """Return a body as a graph; it has the constants that it reads."""
+    """Return a body as a graph with the constants that it reads."""
     values = dict.fromkeys([*inputs, *outputs, *(value for node in nodes for value in (*node.inputs, *node.outputs))])
     values.pop("", None)
     own = {*inputs}
@@ -79,7 +79,7 @@ def graph_of(state: Importer, name: str, inputs: Sequence[str], nodes: Sequence[
 
 
 def alias(state: Importer, old: str, new: str) -> None:
-    """Give a value or a sequence another name too, unless that is ""."""
+    """Give a value or a sequence a second name, unless that is ""."""
     if new and old in state.sequences:
         state.sequences[new] = state.sequences[old]
     elif new:
@@ -87,7 +87,7 @@ def alias(state: Importer, old: str, new: str) -> None:
 
 
 def without_elements(state: Importer, value: str) -> bool:
-    """Whether a value has no elements, so that it is known; then it is made a constant."""
+    """Whether a value has no elements; then it is made a constant."""
     kind = state.types[value]
     if kind.count:
         return False
@@ -97,7 +97,7 @@ def without_elements(state: Importer, value: str) -> bool:
 
 
 def check_is_tensor(state: Importer, values: Mapping[str, str]) -> None:
-    """Check that values are tensors of known type, by what each is to the node.
+    """Check that values are tensors of known type; `values` has each value's role for the message.
 
     Raises:
         Unsupported: one is a sequence, or can't be compiled.
@@ -113,7 +113,7 @@ def single(data: Any, role: str) -> Any:
     """Return the only element of a constant, as a number.
 
     Raises:
-        Unsupported: it has another number of elements.
+        Unsupported: it does not have exactly one element.
     """
     if data.size != 1:
         raise Unsupported(f"its {role} has {data.size} elements instead of 1")
@@ -122,9 +122,10 @@ def single(data: Any, role: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A value that is read or written row by row; "": it is not wanted.
+    """A value that is read or written row by row; "": an output that is not used.
 
-    axis: along which dimension; is_reversed: what is read begins with its last row, what is written ends in its first.
+    axis: the dimension that the rows lie along.
+    is_reversed: rows are read or written from the last to the first.
     """
 
     value: str
@@ -134,16 +135,16 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """A Loop or a Scan as it is asked for. A value that is not given, or not wanted, is "".
+    """A Loop or a Scan. A value that is not given or not used is "".
 
     body: its graph.
-    first, last: of each carried value the first, and the output that is its last.
-    read, written: what is read by rows, and the outputs that are written by rows.
-    ends: whether the first output of the body says if there is another round, and it has the number of the round and
-        a condition among its inputs.
+    first, last: each carried value's initial value, and the output that gets its last one.
+    read, written: the inputs that are read by rows, and the outputs that are written by rows.
+    ends: whether the body has a round number and a condition as inputs, and its first output says whether there is
+        another round.
     trips, condition: the number of rounds; whether there is a first one.
-    names: under which a largest number of rounds may be stated.
-    most: the number of rounds, where it is known besides.
+    names: the names that --max takes for the largest number of rounds.
+    most: the number of rounds, where the inputs' shapes determine it.
     """
 
     body: Body
@@ -159,14 +160,13 @@ class Repetition:
 
 
 def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | None, *, tries: bool = False) -> bool:
-    """Write out the rounds of a Loop or Scan whose first one is made, up to `limit` if there is one.
+    """Write out the rounds of a Loop or Scan, up to `limit` if there is one.
 
     Returns:
-        Whether it could be done: whether there is another round may depend on data; if it only `tries`, there may be
-        too many.
+        Whether it was possible: not if data decides about another round, or with `tries` if there are too many.
 
     Raises:
-        ModelError: there are too many.
+        ModelError: there are too many rounds.
     """
     carried, number, going = list(asked.first), 0, True
     rows: list[list[str]] = [[] for _ in asked.written]
@@ -197,7 +197,7 @@ def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | N
         for place, names in enumerate(zip(carried, outputs, strict=False)):
             old, new = (state.types[name].dtype.label if name in state.types else "" for name in names)
             if old and new and old != new:
-                raise Unsupported(f"its carried value {place} is of type {old} before a round, and {new} after it")
+                raise Unsupported(f"its carried value {place} changes its type in a round, from {old} to {new}")
         carried = outputs[: len(carried)]
         for values, value in zip(rows, outputs[len(carried) :], strict=True):
             values.append(value)
@@ -217,25 +217,25 @@ def stack(state: Importer, node: OnnxNode, rows: Sequence[str], made: Rows) -> N
     node.write("Concat", parts, [made.value], axis=axis)
 
 
-_NEVER = 1 << 62  # rounds that are no limit: exporters write a while loop so
+_NEVER = 1 << 62  # from here on a number of rounds means "no limit", as exporters write a while loop
 
 
 class NothingOfTheRun(Unsupported):
-    """All that the rounds read is constant, so that what they give is too."""
+    """The rounds read only constants, so their results are constants too."""
 
 
 class NeverEnds(Unsupported):
-    """Nothing ends the rounds, so that they can't be written out either."""
+    """Nothing ends the rounds, so they can't be written out either."""
 
 
 SHORT = 64
-"""Nodes of all rounds up to which a loop whose rounds are known is written out: its rounds may become constants."""
+"""The most nodes, over all rounds, up to which a loop with a known number of rounds is written out."""
 
 
 def is_short(body: Body, rounds: int) -> bool:
-    """Whether rounds whose number is known are few, and their bodies small: they are written out.
+    """Whether the rounds are few and their body small enough to be written out.
 
-    A body with loops in it is not: those, written out in each round, would multiply.
+    A body with loops in it is not: its loops would be written out once per round.
     """
     if not 0 < rounds * len(body.graph.node) <= SHORT:
         return False
@@ -249,17 +249,17 @@ def is_short(body: Body, rounds: int) -> bool:
 
 
 def import_rounds(state: Importer, asked: Repetition, origin: str, *, constant: bool = False) -> None:
-    """Import a body as a graph, and append the node that computes it in rounds; rows are the first dimension.
+    """Import a body as a graph, and append the node that computes it in rounds; rows lie along the first dimension.
 
     Args:
         state: the import.
-        asked: what is computed.
+        asked: the loop.
         origin: the name of the node.
-        constant: whether the device computes what does not depend on the run.
+        constant: whether the device also computes a loop that reads only constants.
 
     Raises:
-        NothingOfTheRun: it is such, and `constant` is false.
-        Unsupported: it can't be computed so, as values change their types from round to round.
+        NothingOfTheRun: the loop reads only constants, and `constant` is false.
+        Unsupported: a value changes its type from round to round.
     """
     values = [*asked.first, *(rows.value for rows in asked.read)]
     check_is_tensor(state, {value: f"its input {value!r}" for value in values})
@@ -273,7 +273,7 @@ def import_rounds(state: Importer, asked: Repetition, origin: str, *, constant: 
         made.give_first()
         return
     if any(value in state.bounds for value in (*made.last, *made.written)):
-        raise Unsupported("the size of what a round makes depends on data")
+        raise Unsupported("the size of an output of its body depends on data")
     made.carry()
     made.write_rows()
     if made.outputs:
@@ -281,13 +281,13 @@ def import_rounds(state: Importer, asked: Repetition, origin: str, *, constant: 
 
 
 class _Loop:
-    """The node of a loop, as it is put together: the inputs and outputs of it and of its graph.
+    """A loop's node under construction: the inputs and outputs of the node and of its graph.
 
-    inner: the carried values inside; one that stays as it is has the name that it has outside.
+    inner: the carried values inside the body; one that never changes keeps its name.
     rows: a row of each value that is read by rows.
     round_number: the number of the round.
-    results: the outputs of the graph; of these `going`, whether there is another round ("": its number says so), the
-        last carried values, and what is written by rows.
+    results: the outputs of the graph: `going`, whether there is another round ("": the round number decides), the last
+        carried values, and the rows that are written.
     """
 
     def __init__(self, state: Importer, asked: Repetition, prefix: str) -> None:
@@ -327,11 +327,10 @@ class _Loop:
         return name
 
     def find_limit(self) -> None:
-        """Find out how many rounds there are at most, as far as that is known.
+        """Find the largest number of rounds, if it is known.
 
         Raises:
-            NeverEnds: there is no end.
-            Unsupported: a number or a condition is not a single one.
+            Unsupported: the number of rounds or a condition does not have exactly one element.
         """
         state, asked, constants = self.state, self.asked, self.state.constants
         limits = [] if asked.most is None else [asked.most]
@@ -356,22 +355,22 @@ class _Loop:
         self.is_counted = not (self.trips or self.condition or self.goes_on)
 
     def _of_the_run(self, value: str, dtype: DType) -> list[str]:
-        """Return what decides how many rounds there are, if only the run knows it."""
+        """Return the value that decides the number of rounds, unless it is a constant."""
         if not value or value in self.state.constants:
             return []
         kind = self.state.types[value]
         if kind.count != 1 or kind.dtype is not dtype:
-            raise Unsupported(f"what its rounds depend on, {value!r}, is {kind}; expected one element, {dtype.label}")
+            raise Unsupported(f"{value!r} decides its number of rounds and is {kind}; expected one {dtype.label}")
         return [value]
 
     def _unknown(self) -> tuple[str, str]:
-        """Return what the number of rounds depends on: a value, and what the operator calls it."""
+        """Return the value that the number of rounds depends on, and the operator's name for it."""
         if self.trips:
             return self.asked.trips, "M"
         return self.asked.condition if self.condition else self.going, "cond"
 
     def give_first(self) -> None:
-        """Give what is carried on as it is, and no rows: there is no round."""
+        """Make the outputs of a loop without rounds: the initial values, and no rows."""
         for before, output in zip(self.asked.first, self.asked.last, strict=False):
             alias(self.state, before, output)
         for value, rows in zip(self.written, self.asked.written, strict=False):
@@ -384,30 +383,30 @@ class _Loop:
         if kind.count and rounds != 0:
             return False
         if rounds is None:
-            raise Unsupported("the number of its rows, which have no elements, depends on data")
+            raise Unsupported("it collects rows without elements, and their number depends on data")
         shape = list(kind.shape)
-        if row in self.state.bounds:  # without a round there is nothing whose number depends on data
+        if row in self.state.bounds:  # a loop without rounds has none
             shape[self.state.bounds[row].axis] = 0
         self.state.types[output] = check_size(TensorType(kind.dtype, (rounds, *shape)), "its output")
         return without_elements(self.state, output)
 
     def carry(self) -> None:
-        """Carry values from round to round; what stays as it is needs no storage.
+        """Carry values from round to round; one that never changes needs no storage.
 
         Raises:
-            NeverEnds: there is no end.
-            Unsupported: one changes its type.
+            NeverEnds: nothing ends the rounds.
+            Unsupported: a value changes its type.
         """
         if self.limit is None and not self.trips and not self.goes_on:
             raise NeverEnds("it never ends")
         types, wanted = self.state.types, [*self.asked.last, *[""] * len(self.asked.first)]
         for before, inside, after, output in zip(self.asked.first, self.inner, self.last, wanted, strict=False):
             if types[after] != types[before]:
-                what = f"what it carries on changes from {types[before]} to {types[after]}"
+                what = f"its carried value changes from {types[before]} to {types[after]} in a round"
                 if not (self.trips or self.condition):
                     raise Unsupported(what)
                 value, role = self._unknown()
-                what = f"{what}, so its input {role!r} has to be known when it is compiled"
+                what = f"{what}; its input {role!r} must be a constant"
                 raise ValueNeeded(value, role, text=what)
             if inside == before:
                 alias(self.state, before, output)
@@ -422,10 +421,10 @@ class _Loop:
                 self.outputs.append(output)
 
     def write_rows(self) -> None:
-        """Write a row of each output that has one for each round, and their number if only the run knows it.
+        """Write a row of each output that collects one per round, and their number if it depends on data.
 
         Raises:
-            ValueNeeded: there may be any number.
+            ValueNeeded: the number of rounds has no limit.
         """
         state = self.state
         for value, rows in zip(self.written, self.asked.written, strict=False):
@@ -434,7 +433,7 @@ class _Loop:
                 continue
             if not self.is_counted and not self.stated:
                 name = argument(self.asked.names[0] if self.asked.names else "NAME")
-                raise ValueNeeded(*self._unknown(), f", or its most rounds be stated: --max {name}=N")
+                raise ValueNeeded(*self._unknown(), f", or give --max {name}=N, the largest number of rounds")
             assert self.limit is not None
             kind = state.types[value]
             state.types[output] = check_size(TensorType(kind.dtype, (self.limit, *kind.shape)), "its output")
@@ -452,7 +451,7 @@ class _Loop:
         """Append the node.
 
         Raises:
-            NothingOfTheRun: it reads nothing that only the run knows, and `constant` is false.
+            NothingOfTheRun: it reads only constants, and `constant` is false.
         """
         state = self.state
         results = [*self.goes_on, *self.rows_made, *self.outs]
@@ -460,7 +459,7 @@ class _Loop:
         read = [pair for pair in zip(self.rows, self.asked.read, strict=True) if pair[0] not in state.constants]
         inputs = [*self.trips, *self.condition, *self.first, *(rows.value for _, rows in read), *captured]
         if not inputs and not constant:
-            raise NothingOfTheRun("what it gives is a constant")
+            raise NothingOfTheRun("its results are constants")
         inner = [*(inside for inside, _ in read), *captured, self.round_number, *self.ins]
         attrs = Rounds(
             bodies=(graph_of(state, f"{origin} (body)", inner, self.nodes, results),),
@@ -473,7 +472,7 @@ class _Loop:
 
 
 def _passed_on(asked: Repetition) -> set[int]:
-    """Return the carried values that the body gives back as it gets them."""
+    """Return the carried values that the body returns unchanged."""
     graph = asked.body.graph
     copies = {
         node.output[0]: node.input[0]
@@ -495,7 +494,7 @@ def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     """Import an If.
 
     Raises:
-        Unsupported: its branches do not give the same types.
+        Unsupported: its branches return different types.
     """
     condition = node.inputs[0]
     branches = [body_named(bodies, name, 0, len(node.outputs)) for name in ("then_branch", "else_branch")]
@@ -523,8 +522,8 @@ def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     for yes, no, output in [one for each in given if each[2] for one in _elements(state, *each)]:
         check_is_tensor(state, {yes: f"its output {output!r}", no: f"its output {output!r}"})
         if state.types[yes] != state.types[no]:
-            stated = "; state the same --max in both" if yes in state.bounds and no in state.bounds else ""
-            raise Unsupported(f"its branches give {state.types[yes]} and {state.types[no]}{stated}")
+            stated = "; give the same --max in both" if yes in state.bounds and no in state.bounds else ""
+            raise Unsupported(f"its branches return different types, {state.types[yes]} and {state.types[no]}{stated}")
         state.types[output] = state.types[yes]
         if without_elements(state, output):
             continue
@@ -549,22 +548,22 @@ def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
 
 
 def _elements(state: Importer, yes: str, no: str, output: str) -> list[tuple[str, str, str]]:
-    """Return an output and what it is in each branch; if that is a sequence, the same of each element."""
+    """Return an output and its value in each branch; for a sequence, the same of each element."""
     if yes not in state.sequences or no not in state.sequences:
         return [(yes, no, output)]
     pair = state.sequences[yes], state.sequences[no]
     if len(pair[0]) != len(pair[1]):
-        raise Unsupported(f"its branches give sequences of {len(pair[0])} and {len(pair[1])} elements")
+        raise Unsupported(f"its branches return sequences of different lengths, {len(pair[0])} and {len(pair[1])}")
     state.budget.afford("nodes", len(pair[0]), f"If {output}")
     state.sequences[output] = [state.unique(f"{output}/{number}") for number in range(len(pair[0]))]
     return [*zip(*pair, state.sequences[output], strict=True)]
 
 
 def _bounds_of(state: Importer, yes: str, no: str) -> tuple[Bound, Bound]:
-    """Return how much of an output is there in each branch, where that depends on data in one of them at least."""
+    """Return an output's bound in each branch, where its size depends on data in at least one of them."""
     axes = {state.bounds[value].axis for value in (yes, no) if value in state.bounds}
     if len(axes) > 1:
-        raise Unsupported("along which dimension an output's size depends on data differs between its branches")
+        raise Unsupported("the dimension whose size depends on data differs between its branches")
     (axis,) = axes
     most = np.asarray(state.types[yes].shape[axis], np.int32)
     first, second = (
@@ -577,13 +576,13 @@ def _bounds_of(state: Importer, yes: str, no: str) -> tuple[Bound, Bound]:
 def _count(
     state: Importer, output: str, outputs: list[str], results: tuple[list[str], list[str]], pair: tuple[Bound, Bound]
 ) -> str:
-    """Return the value that has the number of an output's elements; each branch gives its own, if they differ."""
+    """Return the value with an output's element count; if the branches' counts differ, each returns its own."""
     if pair[0].count == pair[1].count:
         return pair[0].count
     counts = [bound.count for bound in pair]
     for name, yes, no in zip(outputs, *results, strict=True):
         if [yes, no] == counts:
-            return name  # of another output, which has as many
+            return name  # another output has the same count
     name = state.unique(f"{output}_count")
     state.types[name] = TensorType(DType.INT32, ())
     outputs.append(name)
@@ -596,16 +595,17 @@ def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     """Import a Loop.
 
     Raises:
-        Unsupported: its body does not fit to it, or how many rows it writes is neither known nor stated.
-        ModelError: it can only be written out, and exceeds the budget.
+        Unsupported: its body does not match it, or the number of rows that it writes is neither known nor given.
+        ModelError: it has to be written out, and that exceeds the budget.
     """
     trips, condition, *values = [*node.inputs, "", ""][: max(len(node.inputs), 2)]
     body = body_named(bodies, "body", 2 + len(values), 1 + max(len(values), len(node.outputs)))
     if len(body.graph.output) < 1 + len(values):
-        raise Unsupported(f"its body has {len(body.graph.output)} outputs, for {len(values)} values that it carries on")
+        raise Unsupported(f"its body has {len(body.graph.output)} outputs and its node {len(values)} carried values")
     limit = max(int(single(state.constants[trips], "M")), 0) if trips in state.constants else None
     going = bool(single(state.constants[condition], "cond")) if condition in state.constants else not condition
-    may_be_written_out = going and limit != 0 and (limit is not None or not trips)  # they are the same in each run
+    # The rounds are the same in each run.
+    may_be_written_out = going and limit != 0 and (limit is not None or not trips)
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - 1 - len(node.outputs))]
     asked = Repetition(
         body, values, outputs[: len(values)], (), [Rows(output) for output in outputs[len(values) :]], ends=True,
@@ -632,8 +632,8 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     """Import a Scan.
 
     Raises:
-        Unsupported: its body, axes and inputs do not fit together.
-        ModelError: it can only be written out, and exceeds the budget.
+        Unsupported: its body, axes and inputs do not match.
+        ModelError: it has to be written out, and that exceeds the budget.
     """
     attrs, inputs, count, batch = node.attrs, node.inputs, node.attrs["num_scan_inputs"], None
     if node.version < 9:  # Scan 8: sequence lengths first, and a batch dimension
@@ -650,7 +650,7 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     turned = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
     out_axes, out_turned = (attrs.get(key) or [0] * made for key in ("scan_output_axes", "scan_output_directions"))
     if not (len(axes) == len(turned) == count and len(out_axes) == len(out_turned) == made):
-        raise Unsupported(f"its axes and directions are not those of {count} inputs and {made} outputs")
+        raise Unsupported(f"its axes or directions do not match its {count} scan inputs and {made} scan outputs")
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - len(node.outputs))]
     scan = Repetition(
         body, states, outputs[: len(states)],
@@ -661,7 +661,7 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     if batch is None:
         _import_scan(state, node, scan)
     elif batch < 1:
-        raise Unsupported("it has no batch")
+        raise Unsupported("its batch is empty")
     else:
         _import_batch(state, node, scan, batch)
 
@@ -687,10 +687,10 @@ def _import_batch(state: Importer, node: OnnxNode, scan: Repetition, batch: int)
 def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
     shapes, axes = [state.types[rows.value].shape for rows in scan.read], [rows.axis for rows in scan.read]
     if any(not -len(shape) <= axis < len(shape) for shape, axis in zip(shapes, axes, strict=True)):
-        raise Unsupported(f"its scan_input_axes are {axes} of {[list(shape) for shape in shapes]}")
+        raise Unsupported(f"its scan_input_axes {axes} do not fit its inputs {[list(shape) for shape in shapes]}")
     rounds = shapes[0][axes[0]]
     if any(shape[axis] != rounds for shape, axis in zip(shapes, axes, strict=True)):
-        raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along {axes}")
+        raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along the axes {axes}")
     if not state.options.keeps_rounds and is_short(scan.body, rounds):
         write_out(state, node, scan, rounds)
         return
@@ -705,7 +705,7 @@ def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
 
 
 def _in_rounds(state: Importer, node: OnnxNode, scan: Repetition, *, constant: bool) -> None:
-    """Let the run compute it, if it is not `constant`; what is read or written along another axis is transposed."""
+    """Import it as a loop on the device; values that are read or written along another axis are transposed."""
     read = []
     for rows in scan.read:
         rank = len(state.types[rows.value].shape)
@@ -722,7 +722,7 @@ def _in_rounds(state: Importer, node: OnnxNode, scan: Repetition, *, constant: b
         if rows.value and rows.axis and made.value in state.types:
             rank = len(state.types[made.value].shape)
             if not -rank <= rows.axis < rank:
-                raise Unsupported(f"its scan_output_axes has {rows.axis} of {rank} dimensions")
+                raise Unsupported(f"its scan_output_axes has {rows.axis}, for an output of {rank} dimensions")
             dim = rows.axis % rank
             node.write("Transpose", [made.value], [rows.value], perm=[*range(1, dim + 1), 0, *range(dim + 1, rank)])
 
@@ -732,4 +732,4 @@ CONTROL: dict[str, Callable[[Importer, OnnxNode, Bodies], None]] = {
     "Loop": import_loop,
     "Scan": import_scan,
 }
-"""What imports each."""
+"""The import function of each operator."""

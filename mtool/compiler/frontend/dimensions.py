@@ -1,4 +1,4 @@
-"""Symbolic dimensions of a model's inputs: which there are, their values, and a suggestion where one is missing."""
+"""Symbolic dimensions of a model's inputs: their names, their values, and a suggestion where one is missing."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ from mtool.compiler.frontend.given_values import check_names
 
 _TRIED = (1, 2, 8, 32, 128, 256, 512, 1024, 4096, 16000)
 _MOST_TRIES = 60
-_MOST_NODES = 20_000  # that are imported for one suggestion,
-_MOST_BYTES = 1 << 26  # and bytes of the model that are copied
+_MOST_NODES = 20_000  # imported for one suggestion,
+_MOST_BYTES = 1 << 26  # and bytes of the model copied
 
 Works = Callable[[Mapping[str, int]], bool]
-"""Whether a model can be imported with these values of its dimensions."""
+"""Returns whether a model can be imported with these values of its dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SymbolicDimension:
 
 
 def open_negative_dimensions(model: onnx.ModelProto) -> None:
-    """Make negative dimensions (-1) symbolic, as some exporters write them."""
+    """Make negative dimensions (-1) symbolic: some exporters write symbolic dimensions so."""
     for graph in tensors.graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
@@ -56,17 +56,17 @@ def bind_dimensions(
     works: Works | None = None,
     maxima: Collection[str] = (),
 ) -> None:
-    """Give every dimension of every input its number.
+    """Set every symbolic dimension of every input to its value.
 
     Args:
         model: the model, which is changed.
         dims: the values, by name.
         title: what messages call the model.
-        works: tells whether values that might be suggested are any good.
-        maxima: what has a largest size, for the message.
+        works: returns whether the model can be compiled with suggested values.
+        maxima: the names given with --max, for the message.
 
     Raises:
-        UsageError: `dims` names no dimension of the model.
+        UsageError: a name in `dims` is not a dimension of the model.
         ModelError: a dimension has no value.
     """
     found = list(_of_inputs(model, title))
@@ -112,19 +112,19 @@ def _tries(model: onnx.ModelProto) -> int:
 
 
 def _hint(names: Sequence[str], given: Mapping[str, int], tries: int, works: Works | None) -> str:
-    """Return what to give: sizes that work if some are found, and otherwise no sizes."""
+    """Return the hint: the options with sizes that work, or without sizes if none are found."""
     for sizes in itertools.islice(_guesses(names), tries):
         if works is not None and works({**given, **sizes}):
             options = " ".join(f"--dim {argument(name)}={sizes[name]}" for name in names)
             if max(sizes.values()) == 1:
                 return f"give {options}"
-            return f"give {options}; it can be compiled with these, and perhaps was trained with others"
+            return f"give {options}; the model compiles with these sizes, but may have been trained with others"
     options = " ".join(f"--dim {argument(name)}=N" for name in names)
-    return f"give {options}: the sizes that the model was made for"
+    return f"give {options}, with the sizes that the model was trained for"
 
 
 def _guesses(names: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield sizes to try, the smallest first: one dimension of a size and the others 1, or all of that size."""
+    """Yield sizes to try, the smallest first: one dimension with the size and the others 1, or all with the size."""
     for size in _TRIED:
         if size > 1:
             yield from ({**dict.fromkeys(names, 1), name: size} for name in reversed(names))

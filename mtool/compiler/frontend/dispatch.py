@@ -1,4 +1,4 @@
-"""Import of one node: look up its operator, check the node, fold it, bring it to its canonical form."""
+"""Import of one node: look up its operator, check the node, fold it, convert it to its canonical form."""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,19 +38,20 @@ from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.own_domains import own_kind
 from mtool.compiler.operators.problems import REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 
-NEWEST_OPSET = 21  # of a domain whose opset the model does not state
+NEWEST_OPSET = 21  # for a domain whose opset the model does not state
 
 
 def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
     """Import one node: look up its operator, check the node, fold it or infer its types, emit its canonical form.
 
     Raises:
-        Unsupported: it can't be compiled.
+        Unsupported: the node can't be compiled.
         ModelError: it exceeds the budget.
     """
     domain = domain_of(proto.domain)
     version, operator = opsets.get(domain, NEWEST_OPSET), operator_of(proto)
-    # An operator goes before a function of its name, as in onnxruntime and onnx's reference; ONNX leaves that open.
+    # An operator takes precedence over a function of its name, as in onnxruntime and onnx's reference evaluator; the
+    # standard leaves that open.
     is_operator = operator.expand is not None or onnx.defs.has(proto.op_type, version, domain)
     function = None if is_operator and not proto.overload else state.functions.get(key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or is_of_sequences(state, proto))):
@@ -66,7 +67,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         elif operator.lower is not None:
             _run_own(state, node, operator)
         else:
-            raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
+            raise Unsupported(f"domain {domain} is not supported" if domain else "ONNX has no such operator")
         return
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     check_node(proto, schema, bodies)
@@ -97,14 +98,14 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         return
     check_shapes(node, operator)
     if known and operator.folding.when == "later":
-        state.dequantized[node.outputs[0]] = (node.proto, max(version, 19))  # which onnx.reference has
+        state.dequantized[node.outputs[0]] = (node.proto, max(version, 19))  # the version that onnx.reference has
     if operator.canonical is not None:
         operator.canonical(node)
     elif operator.lower is not None:
         node.emit(attributes_of(operator.attributes, node.attrs))
     elif not _expand(state, node, opsets, bodies):
         if operator.folding.when == "never":
-            raise Unsupported("what it computes is random: make it an input of the model (docs/limits.md)")
+            raise Unsupported("its result is random; make it an input of the model (docs/limits.md)")
         raise Unsupported("not supported")
 
 
@@ -112,7 +113,7 @@ def _write_out(
     state: Importer, proto: onnx.NodeProto, function: onnx.FunctionProto | None, origin: str, version: int,
     bodies: Bodies,
 ) -> None:  # fmt: skip
-    """Import what becomes more nodes than the file has: their number is bounded."""
+    """Import a node that expands to several nodes, whose number the budget limits."""
     state.writing_out += 1
     try:
         if function is not None:
@@ -130,7 +131,7 @@ def _write_out(
 
 def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Array:
     if len(proto.attribute) != 1:
-        raise Unsupported(f"it has {len(proto.attribute)} values; expected 1")
+        raise Unsupported(f"it has {len(proto.attribute)} attributes for its value; expected 1")
     attr = proto.attribute[0]
     if attr.name == "value":
         return tensors.array_of(attr.t, state.budget, f"Constant {origin}")
@@ -143,7 +144,7 @@ def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Arra
 
 
 def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
-    """Import a node whose operator says what its outputs are: mtool's own, or one that a package adds."""
+    """Import a node whose operator's record gives the output types: one of mtool's own, or of a package."""
     if operator.check is not None:
         operator.check(node)
     attrs, kind = attributes_of(operator.attributes, node.attrs), node.op
@@ -163,9 +164,9 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
 
 
 def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) -> Mapping[str, Array]:
-    """Return the values of a node's inputs that are constants; of what computes, dequantized ones too.
+    """Return the values of a node's constant inputs; unless it only moves elements, dequantized ones too.
 
-    What moves weights shall move their integers.
+    An operator that moves weights has to move their integers.
     """
     names = set(filter(None, proto.input))
     found = {name: state.constants[name] for name in names if name in state.constants}
@@ -179,10 +180,10 @@ def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) ->
 
 
 def _set_maximum_sizes(state: Importer, node: OnnxNode, operator: Operator) -> bool:
-    """Give outputs whose size depends on data their maximum as their shape, if one is known.
+    """Set the shape of outputs whose size depends on data to their maximum, if one is known.
 
-    It is stated under the name of the first output, or of the dimension in the shape that the model declares for it;
-    where it is not, and the shape is not declared either, it may be what the inputs' shapes allow.
+    --max gives it by the name of the first output, or of the dimension in the shape that the model declares for that;
+    without it and without a declared shape, the inputs' shapes may determine it.
     """
     if operator.bound is None or any(value and value not in state.types for value in node.inputs):
         return False
@@ -223,16 +224,16 @@ def _is_folded(state: Importer, node: OnnxNode, operator: Operator, constants: M
         kinds = infer(proto, node.version, state.types, state.constants, state.declared)
     except Unsupported as problem:
         if operator.bound is not None and constants is None:
-            told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
-            problem.args = (f"{told} give --max {argument(node.outputs[0])}=N, the most that there may be",)
+            reason = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
+            problem.args = (f"{reason} give --max {argument(node.outputs[0])}=N, the largest size",)
         if constants is None or folding.when != "now" or isinstance(problem, TooLarge):
-            raise  # of constants, the values say what types there are
+            raise  # for constants, the types follow from the values
     state.types |= kinds
     outputs = [name for name in node.outputs if name]
     empty = any(not state.types[name].count for name in node.inputs if name)
     if outputs and all(name in kinds and not kinds[name].count for name in outputs):
         if not (operator.keeps_empty and not node.kind(0).count):
-            for index, value in sizes_of(operator, proto).items():  # which the run may give other sizes
+            for index, value in sizes_of(operator, proto).items():  # whose value may change the size at run time
                 if value not in state.constants:
                     raise ValueNeeded(value, onnx.defs.get_schema(proto.op_type).inputs[index].name)
         for name in outputs:
@@ -245,7 +246,7 @@ def _is_folded(state: Importer, node: OnnxNode, operator: Operator, constants: M
     except NotComputed:
         if (empty and not folding.defined(node.attrs)) or not set(outputs) <= set(kinds):
             raise
-        return False  # the device computes it, as it would with inputs of the run
+        return False  # the device computes it
     for name, data in values.items():
         state.add_constant(name, data)
     return True
@@ -255,7 +256,7 @@ def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, 
     """Import the body of a function of the model.
 
     Raises:
-        Unsupported: it calls itself, or is called with more values than it takes.
+        Unsupported: it calls itself, or is called with too many inputs or outputs.
     """
     key, caller = key_of(proto), state.scope
     if key in caller.calls:
@@ -274,7 +275,7 @@ def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, 
     state.enter(function.node, scope, origin)
     made = {value for node in function.node for value in node.output}
     for inner, outer in zip(function.output, proto.output, strict=False):
-        if outer and inner not in made:  # a parameter that is given back as it is
+        if outer and inner not in made:  # a parameter that is returned unchanged
             state.run(onnx.helper.make_node("Identity", [scope.name(inner)], [outer], name=origin), scope.opsets)
 
 
@@ -321,7 +322,7 @@ def _body(node: onnx.NodeProto, version: int, types: Mapping[str, TensorType]) -
 
 
 def _names(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, prefix: str) -> dict[str, str]:
-    """Return what the values of a function are called: those of the call, and others for what it makes inside.
+    """Return the names of a function's values: the call's inputs and outputs, and new names for values inside.
 
     A parameter that is not given is "".
     """

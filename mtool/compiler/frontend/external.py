@@ -1,6 +1,6 @@
-"""External data: bytes of tensors in other files, which lie in the model's own folder.
+"""External data: tensor data in other files, which lie in the model's own folder.
 
-A location is followed component by component and never through a link, so what was checked is what is read. Source:
+A location is opened component by component and never through a link, so a path can't change after its check. Source:
 docs/ExternalData.md of ONNX.
 """
 
@@ -23,7 +23,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Extent:
-    """Bytes of a file: `location` is relative to the model's folder."""
+    """A range of bytes in a file; `location` is relative to the model's folder."""
 
     location: str
     offset: int
@@ -36,16 +36,16 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 class Folder:
-    """The folder of a model, which its external data is read from."""
+    """A model's folder, from which its external data is read."""
 
     def __init__(self, model: Path) -> None:
         self.title, self.path = model.name, model.parent
 
     def extent(self, tensor: TensorProto) -> Extent:
-        """Return where a tensor's bytes are; its file is held against that.
+        """Return where a tensor's bytes are, checked against its file.
 
         Raises:
-            ModelError: what the model says of it is malformed, leads out of the folder, or is not what is there.
+            ModelError: the location is malformed or outside the folder, or the file does not match it.
         """
         said = {entry.key: entry.value for entry in tensor.external_data}
         location = "/".join(self.parts(tensor))
@@ -66,15 +66,15 @@ class Folder:
         return Extent(location, offset, length)
 
     def parts(self, tensor: TensorProto) -> list[str]:
-        """Return the folders and the file of a tensor's location; whether they are there is not looked at.
+        """Return the folders and the file of a tensor's location, without checking that they exist.
 
         Raises:
-            ModelError: it leads out of the model's folder, or is no path.
+            ModelError: it is outside the model's folder, or not a valid path.
         """
         location = next((entry.value for entry in reversed(tensor.external_data) if entry.key == "location"), "")
         parts = str(location).split("/")
         if not location or "\0" in location or "\\" in location:
-            expected = "expected a path below the model's folder, its parts separated by /"
+            expected = "expected a path inside the model's folder, with / as separator"
             raise self._malformed(tensor, f"location {location!r}", expected)
         if "" in parts or ".." in parts:
             raise self._outside(tensor, location)
@@ -91,7 +91,7 @@ class Folder:
             while position < end:
                 block = system.read_at(file, min(BLOCK_BYTES, end - position), position)
                 if not block:
-                    raise self._malformed(tensor, extent.location, "it became shorter while it was read")
+                    raise self._malformed(tensor, extent.location, "the file was truncated while it was read")
                 position += len(block)
                 yield block
 
@@ -109,14 +109,14 @@ class Folder:
                 os.close(handle)
         except FileNotFoundError:
             raise ModelError(
-                f"{self.title} lacks its external data", details=[f"tensor {tensor.name!r}: {location}"],
+                f"the external data of {self.title} is missing", details=[f"tensor {tensor.name!r}: {location}"],
                 hint=f"put it into the folder {self.path}",
             ) from None  # fmt: skip
         except (OSError, ValueError) as failed:
             raise self._malformed(tensor, location, str(failed)) from None
 
     def _handle(self, tensor: TensorProto, parts: list[str]) -> int:
-        """Return the handle of a file, by those of the folders above it."""
+        """Open a file by the handles of the folders above it."""
         flags = system.READ | system.NO_WAIT
         handle = os.open(self.path, flags | system.FOLDER)
         try:
@@ -133,11 +133,11 @@ class Folder:
         return handle
 
     def _by_path(self, tensor: TensorProto, parts: list[str]) -> int:
-        """Return the handle of a file, by its path."""
+        """Open a file by its path."""
         path = Path(self.path)
         for part in parts:
             path /= part
-            if path.is_symlink() or ":" in part:  # C:file is no file of this folder
+            if path.is_symlink() or ":" in part:  # C:file is on another drive
                 raise self._through_link(tensor, parts, part)
         return os.open(path, system.READ)
 
@@ -146,9 +146,9 @@ class Folder:
 
     def _outside(self, tensor: TensorProto, location: str) -> ModelError:
         return ModelError(
-            f"{self.title} wants to read a file outside its folder",
+            f"{self.title} refers to external data outside its folder",
             details=[f"tensor {tensor.name!r}: {location!r}"],
-            hint="external data is read only from the model's own folder, without .. and never through a link",
+            hint="mtool reads external data only from the model's own folder, not through .. or a link",
         )
 
     def _malformed(self, tensor: TensorProto, found: str, expected: str) -> ModelError:
@@ -158,7 +158,7 @@ class Folder:
 
 
 def embed(tensor: onnx.TensorProto, data: bytes) -> None:
-    """Move a tensor's external bytes into the tensor."""
+    """Store a tensor's external data in the tensor itself."""
     tensor.raw_data = data
     tensor.ClearField("data_location")
     del tensor.external_data[:]

@@ -19,33 +19,33 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
         options: of the model.
 
     Raises:
-        UsageError: the file is missing, what is given names nothing of the model, or the arithmetic is TFLite's and
-            the model is not.
-        NeedsValues: an operator has to know the values of inputs of the model; the error names them.
+        UsageError: the file is missing, an option names a dimension, input or output that the model does not have, or
+            an option is for TFLite models only and the model is not one.
+        NeedsValues: an operator needs the values of inputs of the model at compile time; the error lists them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
     if reading.is_tflite(path):
-        from mtool.compiler.frontend import tflite  # loaded for a TFLite model alone: its schema is two hundred modules
+        from mtool.compiler.frontend import tflite  # loaded for TFLite models only: its schema has two hundred modules
 
         graph = tflite.load(path, options)
         return with_float32_weights(graph) if options.hybrid == "float32" else graph
     if options.rounding != "onnx":
         raise UsageError(
-            f"{path.name} is not a TFLite model, which --rounding {options.rounding} is for",
-            hint="leave the option out, or give the .tflite file that the model was made from",
+            f"{path.name} is not a TFLite model; --rounding {options.rounding} needs one",
+            hint="omit the option, or give the .tflite file that the model was converted from",
         )
     if options.hybrid == "int8":
         raise UsageError(
-            f"{path.name} is not a TFLite model, which --hybrid int8 is for",
-            hint="onnxruntime.quantization.quantize_dynamic makes an ONNX model whose activations are quantized so",
+            f"{path.name} is not a TFLite model; --hybrid int8 needs one",
+            hint="for an ONNX model, quantize the activations with onnxruntime.quantization.quantize_dynamic",
         )
     graph = onnx_file.load(path, options)
     return with_float32_weights(graph) if options.hybrid == "float32" else graph
 
 
 def run_time_sizes(path: Path, options: ModelOptions) -> dict[str, int]:
-    """Return the symbolic dimensions of a model's inputs that have a largest size, and no size: those, by name.
+    """Return the largest sizes of the symbolic dimensions of a model's inputs that have no fixed size, by name.
 
     Raises:
         UsageError: the file is missing.

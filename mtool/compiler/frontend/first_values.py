@@ -1,4 +1,4 @@
-"""What stands for 0 in a state: a quantized one begins at its zero point, which is what its reader subtracts."""
+"""The initial value of a quantized state: its zero point, which represents 0."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ _MOVING = {
     "Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Split", "Squeeze",
     "Tile", "Transpose", "Unsqueeze",
 }  # fmt: skip
-"""Operators whose elements are their first inputs'; Concat's those of all its inputs."""
+"""Operators whose output has the elements of their first input; Concat's has those of all its inputs."""
 
 
 def first_values(graph: onnx.GraphProto, states: Pairs) -> dict[str, int]:
-    """Return the zero points of the inputs that states feed, of those that have one other than 0."""
+    """Return the zero points other than 0 of the inputs that states feed, by name."""
     if not states:
         return {}
     readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
@@ -42,7 +42,7 @@ def first_values(graph: onnx.GraphProto, states: Pairs) -> dict[str, int]:
 def _zero_point(
     value: str, readers: dict[str, list[tuple[onnx.NodeProto, int]]], constants: dict[str, onnx.TensorProto]
 ) -> int:
-    """Return the zero point by which a value, or what its elements are moved to, is read first."""
+    """Return the zero point with which a value, or a copy of its elements, is first dequantized."""
     waiting, seen = [value], {value}
     for name in waiting:
         for node, index in readers.get(name, ()):
@@ -57,6 +57,6 @@ def _zero_point(
 
 
 def _number(tensor: onnx.TensorProto | None) -> int:
-    """Return the zero point that is one number for the whole tensor; else 0."""
+    """Return a per-tensor zero point; otherwise 0."""
     data: Sequence[int] = [] if tensor is None else numpy_helper.to_array(tensor).reshape(-1).tolist()
     return int(data[0]) if len(set(data)) == 1 else 0

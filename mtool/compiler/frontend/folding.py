@@ -1,4 +1,4 @@
-"""Constant folding, by onnx's reference evaluator; what it will cost is reckoned before."""
+"""Constant folding by onnx's reference evaluator; the budget is checked before anything is computed."""
 
 import warnings
 from collections.abc import Mapping
@@ -28,19 +28,19 @@ def fold(
         proto: the node, all of whose inputs are constants.
         version: its opset.
         constants: the values of its inputs.
-        kinds: the types of its outputs; empty: inference can't tell them.
-        budget: what may be computed.
+        kinds: the types of its outputs; empty: inference can't determine them.
+        budget: the limits of the import.
 
     Raises:
-        NotComputed: the reference evaluator can't.
-        Unsupported: its value is of another size than inference told, or how large it is can't be told.
+        NotComputed: the reference evaluator can't compute it.
+        Unsupported: its value does not have the inferred size, or its size can't be determined beforehand.
         ModelError: it exceeds the budget.
     """
-    from onnx.reference import ReferenceEvaluator  # builds its tables of operators when it is imported
+    from onnx.reference import ReferenceEvaluator  # slow to import: it builds its operator tables
 
     folding = operator_of(proto).folding
     if not folding.is_right:
-        raise NotComputed("onnx's reference is not relied on for it")
+        raise NotComputed("onnx's reference evaluator is known to compute it wrongly")
     where = f"{proto.op_type} {proto.name or next(iter(proto.output), '')}"
     given = [constants[name] for name in proto.input if name]
     made = sum(kind.count for kind in kinds.values()) if kinds else folding.size(given)
@@ -56,15 +56,15 @@ def fold(
             warnings.simplefilter("ignore")
             values: list[Any] = ReferenceEvaluator(model).run(None, feeds)
     except Exception as failed:
-        raise NotComputed(f"its constant inputs can't be computed with: {failed}") from None
+        raise NotComputed(f"computing it from its constant inputs failed: {failed}") from None
     result = {}
     for info, value in zip(outputs, values, strict=True):
         kind = kinds.get(info.name)
-        if kind is None:  # inference could not tell; the value does
+        if kind is None:  # inference could not determine it
             result[info.name] = np.asarray(value)
             continue
         data = np.asarray(value, kind.dtype.numpy)
         if data.size != kind.count:
-            raise Unsupported(f"its output is {list(data.shape)} where {list(kind.shape)} was inferred")
+            raise Unsupported(f"its output has shape {list(data.shape)}; shape inference expects {list(kind.shape)}")
         result[info.name] = data.reshape(kind.shape)
     return result

@@ -1,4 +1,4 @@
-"""Values that a user gives for inputs: they go into an input as they are, or not at all."""
+"""Values that a user gives for inputs: they have to fit the input exactly."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _NUMBERS = "biuf"
 
 
 def stored_as(data: Array, dtype: np.dtype[Any]) -> Array | None:
-    """Return numbers as another type; None if they are no numbers, or would be other integers there."""
+    """Convert numbers to another type; None if they are not numbers, or the conversion would change integers."""
     if data.dtype == dtype or dtype.kind == "O":  # such as strings
         return data.astype(dtype)
     if data.dtype.kind not in _NUMBERS and not (data.dtype.kind == "V" and data.dtype.names is None):
@@ -29,31 +29,31 @@ def stored_as(data: Array, dtype: np.dtype[Any]) -> Array | None:
 
 
 def found_in(data: Array) -> str:
-    """Return what a value is: its type and shape, and between which numbers it lies."""
-    told = f"{data.dtype}[{','.join(map(str, data.shape))}]"
-    return f"{told}, from {data.min()} to {data.max()}" if data.size and data.dtype.kind in _NUMBERS else told
+    """Describe a value: its type, shape and range."""
+    found = f"{data.dtype}[{','.join(map(str, data.shape))}]"
+    return f"{found}, from {data.min()} to {data.max()}" if data.size and data.dtype.kind in _NUMBERS else found
 
 
 def limits_of(dtype: np.dtype[Any]) -> str:
-    """Return what a message says of the numbers of an integer type."""
+    """Return an integer type's range, for messages; "" for other types."""
     return f", from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}" if dtype.kind in "iu" else ""
 
 
 def constant_of(
     name: str, data: Array, dtype: np.dtype[Any], dims: Sequence[int], shape: tuple[int, ...] | None, title: str
 ) -> Array:
-    """Return a value that an input is given, as the input has it.
+    """Return a given value with the input's type and shape.
 
     Args:
-        name: the input's.
+        name: the input's name.
         data: the value.
         dtype: the input's type.
-        dims: its dimensions; -1: any.
-        shape: what a value of as many elements is brought to.
+        dims: the input's dimensions; -1: any size.
+        shape: the shape to give to a value with the same number of elements.
         title: the model's name in messages.
 
     Raises:
-        UsageError: it does not go into the input.
+        UsageError: the value does not fit the input.
     """
     value = np.asarray(data)
     stored = stored_as(value, dtype)
@@ -67,16 +67,16 @@ def constant_of(
 
 
 def does_not_go(what: str, title: str, expected: str, data: Array) -> UsageError:
-    """Return the error for a value that an input can't be given."""
+    """Return the error for a value that does not fit its input."""
     details = [f"expected  {expected}", f"found     {found_in(data)}"]
-    return UsageError(f"{what} does not go into that input of {title}", details=details)
+    return UsageError(f"{what} does not fit that input of {title}", details=details)
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str, title: str) -> None:
-    """Check that names which are given are some of those that a model has.
+    """Check that the model has all given names.
 
     Raises:
-        UsageError: one is another.
+        UsageError: one is unknown.
     """
     unknown = sorted(set(given) - set(known))
     if unknown:

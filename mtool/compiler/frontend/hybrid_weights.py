@@ -1,4 +1,4 @@
-"""Weights of int8 that meet float activations, as float32 constants: four times the flash, and the float kernels."""
+"""Convert int8 weights of float activations to float32: they take four times the flash, and use the float kernels."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ PRODUCTS = (CONV, "ConvTranspose", "Gemm", "MatMul")
 
 
 def with_float32_weights(graph: Graph) -> Graph:
-    """Replace the dequantization of constant weights by its result, where only products of floats read it."""
+    """Replace the dequantization of constant weights by its result, where only float products read it."""
     makers = {value: node for node in graph.nodes for value in node.outputs}
     readers: dict[str, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
@@ -34,13 +34,13 @@ def with_float32_weights(graph: Graph) -> Graph:
 
 
 def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
-    """Whether an operand is the weights of a product whose activations are not dequantized themselves."""
+    """Whether an operand is the weights of a product whose activations are real floats, not dequantized integers."""
     maker = makers.get(node.inputs[0])
     return node.op in PRODUCTS and index == 1 and (maker is None or maker.op != "DequantizeLinear")
 
 
 def _dequantized(node: Node, graph: Graph) -> Array | None:
-    """Return what constants of 8 bits stand for, with one scale or one along an axis; None: there are other ones."""
+    """Return the real numbers of an 8-bit constant with per-tensor or per-axis scales; None for anything else."""
     data, *numbers = (graph.constants.get(value) for value in node.inputs if value)
     if data is None or data.dtype.itemsize != 1 or not numbers or any(number is None for number in numbers):
         return None

@@ -1,4 +1,4 @@
-"""The state of one import, which everything that imports a node works on."""
+"""The state of one import, shared by all code that imports nodes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ from mtool.compiler.operators.ordering import Counting
 from mtool.compiler.operators.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 
 ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
-"""Imports one node, of that name, by what knows its operator (mtool.compiler.frontend.dispatch)."""
+"""Imports one node with the given name (mtool.compiler.frontend.dispatch)."""
 
 
 class NotThisWay(Exception):
-    """An attempt failed: by a reason of its own, or by problems of nodes inside, which need the values `needed`."""
+    """An attempt failed, for the given reason or because of nodes inside, which need the values `needed`."""
 
     def __init__(self, reason: Unsupported | None, problems: list[tuple[str, str, str]], needed: list[str]) -> None:
         super().__init__(str(reason or "nodes inside can't be compiled"))
@@ -59,8 +59,8 @@ class Importer(ImportState):
         self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
         self._own.update(value for node in model.graph.node for value in node.output)
         self._made: set[str] = set()
-        self.writing_out = 0  # functions, loops and sequences inside one another
-        self.perhaps = 0  # branches and rounds inside one another that data may leave out
+        self.writing_out = 0  # nesting depth of functions, loops and sequences
+        self.perhaps = 0  # nesting depth of branches and rounds that may not run
         self._unknown: set[str] = set()
         self._needed: list[str] = []
         self.dequantized: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
@@ -89,10 +89,10 @@ class Importer(ImportState):
         self.append(op, origin, inputs, outputs, attrs)
 
     def _carried(self, op: str, inputs: list[str], outputs: list[str], attrs: Attributes) -> Bound:
-        """Return the bound of what a canonical operator makes of bounded inputs.
+        """Return the bound of a canonical operator's outputs, from those of its inputs.
 
         Raises:
-            Unsupported: it would mix in what is not there.
+            Unsupported: it would use elements behind the count.
         """
         bounds = {index: self.bounds[value] for index, value in enumerate(inputs) if value in self.bounds}
         kinds = [self.types[value] if value else TensorType(DType.INT32, ()) for value in inputs]
@@ -109,27 +109,27 @@ class Importer(ImportState):
         """Append a node whose outputs have types and bounds already.
 
         Raises:
-            Unsupported: an output is another node's too.
+            Unsupported: an output belongs to another node.
         """
         again = self._made.intersection(outputs)
         if again:
-            raise Unsupported(f"its output {again.pop()!r} is made twice")
+            raise Unsupported(f"its output {again.pop()!r} is also an output of another node")
         self._made.update(outputs)
         self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), attrs, (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:
-        """Note a node that can't be compiled."""
+        """Record a node that can't be compiled."""
         self.problems.append((op, origin, reason))
 
     def value(self, stem: str, kind: TensorType, sources: Iterable[str]) -> str:
-        """Return the name of a new value of a body, which would be known if `sources` were constants."""
+        """Return the name of a new value of a body; making `sources` constants would make it a constant."""
         name = self.unique(stem)
         self.types[name] = kind
         self._sources[name] = tuple(filter(None, sources))
         return name
 
     def needed_inputs(self) -> tuple[str, ...]:
-        """Return the model's inputs whose values the operators have asked for."""
+        """Return the model's inputs whose values operators need at compile time."""
         open_values, found = list(self._needed), set()
         while open_values:
             value = open_values.pop()
@@ -167,7 +167,7 @@ class Importer(ImportState):
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Import what may turn out not to work in this way; then nothing is noted of it.
+        """Try an import; if it fails, undo it.
 
         Raises:
             NotThisWay: a node in it can't be compiled.
@@ -187,10 +187,10 @@ class Importer(ImportState):
         raise failed from None
 
     def give_up(self, failed: "NotThisWay", outputs: Iterable[str]) -> None:
-        """Note why an attempt failed, after which nothing else is tried.
+        """Record why the last attempt failed.
 
         Raises:
-            Unsupported: the reason is no problem of a node inside.
+            Unsupported: the reason is not a problem of a node inside.
         """
         self.problems += failed.problems
         self._needed += failed.needed
@@ -199,12 +199,12 @@ class Importer(ImportState):
         self._unknown.update(outputs)
 
     def leave_out(self, values: Iterable[str]) -> None:
-        """Leave out values, and what depends on them: a problem is noted already that explains it."""
+        """Skip values and everything that depends on them: the problem that explains it is recorded already."""
         self._unknown.update(values)
 
     @contextmanager
     def in_doubt(self) -> Iterator[None]:
-        """Import what the run may leave out."""
+        """Import nodes that may not run."""
         self.perhaps += 1
         try:
             yield
@@ -212,7 +212,7 @@ class Importer(ImportState):
             self.perhaps -= 1
 
     def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int], bodies: Bodies = NO_BODIES) -> None:
-        """Import one node; a problem with it is noted, and what depends on it is left out.
+        """Import one node; a problem with it is recorded, and nodes that depend on it are skipped.
 
         Raises:
             ModelError: it exceeds the budget.
@@ -223,7 +223,7 @@ class Importer(ImportState):
         for name in proto.output:
             self._sources[name] = tuple(proto.input)
         if any(name in self._unknown for name in proto.input):
-            self._unknown.update(proto.output)  # follows from a problem that is noted already
+            self._unknown.update(proto.output)  # follows from a problem that is recorded already
             return
         try:
             self._import_node(self, proto, origin, opsets, bodies)
@@ -234,7 +234,7 @@ class Importer(ImportState):
                 self._needed.append(problem.value)
         except MtoolError:
             raise
-        except Exception as failed:  # of a malformed node, in what reads its inputs and attributes
+        except Exception as failed:  # a malformed node
             if not (isinstance(failed, KeyError) and failed.args[0] in self._unknown):
                 self.fail(proto.op_type, origin, disagreement(failed))
             self._unknown.update(proto.output)

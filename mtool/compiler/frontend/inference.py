@@ -20,13 +20,13 @@ MOST_BYTES = 2**31 - 1
 
 MOST_DIMENSIONS = 32  # as NumPy
 
-MOST_PROPAGATED = 1024  # elements of a constant up to which shape inference is told its values
+MOST_PROPAGATED = 1024  # the most elements of a constant whose values shape inference gets
 
-FIRST_BROADCASTING = 7  # the opset from which on newer versions of an operator have the same shapes
+FIRST_BROADCASTING = 7  # from this opset on, newer versions of an operator have the same shapes
 
 
 def check_size(kind: TensorType, what: str) -> TensorType:
-    """Return a type that C can have.
+    """Return the type, if it is small enough for the generated C.
 
     Raises:
         TooLarge: it has too many bytes or dimensions.
@@ -41,10 +41,10 @@ def check_size(kind: TensorType, what: str) -> TensorType:
 
 
 def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorType:
-    """Return a tensor type whose every dimension is a number; `declared` fills in what inference left open.
+    """Return a tensor type whose dimensions are all known; `declared` fills in those that inference left open.
 
     Raises:
-        Unsupported: it is no tensor, has an element type that mtool does not have, or a dimension that is open.
+        Unsupported: it is not a tensor, its element type is not supported, or a dimension is unknown.
     """
     if not kind.HasField("tensor_type"):
         raise Unsupported(f"its output is a {kind.WhichOneof('value') or 'value of no type'}, not a tensor")
@@ -57,7 +57,7 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
     other = declared.tensor_type.shape.dim if declared is not None and declared.tensor_type.HasField("shape") else None
     if not kind.tensor_type.HasField("shape"):
         if other is None:
-            raise Unsupported("the shape of its output can't be told before it runs")
+            raise Unsupported("the rank of its output is not known at compile time")
         assert declared is not None
         kind.tensor_type.shape.CopyFrom(declared.tensor_type.shape)
     dims = []
@@ -73,7 +73,7 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
 
 
 def element_name(code: int) -> str:
-    """Return what ONNX calls an element type."""
+    """Return ONNX's name of an element type."""
     names = {value: str(name) for name, value in TensorProto.DataType.items()}
     return names.get(code, f"number {code}").lower()
 
@@ -86,8 +86,8 @@ def infer(
 
     Raises:
         ValueNeeded: the output's shape depends on the value of an input that is not a constant.
-        TooLarge: an output is larger than what C can have.
-        Unsupported: the types can't be told, or mtool does not have them.
+        TooLarge: an output is too large for the generated C.
+        Unsupported: the types can't be determined, or are not supported.
     """
     absent = [name for name in proto.input if name and name not in types]
     if absent:
@@ -105,7 +105,7 @@ def infer(
     domain = domain_of(proto.domain)
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     if not schema.has_type_and_shape_inference_function and schema.since_version >= FIRST_BROADCASTING:
-        schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 says nothing, but 16 does
+        schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 has no inference, 16 has
     found: dict[str, onnx.TypeProto] = {}
     failure = ""
     try:
@@ -116,14 +116,14 @@ def infer(
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
         failure = str(failed).strip().splitlines()[-1]
     sizes = sizes_of(operator, proto)
-    told = bool(sizes) and not operator.is_declared and all(value in constants for value in sizes.values())
+    is_known = bool(sizes) and not operator.is_declared and all(value in constants for value in sizes.values())
     result = {}
     for name in filter(None, proto.output):
         try:
             if failure:
-                raise Unsupported(failure)  # whatever the model declares
+                raise Unsupported(failure)  # even if the model declares a shape
             result[name] = known_type(
-                found.get(name) or onnx.TypeProto(tensor_type={}), None if told else declared.get(name)
+                found.get(name) or onnx.TypeProto(tensor_type={}), None if is_known else declared.get(name)
             )
         except Unsupported as problem:
             for index, value in sizes.items():
@@ -135,10 +135,10 @@ def infer(
 
 
 def own_outputs(proto: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the types of the outputs, by name, of a node of mtool's own domain, which no schema of ONNX says.
+    """Return the output types, by name, of a node of mtool's own domain, for which ONNX has no schema.
 
     Raises:
-        Unsupported: it has another number of outputs.
+        Unsupported: the number of outputs is wrong.
     """
     attrs = attributes(proto)
     operator = operator_of(proto)
@@ -152,7 +152,7 @@ def own_outputs(proto: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[
 
 
 def operator_of(proto: onnx.NodeProto) -> Operator:
-    """Return the record of a node's operator; one that has none has nothing but its name."""
+    """Return the record of a node's operator, or an empty one with its name."""
     domain = domain_of(proto.domain)
     known = operators().get((domain, proto.op_type))
     if known is None and domain and not onnx.defs.has(proto.op_type, domain):
@@ -161,21 +161,21 @@ def operator_of(proto: onnx.NodeProto) -> Operator:
 
 
 def sizes_of(operator: Operator, proto: onnx.NodeProto) -> dict[int, str]:
-    """Return the inputs that a node has whose values say what shape the outputs have."""
+    """Return a node's inputs whose values determine the shapes of the outputs."""
     return {index: proto.input[index] for index in operator.sizes if index < len(proto.input) and proto.input[index]}
 
 
 def attributes(proto: onnx.NodeProto) -> dict[str, Any]:
-    """Return a node's attributes, but for graphs: words as str, lists as tuples.
+    """Return a node's attributes, except graphs: strings as str, lists as tuples.
 
     Raises:
-        Unsupported: one is no text.
+        Unsupported: a string is not UTF-8.
     """
     kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
     try:
         return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
     except UnicodeDecodeError:
-        raise Unsupported("one of its attributes is no text") from None
+        raise Unsupported("one of its attributes is a string that is not UTF-8") from None
 
 
 def _plain(value: Any) -> Any:
@@ -185,5 +185,5 @@ def _plain(value: Any) -> Any:
 
 
 def tensor_type(kind: TensorType) -> onnx.TypeProto:
-    """Return a type as ONNX writes it."""
+    """Return a type as an ONNX TypeProto."""
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(kind.dtype.numpy), kind.shape)

@@ -1,4 +1,4 @@
-"""From an ONNX file to a Graph: symbolic dimensions, inputs that are made constants, states."""
+"""From an ONNX file to a Graph: symbolic dimensions, inputs that become constants, states."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -30,8 +30,8 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
         options: of the model.
 
     Raises:
-        UsageError: the file is missing, or what is given names nothing of the model.
-        NeedsValues: an operator has to know the values of inputs of the model; the error names them.
+        UsageError: the file is missing, or an option names a dimension, input or output that the model does not have.
+        NeedsValues: an operator needs the values of inputs of the model at compile time; the error lists them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
@@ -41,15 +41,15 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
 
 def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS) -> Graph:
-    """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
+    """Return the graph of a model in memory, without external data; otherwise as `load`."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     outside = next((tensor for tensor in tensors.every(copy) if external.is_external(tensor)), None)
     if outside is not None:
         raise ModelError(
-            f"{name} has external data, and no file beside which that would be",
+            f"{name} has external data, which can't be found for a model in memory",
             details=[f"tensor {outside.name!r}"],
-            hint="read it with onnx.load, or compile its file",
+            hint="load it with onnx.load, or compile its file",
         )
     open_negative_dimensions(copy)
     reading.check(copy, name)
@@ -65,12 +65,12 @@ def graph_of(
     separated: Separated | None = None,
     states: States | None = None,
 ) -> Graph:
-    """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
+    """Return the graph of a checked model, which is modified; `title` is for messages, `stem` gives its C name.
 
-    `separated` has its large initialisers, if they were taken out of it; `states` are instead of those of `options`.
+    `separated` has its large initialisers, if they were removed from it; `states` replace those of `options`.
 
     Raises:
-        UsageError: what is given names nothing of the model.
+        UsageError: an option names a dimension, input or output that the model does not have.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
     _fix_inputs(model, options.constants, title)
@@ -87,7 +87,7 @@ def graph_of(
 
 
 def _trial(model: onnx.ModelProto, title: str, options: ModelOptions, separated: Separated) -> Works:
-    """Return what tells whether a model can be imported with certain dimensions; all trials have one budget."""
+    """Return a function that tries to import the model with given dimensions; all trials share one budget."""
     budget = Budget(options.limits)
 
     def works(dims: Mapping[str, int]) -> bool:
@@ -106,7 +106,7 @@ def _trial(model: onnx.ModelProto, title: str, options: ModelOptions, separated:
 def _initial_values(
     model: onnx.ModelProto, inputs: Collection[str], budget: Budget, separated: Separated
 ) -> dict[str, Array]:
-    """Take the initialisers of these inputs out of the model and return them."""
+    """Remove the initialisers of these inputs from the model and return them."""
     inputs = {value.name for value in model.graph.input if value.name in inputs}
     found = [tensor for tensor in model.graph.initializer if tensor.name in inputs]
     for tensor in found:
@@ -118,8 +118,8 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
     """Turn inputs into initialisers.
 
     Raises:
-        UsageError: there is no such input, or a value does not go into it.
-        ModelError: it is no tensor.
+        UsageError: there is no such input, or a value does not fit it.
+        ModelError: an input is not a tensor.
     """
     inputs = {value.name: value for value in model.graph.input}
     check_names(constants, inputs, "input", title)
@@ -128,7 +128,7 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
         try:
             dtype = onnx.helper.tensor_dtype_to_np_dtype(elem_type)
         except KeyError:
-            raise ModelError(f"input {name!r} of {title} is no tensor that can be made a constant") from None
+            raise ModelError(f"input {name!r} of {title} can't be a constant: it is not a tensor") from None
         dims = list(np.shape(data))
         if inputs[name].type.tensor_type.HasField("shape"):
             dims = [dim.dim_value if dim.dim_value > 0 else -1 for dim in inputs[name].type.tensor_type.shape.dim]
@@ -139,10 +139,10 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
 
 
 def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:
-    """Read an ONNX model whose symbolic dimensions have their values and whose given inputs are initialisers.
+    """Read an ONNX model, set its symbolic dimensions, and turn the inputs given as constants into initialisers.
 
     Raises:
-        UsageError: the file is missing, or what is given names nothing of the model.
+        UsageError: the file is missing, or an option names a dimension or input that the model does not have.
         ModelError: the file is not a model, is malformed or has an unbound dimension.
     """
     model = reading.read(path, Budget(options.limits))

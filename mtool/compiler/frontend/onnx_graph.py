@@ -1,4 +1,4 @@
-"""Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
+"""Walk an ONNX graph once: infer types, fold constants, convert every node to its canonical form."""
 
 from dataclasses import replace
 
@@ -29,22 +29,22 @@ def import_graph(
     budget: Budget | None = None,
     separated: Separated | None = None,
 ) -> Graph:
-    """Return the graph of a checked model whose input shapes are numbers.
+    """Return the graph of a checked model whose input shapes are known.
 
     Args:
         model: the model.
         name: the graph's name.
-        options: of them the largest sizes, and how rounds are imported.
-        budget: what the import may take.
-        separated: the large initialisers, if they were taken out of the model.
+        options: the maximum sizes and the handling of rounds are used.
+        budget: the limits of the import.
+        separated: the large initialisers, if they were removed from the model.
 
     Raises:
-        UsageError: the largest sizes name nothing whose size depends on data.
-        ModelError: operators that can't be compiled, every one is listed; the model has no outputs; or it exceeds the
+        UsageError: a maximum size is given for a name whose size does not depend on data.
+        ModelError: operators can't be compiled (all of them are listed), the model has no outputs, or it exceeds the
             budget.
     """
     if not model.graph.output:
-        raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
+        raise ModelError(f"{name} has no outputs", hint="export it again with its outputs")
     state = Importer(model, import_node, options, budget)
     _add_initialisers(state, model, separated or {})
     inputs = []
@@ -60,17 +60,17 @@ def import_graph(
         raise _refusal(state, name)
     missing = [value.name for value in model.graph.output if value.name not in state.types]
     if missing:
-        raise ModelError(f"{name} never makes its output {missing[0]!r}")
+        raise ModelError(f"{name} has no node that computes its output {missing[0]!r}")
     unknown = sorted(set(options.maxima) - state.used_maxima)
     if unknown:
         both = [one for one in unknown if one in options.dims]
         if both:
             raise UsageError(
-                f"{', '.join(both)} of {name} has a size by --dim and a largest one by --max",
-                hint="leave one out: --dim compiles for that size alone, --max for all sizes up to it",
+                f"both --dim and --max are given for {', '.join(both)} of {name}",
+                hint="omit one: --dim compiles for that size only, --max for all sizes up to it",
             )
         raise UsageError(
-            f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
+            f"--max names {', '.join(unknown)}, but {name} has no such dimension or output whose size depends on data",
             hint="--max takes the name of a symbolic dimension of an input, or of an output of a NonZero, "
             "NonMaxSuppression, Compress, Unique, TopK or Loop",
         )
@@ -96,7 +96,7 @@ def import_graph(
 def _without_empty_inputs(graph: Graph) -> Graph:
     """Replace inputs without elements by constants where operators read them; the interface keeps them.
 
-    Their value is known, so whatever depends on nothing else is a constant.
+    Their value is known, so everything that depends only on them becomes a constant.
     """
     empty: dict[str, str] = {}
     for value in graph.inputs:
@@ -116,7 +116,7 @@ def _without_empty_inputs(graph: Graph) -> Graph:
 
 
 def _add_initialisers(state: Importer, model: onnx.ModelProto, separated: Separated) -> None:
-    """Give the values that have initialisers, and that are read, their constants.
+    """Add the constants of all initialisers that are read.
 
     Raises:
         ModelError: one is malformed or too large.
@@ -137,7 +137,7 @@ def _input_type(value: onnx.ValueInfoProto) -> TensorType:
     """Return the type of an input of the model.
 
     Raises:
-        ModelError: it has a type or a shape that C can't have.
+        ModelError: its type or shape is not supported.
     """
     code = value.type.tensor_type.elem_type
     dims = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
@@ -156,7 +156,7 @@ def _input_type(value: onnx.ValueInfoProto) -> TensorType:
 
 def _refusal(state: Importer, name: str) -> ModelError:
     """Return the error that lists every node that can't be compiled."""
-    problems = list(dict.fromkeys(state.problems))  # a body's are the same in each round
+    problems = list(dict.fromkeys(state.problems))  # those of a body repeat in each round
     width = max(len(op) for op, _, _ in problems)
     what = f"{len(problems)} operator{'s' * (len(problems) > 1)} of {name} can't be compiled"
     details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in problems]

@@ -1,4 +1,4 @@
-"""Options of a model: what compiling it needs to know besides its file."""
+"""A model's compile options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,31 +8,31 @@ from mtool.base.option_values import Hybrid, Rounding
 from mtool.compiler.ir.types import Array
 
 Pairs = Sequence[tuple[str, str]]
-"""An output and an input of the model, each pair a state."""
+"""Pairs of an output and an input of the model; each pair is a state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Options of a model: values of dimensions and inputs, states, maximum sizes, rounding, limits.
+    """A model's compile options: values of dimensions and inputs, states, maximum sizes, rounding, limits.
 
-    dims: values of symbolic dimensions, by name; in a TFLite model `<input>_<number>` of those that it leaves open.
+    dims: values of symbolic dimensions, by name; in a TFLite model an open dimension is named `<input>_<number>`.
     constants: values of inputs that become constants of the model, by name.
-    rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
-    hybrid: of operators with float activations and int8 weights: "int8" quantizes the activations as they come, as
-        LiteRT does; "float" makes a float of each weight as it is read; "float32" stores the weights as float32, those
-        of float16 too. "auto" is the first for a TFLite model, the second for an ONNX one, which means it so.
-    maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
-        each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
-    keeps_rounds: rounds of a Loop or Scan are a loop in C, however few they are.
-    natural_maxima: where no such size is stated or declared, it is the most that the shapes of the inputs allow.
-    states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
-        and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
-        if the model has one, else as zeros, which for a quantized one is its zero point.
-    state_values: what states begin with instead, as they are stored: by the input's name, one number or all.
-    whole: the graph is for backends to recognise operators in, not to be compiled: those of a TFLite model that are
-        written out otherwise are one node each.
-    limits: what compiling it may take, by the names of mtool/compiler/operators/budget.py, where not the defaults.
-    name: the model's name in C; empty: made of its file's.
+    rounding: of integers: "onnx", or for a TFLite model "tflite", byte for byte as LiteRT's reference kernels.
+    hybrid: for operators with float activations and int8 weights: "int8" quantizes the activations at run time, as
+        LiteRT does; "float" converts each weight to float when it is read; "float32" stores the weights as float32,
+        float16 weights too. "auto" is "int8" for a TFLite model and "float" for an ONNX model, as each format defines.
+    maxima: the largest sizes of values whose size depends on data, by the name of the value or its dimension; each
+        such output gets a second one, `<name>_count`, with the number of its valid elements.
+    keeps_rounds: the rounds of a Loop or Scan stay a loop in C, even if they are few.
+    natural_maxima: a maximum size that is neither given nor declared is derived from the inputs' shapes.
+    states: pairs of an output and the input of the next run that it feeds; they stay in the arena between runs and
+        are neither inputs nor outputs of the compiled model. A state starts with the initialiser of the input's name,
+        if the model has one, otherwise with zeros, which for a quantized state are its zero point.
+    state_values: other initial values of states, as stored, by the input's name: one number or all elements.
+    whole: the graph is for backends to recognise operators in, not to be compiled: operators of a TFLite model that
+        are otherwise written out are one node each.
+    limits: limits on the import that replace the defaults, by the names of mtool/compiler/operators/budget.py.
+    name: the model's name in C; empty: derived from the file's name.
     """
 
     dims: Mapping[str, checked.Count] = field(default_factory=dict)

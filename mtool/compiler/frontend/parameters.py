@@ -1,17 +1,16 @@
-"""The parameters of a model: its weights and biases, as it was read."""
+"""Count the parameters of an imported model: its weights and biases."""
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.control import with_own_bodies
 
-_ELSEWHERE = {"QuantizeLinear": 1, "DequantizeLinear": 1, "Resize": 1}  # from which operand on constants are settings
-_OF_INTEGERS = {"DequantizeLinear", "ConvInteger", "MatMulInteger"}  # what reads integers that stand for reals
+_ELSEWHERE = {"QuantizeLinear": 1, "DequantizeLinear": 1, "Resize": 1}  # the first operand whose constants are settings
+_OF_INTEGERS = {"DequantizeLinear", "ConvInteger", "MatMulInteger"}  # operators whose integers represent real numbers
 
 
 def parameter_count(graph: Graph) -> int:
-    """Return how many numbers a model has learned: elements of the constants of which it makes real numbers.
+    """Return the number of trained parameters: the elements of constants that represent real numbers.
 
-    Single numbers are none, nor are scales, zero points, shapes and indices. A constant that several operators read
-    counts once.
+    Scalars, scales, zero points, shapes and indices do not count. A constant that several operators read counts once.
     """
     found: dict[int, int] = {}
     for one in with_own_bodies(graph):

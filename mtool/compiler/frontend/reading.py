@@ -1,4 +1,4 @@
-"""Read an ONNX file: its size, its bytes, its external data, its hash; hold it against the rules of ONNX."""
+"""Read an ONNX file with its external data, check it against the rules of ONNX, and compute its hash."""
 
 import hashlib
 import os
@@ -24,11 +24,11 @@ FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
 
 
 def read(path: Path, budget: Budget | None = None) -> onnx.ModelProto:
-    """Parse and check a model file, with the external data that it uses and that lies in its own folder.
+    """Parse and check a model file, with the external data that it uses from its own folder.
 
     Raises:
         UsageError: the file is missing.
-        ModelError: the file is not a model or malformed, or larger than the budget allows.
+        ModelError: the file is not a model, is malformed, or larger than the budget allows.
     """
     model = _unchecked(path, budget or Budget())
     check(model, path.name)
@@ -36,11 +36,11 @@ def read(path: Path, budget: Budget | None = None) -> onnx.ModelProto:
 
 
 def read_separated(path: Path, budget: Budget) -> tuple[onnx.ModelProto, Separated]:
-    """Read a model as `read` does, its large initialisers as arrays beside it: they are in memory twice at most.
+    """Read a model as `read` does, with its large initialisers as separate arrays, at most twice in memory.
 
     Raises:
         UsageError: the file is missing.
-        ModelError: the file is not a model or malformed, or larger than the budget allows.
+        ModelError: the file is not a model, is malformed, or larger than the budget allows.
     """
     whole = _unchecked(path, budget)
     _check_strings(whole, path.name)
@@ -51,16 +51,16 @@ def read_separated(path: Path, budget: Budget) -> tuple[onnx.ModelProto, Separat
 
 
 def _unchecked(path: Path, budget: Budget) -> onnx.ModelProto:
-    """Parse a model file and take in its external data."""
+    """Parse a model file and load its external data."""
     model = _parsed(path, read_bytes(path, budget))
     if not model.graph.node and not model.graph.output:
-        raise ModelError(f"{path.name} holds no model", details=["it parses as ONNX, but its graph is empty"])
+        raise ModelError(f"{path.name} does not contain a model", details=["it parses as ONNX, but its graph is empty"])
     _load_external_data(model, external.Folder(path), budget)
     return model
 
 
 def read_bytes(path: Path, budget: Budget) -> bytes:
-    """Read a model's file, whose size is looked at before.
+    """Read a model's file, after checking its size.
 
     Raises:
         UsageError: the file is missing.
@@ -76,7 +76,7 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
 
 
 def _check_is_file(path: Path) -> None:
-    """Refuse what is missing, and what would be waited for or has no end: a pipe, a device."""
+    """Raise an error for a missing file and for anything but a file, such as a pipe, which would block."""
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
         what = f"{path} is {kind}, not a file" if path.exists() else f"there is no file {path}"
@@ -90,13 +90,13 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
     except DecodeError:
         if data[4:8] == FLATBUFFER:
             raise ModelError(
-                f"{path.name} is a TFLite model; this needs an ONNX model",
-                hint="check, compile, build, flash, run, verify, bench and report take either",
+                f"{path.name} is a TFLite model; this command needs an ONNX model",
+                hint="check, compile, build, flash, run, verify, bench and report take both formats",
             ) from None
         raise ModelError(
-            f"{path.name} is not an ONNX model, or is cut short",
+            f"{path.name} is not an ONNX model, or is truncated",
             details=[f"{len(data):,} bytes that are not an ONNX protobuf"],
-            hint="export it again, or compare its size with the original's",
+            hint="export it again, or compare its size with the original file's",
         ) from None
     del model.training_info[:]
     open_negative_dimensions(model)
@@ -104,10 +104,10 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
 
 
 def _external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterator[onnx.TensorProto]:
-    """Return the tensors with external data, but for initialisers that nothing reads, which are taken out.
+    """Return the tensors with external data; initialisers that nothing reads are removed.
 
     Raises:
-        ModelError: the location of one leads out of the folder.
+        ModelError: a location is outside the folder.
     """
     read_names = tensors.read_names(model)
     for graph in tensors.graphs(model):
@@ -132,7 +132,7 @@ def check(model: onnx.ModelProto, title: str) -> None:
     """Check a model against the rules of ONNX.
 
     Raises:
-        ModelError: it breaks one, or its opset is too old, or newer than the installed onnx.
+        ModelError: it violates a rule, or its opset is too old, or newer than the installed onnx.
     """
     _check_strings(model, title)
     try:
@@ -140,24 +140,24 @@ def check(model: onnx.ModelProto, title: str) -> None:
             onnx.checker.check_model(model, full_check=False)
     except (onnx.checker.ValidationError, UnicodeDecodeError) as invalid:
         lines = [line for line in str(invalid).strip().splitlines() if line.strip()]
-        raise ModelError(f"{title} breaks the ONNX rules", details=lines[:4]) from None
+        raise ModelError(f"{title} is not a valid ONNX model", details=lines[:4]) from None
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
     if opset is not None and opset < MIN_OPSET:
         raise ModelError(
-            f"{title} has opset {opset}; mtool reads opset {MIN_OPSET} and newer",
-            hint="convert it with onnx.version_converter",
+            f"{title} has opset {opset}; mtool needs opset {MIN_OPSET} or newer",
+            hint="convert the model with onnx.version_converter",
         )
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and opset > newest:
         raise ModelError(
-            f"{title} has opset {opset}; the newest that the installed onnx {onnx.__version__} knows is {newest}",
-            hint="pip install --upgrade onnx, or convert it with onnx.version_converter",
+            f"{title} has opset {opset}; the installed onnx {onnx.__version__} supports opsets up to {newest}",
+            hint="run pip install --upgrade onnx, or convert the model with onnx.version_converter",
         )
 
 
 @contextmanager
 def _typed_outputs(graph: onnx.GraphProto) -> Iterator[None]:
-    """Give outputs without a type one for the checker, which wants that; the importer infers the true one."""
+    """Give outputs without a type a placeholder that the checker accepts; the importer infers the real one."""
     placeholder = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ())
     untyped = [value for value in graph.output if not _is_typed(value.type)]
     before = [(value, onnx.TypeProto.FromString(value.type.SerializeToString())) for value in untyped]
@@ -172,7 +172,7 @@ def _typed_outputs(graph: onnx.GraphProto) -> Iterator[None]:
 
 @contextmanager
 def _foreign_nodes(model: onnx.ModelProto) -> Iterator[None]:
-    """Give nodes that onnxruntime writes into ONNX's domain its own, which the checker knows nothing of."""
+    """Move nodes that onnxruntime writes into ONNX's domain to its own, which the checker ignores."""
     nodes = [node for graph in tensors.graphs(model) for node in graph.node if not node.domain]
     foreign = [node for node in nodes if ("", node.op_type) in operators() and not onnx.defs.has(node.op_type)]
     imports = [onnx.helper.make_opsetid(MICROSOFT, 1)] * bool(foreign)
@@ -188,16 +188,16 @@ def _foreign_nodes(model: onnx.ModelProto) -> Iterator[None]:
 
 
 def _is_typed(kind: onnx.TypeProto) -> bool:
-    """Whether a type says what it is; for a tensor, which elements it has and its rank."""
+    """Whether a type is complete: for a tensor, it has an element type and a rank."""
     if not kind.HasField("tensor_type"):
         return kind.WhichOneof("value") is not None
     return bool(kind.tensor_type.elem_type) and kind.tensor_type.HasField("shape")
 
 
 def is_flatbuffer(path: Path) -> bool:
-    """Whether a file begins as TFLite models do."""
+    """Whether a file begins like a TFLite model."""
     try:
-        if not path.is_file():  # opening a pipe would wait for who writes it
+        if not path.is_file():  # opening a pipe would block
             return False
         with path.open("rb") as file:
             return file.read(8)[4:] == FLATBUFFER
@@ -206,38 +206,36 @@ def is_flatbuffer(path: Path) -> bool:
 
 
 def is_tflite(path: Path) -> bool:
-    """Whether a file goes by the name of a TFLite model, or holds one."""
+    """Whether a file has a TFLite model's name or contents."""
     return path.suffix.lower() == ".tflite" or is_flatbuffer(path)
 
 
 def reread(path: Path) -> onnx.ModelProto:
-    """Read a model that has been compiled, and so kept within its limits: as `read`, without those.
+    """Read a model that has been compiled before: as `read`, without its limits.
 
     Raises:
         UsageError: the file is missing.
-        ModelError: the file is not a model, or its external data is malformed or leads out of its folder.
+        ModelError: the file is not a model, or its external data is malformed or outside its folder.
     """
     return read(path, Budget(dict.fromkeys(LIMITS, 1 << 62)))
 
 
 def runnable(path: Path) -> str | bytes:
-    """Return what onnxruntime is to read a compiled model from: its path, or its bytes if it has external data.
-
-    Those are inside the bytes then, read as mtool reads them.
+    """Return a compiled model for onnxruntime: its path, or if it has external data, its bytes with that data inside.
 
     Raises:
         UsageError: the file is missing.
-        ModelError: the file is not a model, or its external data is malformed or leads out of its folder.
+        ModelError: the file is not a model, or its external data is malformed or outside its folder.
     """
     return bytes(reread(path).SerializeToString()) if _names_locations(path) else str(path)
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a model, 64 hex digits: of its file, and of the external data that it uses, if it has any.
+    """Return the SHA-256 of a model's file and of the external data that it uses, as 64 hex digits.
 
     Raises:
-        UsageError: there is no such file.
-        ModelError: its external data is malformed or leads out of its folder.
+        UsageError: the file is missing.
+        ModelError: its external data is malformed or outside its folder.
     """
     _check_is_file(path)
     with path.open("rb") as file:
@@ -255,7 +253,7 @@ def file_hash(path: Path) -> str:
 
 
 def _names_locations(path: Path) -> bool:
-    """Whether the word that every tensor with external data has is in a file."""
+    """Whether a file contains the word that every tensor with external data has."""
     word = b"location"
     end = b""  # of the block before
     with path.open("rb") as file:
@@ -270,7 +268,7 @@ def _check_strings(model: onnx.ModelProto, title: str) -> None:
     """Check every name, domain and description of a model.
 
     Raises:
-        ModelError: one is not UTF-8; the message says of what it is.
+        ModelError: one is not UTF-8; the message has the field.
     """
     left: list[Any] = [model]
     while left:
@@ -282,14 +280,14 @@ def _check_strings(model: onnx.ModelProto, title: str) -> None:
                 for text in value if _is_repeated(value) else [value]:
                     if not isinstance(text, str):
                         raise ModelError(
-                            f"{title} holds a name that is no text",
-                            details=[f"{message.DESCRIPTOR.name}.{field.name}: {text[:60]!r}", "expected  UTF-8"],
-                            hint="export it again, with plain names",
+                            f"{title} contains a name that is not UTF-8",
+                            details=[f"{message.DESCRIPTOR.name}.{field.name}: {text[:60]!r}"],
+                            hint="export it again with valid names",
                         )
 
 
 def _fields(message: Any) -> list[tuple[FieldDescriptor, Any]]:
-    """Return the fields that a message has; of a tensor's all but its elements, which would be copied."""
+    """Return a message's fields; for a tensor, without its elements, which would be copied."""
     if not isinstance(message, onnx.TensorProto):
         return list(message.ListFields())
     fields = message.DESCRIPTOR.fields_by_name

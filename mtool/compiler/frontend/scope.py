@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import onnx
 
 Opsets = Mapping[str, int]
-"""Of each domain, the version of its operators."""
+"""The operator set version of each domain."""
 
 Key = tuple[str, str, str]
-"""The domain, name and overload of a function of the model."""
+"""The domain, name and overload of a model's function."""
 
 
 def domain_of(name: str) -> str:
-    """Return a domain by its shorter name: ONNX's own is "" and "ai.onnx"."""
+    """Return a domain's canonical name: "" for "ai.onnx"."""
     return "" if name == "ai.onnx" else name
 
 
@@ -26,13 +26,13 @@ def functions_of(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
 
 
 def key_of(proto: onnx.NodeProto) -> Key:
-    """Return what a node calls, if that is a function."""
+    """Return the key of the function that a node may call."""
     return domain_of(proto.domain), proto.op_type, proto.overload
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph that is an attribute, and the scope that it stands in."""
+    """A graph that is an attribute, and the scope around it."""
 
     graph: onnx.GraphProto
     scope: "Scope"
@@ -48,13 +48,13 @@ NO_BODIES: Bodies = {}
 class Scope:
     """The meaning of the names in one graph or function.
 
-    opsets: of its nodes.
-    names: its values, by the names that they have inside.
-    outer: where names that it does not have are looked up; None: they mean themselves, or if it is closed, nothing.
-    origin: the name of nodes that have none.
-    depth: how many scopes it is in.
-    attributes, bodies: what a function is called with.
-    calls: the functions that it is in.
+    opsets: the operator set versions of its nodes.
+    names: the model's names of its values, by the names inside.
+    outer: the scope in which other names are looked up; None: they stay as they are, or if it is closed, are unknown.
+    origin: the name for nodes that have none.
+    depth: the number of scopes around it.
+    attributes, bodies: a function's arguments.
+    calls: the functions around it.
     """
 
     opsets: Opsets
@@ -68,7 +68,7 @@ class Scope:
     closed: bool = False
 
     def name(self, inner: str) -> str:
-        """Return the model's name of a value; "" stays that."""
+        """Return the model's name of a value; "" stays ""."""
         scope: Scope | None = self
         while scope is not None:
             if inner in scope.names:
@@ -83,7 +83,7 @@ class Scope:
         return Scope(self.opsets, names, self, origin, self.depth + 1, self.attributes, self.bodies, self.calls)
 
     def bound(self, node: onnx.NodeProto) -> tuple[onnx.NodeProto, Bodies]:
-        """Return a node with the model's names and the function's attributes; its graphs apart, as they are."""
+        """Return a node with the model's names and the function's attributes, and separately its graphs, unchanged."""
         made = onnx.NodeProto(
             op_type=node.op_type, domain=node.domain, overload=node.overload, name=node.name or self.origin
         )

@@ -1,7 +1,7 @@
-"""Large initialisers as arrays beside the proto, so that who copies a model to check it does not copy them.
+"""Keep large initialisers as arrays outside the proto, so that copying a model for a check does not copy them.
 
-One element of the same name and type stands for a large initialiser in the proto. Of its shape and data onnx's checker
-would say only whether they go together, which is looked at here.
+In the proto, one element of the same name and type replaces a large initialiser. onnx's checker would only compare its
+shape with the size of its data, which is done here instead.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget
 
 LARGE_BYTES = 1 << 16
-_MARK = "separated"  # as doc_string: a small one of this name may be put beside it later
+_MARK = "separated"  # a doc_string: a small initialiser of the same name may follow
 _PLAIN = {"dims", "data_type", "name", "doc_string", "raw_data"}
 
 Separated = Mapping[str, Array]
@@ -22,9 +22,9 @@ Separated = Mapping[str, Array]
 
 
 def separate(model: onnx.ModelProto, budget: Budget) -> tuple[onnx.ModelProto, Separated]:
-    """Return a model without the data of its large initialisers, and these; the model given is used up.
+    """Return a model without the data of its large initialisers, and these; the given model is modified.
 
-    Whatever is odd about an initialiser keeps it in the model, where the checker and the importer tell what it is.
+    A malformed initialiser stays in the model, where the checker or the importer reports it.
 
     Raises:
         ModelError: one is larger than the budget allows.
@@ -48,7 +48,7 @@ def separate(model: onnx.ModelProto, budget: Budget) -> tuple[onnx.ModelProto, S
 
 
 def initialiser(tensor: onnx.TensorProto, separated: Separated, budget: Budget) -> Array:
-    """Return the elements of an initialiser, which are in it or beside it.
+    """Return the elements of an initialiser, in the proto or separated.
 
     Raises:
         ModelError: it is malformed or too large.
@@ -59,7 +59,7 @@ def initialiser(tensor: onnx.TensorProto, separated: Separated, budget: Budget) 
 
 
 def _is_large(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor is large, and all that it says is its shape, its type and as many bytes as these take."""
+    """Whether a tensor is large and well formed: only a shape, a type, and the number of bytes that they need."""
     size = tensors.byte_count(tensor)
     if size < LARGE_BYTES or min(tensor.dims, default=0) < 0:
         return False

@@ -18,20 +18,20 @@ def _list(state: Importer, name: str) -> list[str]:
 
 
 def _give(state: Importer, node: OnnxNode, values: list[str]) -> None:
-    """Let the output be these values; each sequence is a new list, whose memory counts."""
+    """Make these values the output; each sequence is a new list, which counts against the budget."""
     state.budget.spend("work", 8 * len(values), f"{node.op} {node.proto.name or node.outputs[0]}")
     state.sequences[node.outputs[0]] = values
 
 
 def _position(state: Importer, node: OnnxNode, index: int, length: int, most: int) -> int:
-    """Return a position of 0 … `most` in a sequence; negative ones are counted from its end.
+    """Return a position from 0 to `most` in a sequence; negative ones count from its end.
 
     Raises:
-        Unsupported: it is another one, or not known.
+        Unsupported: it is out of range, or not a constant.
     """
     found = state.value_of(node.inputs[index], "position")
     if found.size != 1 or not -length <= int(found.item()) <= most:
-        raise Unsupported(f"its position is {found.tolist()} in a sequence of {length}")
+        raise Unsupported(f"its position {found.tolist()} is out of range for a sequence of {length}")
     return int(found.item()) + (length if found.item() < 0 else 0)
 
 
@@ -40,7 +40,7 @@ def _construct(state: Importer, node: OnnxNode) -> None:
 
 
 def _each(state: Importer, node: OnnxNode, op: str, values: list[str], axis: int) -> list[str]:
-    """Squeeze or unsqueeze each of some values."""
+    """Squeeze or unsqueeze each value."""
     axes = state.constant(f"{node.origin}/axes", np.asarray([axis], np.int64))
     made = [state.unique(f"{node.origin}/part") for _ in values]
     for value, name in zip(values, made, strict=True):
@@ -51,13 +51,13 @@ def _each(state: Importer, node: OnnxNode, op: str, values: list[str], axis: int
 def _split(state: Importer, node: OnnxNode) -> None:
     shape, axis = node.shape, node.attrs.get("axis", 0)
     if not -len(shape) <= axis < len(shape):
-        raise Unsupported(f"its axis is {axis}, its input {list(shape)}")
+        raise Unsupported(f"its axis {axis} is out of range for its input {list(shape)}")
     axis %= len(shape)
     if node.input(1):
         split = state.value_of(node.inputs[1], "split")
         size = int(split.item()) if split.ndim == 0 else 0
         if (split < 0).any() or (split.ndim == 0 and not size) or (split.ndim and split.sum() != shape[axis]):
-            raise Unsupported(f"its split is {split.tolist()} of {shape[axis]}")
+            raise Unsupported(f"its split {split.tolist()} does not fit a dimension of {shape[axis]}")
         state.budget.afford("nodes", -(-shape[axis] // size) if size else split.size, f"{node.op} {node.origin}")
         lengths = [min(size, shape[axis] - at) for at in range(0, shape[axis], size)] if size else split.tolist()
     else:
@@ -101,9 +101,9 @@ def _concat(state: Importer, node: OnnxNode) -> None:
 
 
 def _get_element(state: Importer, node: OnnxNode) -> None:
-    """OptionalGetElement, Optional, Identity: of a value that is there, the value."""
+    """OptionalGetElement, Optional, Identity of a value: the value itself."""
     if not node.input(0):
-        raise Unsupported("its optional is empty, which the C has no form for")
+        raise Unsupported("its optional is empty, which is not supported")
     alias(state, node.inputs[0], node.outputs[0])
 
 
@@ -128,7 +128,7 @@ SEQUENCES: dict[str, Callable[[Importer, OnnxNode], None]] = {
 
 
 def is_of_sequences(state: Importer, proto: onnx.NodeProto) -> bool:
-    """Whether a node is one of these: an Identity is, of a sequence."""
+    """Whether a node works on sequences, as an Identity of a sequence does."""
     if proto.op_type == "Identity":
         return bool(proto.input) and proto.input[0] in state.sequences
     return proto.op_type in SEQUENCES

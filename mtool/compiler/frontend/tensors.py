@@ -1,4 +1,4 @@
-"""The tensors that stand in a model: all of them, and what their elements are."""
+"""The tensors stored in a model, and their elements."""
 
 import math
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ _SUB_BYTE = {
 
 
 def graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Return every graph: the model's own, and those in attributes, of functions too."""
+    """Return every graph: the model's own, and those in attributes, including functions' ones."""
     for part in _parts(model):
         if isinstance(part, onnx.GraphProto):
             yield part
 
 
 def every(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    """Return every tensor of a model: initialisers and attributes, at every depth, of functions too."""
+    """Return every tensor of a model: initialisers and attributes, at every depth, including those of functions."""
     for part in _parts(model):
         if isinstance(part, onnx.GraphProto):
             yield from part.initializer
@@ -61,7 +61,7 @@ _NOT_IN_C = (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)
 
 
 def read_names(model: onnx.ModelProto) -> set[str]:
-    """Return the names of all values that a node of any graph reads, or that a graph gives."""
+    """Return the names of all values that a node of any graph reads, and of all graphs' outputs."""
     found = {value for function in model.functions for node in function.node for value in node.input}
     for graph in graphs(model):
         found.update(value for node in graph.node for value in node.input)
@@ -70,7 +70,7 @@ def read_names(model: onnx.ModelProto) -> set[str]:
 
 
 def byte_count(tensor: TensorProto) -> int:
-    """Return the bytes of a tensor's elements, by its shape and type; 0 if it has no such type."""
+    """Return the number of bytes of a tensor's elements, by its shape and type; 0 for an unknown type."""
     count: int = math.prod(max(size, 0) for size in tensor.dims)
     bits = _SUB_BYTE.get(tensor.data_type)
     if bits is not None:
@@ -90,7 +90,7 @@ def array_of(tensor: TensorProto, budget: Budget, where: str) -> Array:
     """
     budget.afford("constants", byte_count(tensor), where)
     if tensor.data_location == TensorProto.EXTERNAL:
-        raise Unsupported("it has external data, which is read with a model's file only")
+        raise Unsupported("it has external data, which is supported only for a model in a file")
     if tensor.data_type in _NOT_IN_C:
         raise Unsupported(f"its elements are of type {TensorProto.DataType.Name(tensor.data_type)}")
     try:
@@ -117,7 +117,7 @@ def initialiser(tensor: TensorProto, budget: Budget) -> Array:
 
 
 def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
-    """Return a sparse tensor with all its elements; indices are numbers of elements, or a row of indices each.
+    """Return a sparse tensor with all its elements; each index is an element's number, or a row of coordinates.
 
     Raises:
         Unsupported: it is malformed.
@@ -127,7 +127,7 @@ def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
     values = array_of(sparse.values, budget, where)
     indices = array_of(sparse.indices, budget, where)
     if min(shape, default=0) < 0 or values.ndim != 1 or len(indices) != len(values) or indices.dtype != np.int64:
-        raise Unsupported(f"its sparse tensor of {len(values)} values in {list(shape)} is malformed")
+        raise Unsupported(f"its sparse tensor is malformed: {len(values)} values for shape {list(shape)}")
     budget.afford("constants", math.prod(shape) * values.dtype.itemsize, where)
     made = np.zeros(shape, values.dtype)
     try:
@@ -136,7 +136,7 @@ def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
         elif indices.ndim == 1 and (indices >= 0).all():
             made.reshape(-1)[indices] = values
         else:
-            raise IndexError("its indices have another shape")
+            raise IndexError("its indices have the wrong shape")
     except IndexError as failed:
         raise Unsupported(f"its sparse tensor is malformed: {failed}") from None
     return made

@@ -1,6 +1,6 @@
-"""A node held against its operator's schema and record, before anything reads its inputs and attributes.
+"""Check a node against its operator's schema and record, before anything reads its inputs and attributes.
 
-onnx's shape inference believes some attributes: it runs without end, or ends the process, on what is refused here.
+onnx's shape inference does not check some attributes: with those refused here it would never end, or crash.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from mtool.compiler.operators.problems import Unsupported
 
 _CONTROL = ("If", "Loop", "Scan")
 
-_MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
+_MOST = 2**31 - 1  # the largest size or distance: offsets in generated C are int32_t
 _WIDE = (
     "start", "end", "starts", "ends", "k", "ignore_index", "pool_int64s", "seed",
     "left_window_size", "right_window_size",
 )  # fmt: skip
-"""Attributes that may be larger: elements of 64 bits, or what is clamped to a dimension."""
+"""Attributes that may be larger: 64-bit elements, or numbers that are clamped to a dimension."""
 
 _COUNTS = ("sampling_ratio", "output_height", "output_width", "max_skip_count", "max_gram_length", "min_gram_length")
-"""Attributes that are no less than 0."""
+"""Attributes that are 0 or greater."""
 
 _PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 _FLAGS = (
@@ -34,7 +34,7 @@ _FLAGS = (
     "fmod", "inverse", "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes",
     "onesided", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB", "upper",
 )  # fmt: skip
-"""Attributes that are 0 or 1, whatever the operator."""
+"""Attributes that are 0 or 1 for every operator."""
 
 _NAMES = {
     dtype: f"tensor({onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)).lower()})"
@@ -51,7 +51,7 @@ def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any
         graphs: the graphs among its attributes.
 
     Raises:
-        Unsupported: there are too many or too few, one is missing that must be there, or is of another type.
+        Unsupported: there are too many or too few, a required one is missing, or one has the wrong type.
     """
     for role, names, formal, least, most in (
         ("input", proto.input, schema.inputs, schema.min_input, schema.max_input),
@@ -76,10 +76,10 @@ def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any
 
 
 def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[str, TensorType]) -> None:
-    """Check that a node's inputs have element types that its operator takes, and the same one where they share it.
+    """Check that a node's inputs have element types that its operator takes, and equal ones where it requires that.
 
     Raises:
-        Unsupported: one has another.
+        Unsupported: an input has a wrong type.
     """
     formal = schema.inputs
     shared: dict[str, tuple[str, DType]] = {}
@@ -94,11 +94,11 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
             continue
         other, first = shared.setdefault(kind.type_str, (kind.name, dtype))
         if dtype != first:
-            raise Unsupported(f"its inputs {other!r} and {kind.name!r} are {first.label} and {dtype.label}")
+            raise Unsupported(f"its inputs {other!r} and {kind.name!r} differ in type: {first.label}, {dtype.label}")
 
 
 def check_attributes(node: OnnxNode, operator: Operator) -> None:
-    """Check a node's attributes, and the sizes of inputs that say what shape the outputs have.
+    """Check a node's attributes, and the sizes of inputs that determine the shapes of the outputs.
 
     Raises:
         Unsupported: one is out of range.
@@ -124,24 +124,24 @@ def check_attributes(node: OnnxNode, operator: Operator) -> None:
     for key, value in node.attrs.items():
         numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]
         if key not in _WIDE and any(abs(number) > _MOST for number in numbers):
-            raise Unsupported(f"its {key} is {value}; at most {_MOST:,} is supported")
+            raise Unsupported(f"its {key} is {value}; expected at most {_MOST:,}")
         if key in _COUNTS and any(number < 0 for number in numbers):
             raise Unsupported(f"its {key} is {value}; expected 0 or more")
     filters = node.shapes[1][2:] if len(node.shapes) > 1 else ()
     for steps, size in zip(node.attrs.get("dilations", ()), node.attrs.get("kernel_shape", filters), strict=False):
         if steps * size > _MOST // 2:
-            raise Unsupported(f"its window reaches over {steps * size:,} elements; at most {_MOST // 2:,} is supported")
+            raise Unsupported(f"its window spans {steps * size:,} elements; expected at most {_MOST // 2:,}")
     if any(abs(steps) > _MOST // 2 for steps in node.attrs.get("strides", ())):
-        raise Unsupported(f"its strides are {node.attrs['strides']}; at most {_MOST // 2:,} is supported")
+        raise Unsupported(f"its strides are {node.attrs['strides']}; expected at most {_MOST // 2:,}")
     if operator.check is not None:
         operator.check(node)
 
 
 def check_shapes(node: OnnxNode, operator: Operator) -> None:
-    """Check that the shapes of a node's inputs and outputs agree: C would read beyond a tensor if they did not.
+    """Check that the shapes of a node's inputs and outputs match; otherwise the C would read beyond a tensor.
 
     Raises:
-        Unsupported: they do not go together.
+        Unsupported: they do not match.
     """
     types = node.state.types
     known = all(not name or name in types for name in (*node.inputs, *node.outputs))
@@ -152,17 +152,17 @@ def check_shapes(node: OnnxNode, operator: Operator) -> None:
     except (IndexError, TypeError, ValueError):
         fits = False  # too few dimensions, or inputs
     if not fits:
-        raise Unsupported(f"the shapes of its inputs do not go together: {[list(shape) for shape in node.shapes]}")
+        raise Unsupported(f"the shapes of its inputs do not match: {[list(shape) for shape in node.shapes]}")
 
 
 def with_indices_inside(node: OnnxNode, operator: Operator, schema: OpSchema, *, clamp: bool) -> OnnxNode:
-    """Return a node whose constant indices and lengths lie inside the dimensions that they are of.
+    """Return a node whose constant indices and lengths lie inside their dimensions.
 
-    Indices that come with the data are clamped when the model runs; one that the model itself has is a fault of the
-    model, an error to ONNX and to onnxruntime. `clamp`: it may never be read, so the nearest stands for it.
+    Computed indices are clamped at run time; a constant one outside is an error in the model, as in ONNX and
+    onnxruntime. `clamp`: the node may never run, so the nearest valid index replaces it.
 
     Raises:
-        Unsupported: one lies outside.
+        Unsupported: an index is out of range.
     """
     allowed = _range_of_wrong_indices(node, operator)
     if allowed is None:
@@ -173,8 +173,8 @@ def with_indices_inside(node: OnnxNode, operator: Operator, schema: OpSchema, *,
         wrong = np.unravel_index(np.argmin(_is_inside(found, allowed)), found.shape)
         bounds = (np.broadcast_to(each, found.shape)[wrong] for each in (allowed.low, allowed.high, allowed.size))
         low, high, size = bounds
-        told = f"its {schema.inputs[allowed.index].name} hold {found[wrong]} for a dimension of {size}"
-        raise Unsupported(f"{told}; expected {low} to {high}")
+        what = f"its {schema.inputs[allowed.index].name} contain {found[wrong]} for a dimension of {size}"
+        raise Unsupported(f"{what}; expected {low} to {high}")
     nearest = np.clip(found, allowed.low, np.maximum(allowed.high, allowed.low))
     changed = onnx.NodeProto()
     changed.CopyFrom(node.proto)
@@ -183,7 +183,7 @@ def with_indices_inside(node: OnnxNode, operator: Operator, schema: OpSchema, *,
 
 
 def _range_of_wrong_indices(node: OnnxNode, operator: Operator) -> IndexRange | None:
-    """Return what a node's constant indices have to be, if one is not; None: all are, or they are no constants."""
+    """Return the range of a node's constant indices, if one is outside it; None if none is, or they are computed."""
     state = node.state
     if operator.index_ranges is None or any(name and name not in state.types for name in node.inputs):
         return None
@@ -191,7 +191,7 @@ def _range_of_wrong_indices(node: OnnxNode, operator: Operator) -> IndexRange | 
         allowed = operator.index_ranges(node)
         found = state.constants.get(node.input(allowed.index))
         return None if found is None or _is_inside(found, allowed).all() else allowed
-    except (IndexError, ValueError):  # the shapes do not go together, which is told elsewhere
+    except (IndexError, ValueError):  # the shapes do not match, which is reported elsewhere
         return None
 
 

@@ -1,7 +1,7 @@
-"""The operators: one record each, of all that mtool knows of it (mtool.compiler.operators.operator.Operator).
+"""The operators: one record (mtool.compiler.operators.operator.Operator) with everything about each.
 
-A module of this folder lists its records in `OPERATORS`. Operators of ONNX's domains, of onnxruntime's, and mtool's own
-lie here; those that installed packages add are found by mtool.compiler.operators.own_domains.
+Each module of this folder lists its records in `OPERATORS`: operators of ONNX's and onnxruntime's domains, and mtool's
+own. mtool.compiler.operators.own_domains finds those of installed packages.
 """
 
 import functools
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def operators() -> "Mapping[tuple[str, str], Operator]":
-    """Return all operators but those of installed packages, by domain and name."""
+    """Return all operators except those of installed packages, by domain and name."""
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
     every = [operator for module in modules for operator in getattr(module, "OPERATORS", ())]
     found = {(operator.domain, operator.name): operator for operator in every}
@@ -25,7 +25,7 @@ def operators() -> "Mapping[tuple[str, str], Operator]":
 
 
 def lowering_of(kind: str) -> "Operator | None":
-    """Return the operator whose canonical nodes are of a kind; None: there is none."""
+    """Return the operator with this kind of canonical nodes, or None."""
     from mtool.compiler.operators.own_domains import own_of_kind
 
     return own_of_kind(kind) or _lowered().get(kind)

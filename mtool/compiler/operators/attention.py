@@ -1,4 +1,4 @@
-"""Attention as onnxruntime's optimizer writes it, by ONNX's own Attention 23 and RotaryEmbedding 23 (com.microsoft)."""
+"""onnxruntime's attention operators (com.microsoft), as ONNX's Attention 23 and RotaryEmbedding 23."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def _multi_head(write: OnnxNode) -> None:
     if not all(values) or any(len(write.kind(value).shape) != 3 for value in values):
         raise Unsupported("its query, key and value are not three tensors [batch, steps, features]")
     if any(write.kind(value).shape[2] % write.attrs["num_heads"] for value in values):
-        raise Unsupported(f"its features can't be dealt out to {write.attrs['num_heads']} heads")
+        raise Unsupported(f"its features are not a multiple of its {write.attrs['num_heads']} heads")
     if write.input(3):
         sizes = [write.kind(value).shape[2] for value in values]
         ends = [0, *np.cumsum(sizes).tolist()]
@@ -51,7 +51,7 @@ def _split(write: OnnxNode, together: str) -> None:
         **{"qkv_hidden_sizes": write.attrs.get("qkv_hidden_sizes"), "rotary embedding": write.attrs.get("do_rotary")}
     )
     if size % 3:
-        raise Unsupported(f"{size} columns are not a query, a key and a value")
+        raise Unsupported(f"its {size} columns can't be split into query, key and value")
     q, k, v = (_part(write, together, n * size // 3, (n + 1) * size // 3) for n in range(3))
     _attended(write, q, k, v)
 
@@ -78,7 +78,7 @@ def _rotary(write: OnnxNode) -> None:
         **{"scale": write.attrs.get("scale", 1.0) != 1.0, "packed batching": write.attrs.get("is_packed_batching")}
     )
     if len(write.kind(positions).shape) != 2:
-        raise Unsupported("its positions are an offset; expected: one for each step, [batch, steps]")
+        raise Unsupported("its positions are a single offset; expected one per step, [batch, steps]")
     heads, part = write.attrs.get("num_heads", 0), write.attrs.get("rotary_embedding_dim", 0)
     shape = write.kind(x).shape
     if len(shape) == 3 and not heads:

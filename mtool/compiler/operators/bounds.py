@@ -1,9 +1,9 @@
 """Values whose size depends on data, up to a stated maximum.
 
-Such a value has its maximum as its shape in C, and along one dimension only the first so many elements are there: its
-count, which the operator that makes it gives as another output. What works element by element, or along other
-dimensions, carries that on to what it makes. What mixes elements of that dimension would mix in what is not there,
-and is refused.
+In C, such a value has the shape of its maximum, of which only the first elements along one dimension are valid. The
+operator that computes it returns their count as another output. Elementwise operators, and those that work along other
+dimensions, pass this on to their outputs. Operators that combine elements along that dimension would read invalid
+elements, and are refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from mtool.compiler.ir import Attributes, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Along `axis` only the first `count` elements are there; `count` is a value, int32[]."""
+    """Along `axis`, only the first `count` elements are valid; `count` is a value, int32[]."""
 
     axis: int
     count: str
@@ -25,7 +25,7 @@ class Bounded:
     """A canonical node that reads such values.
 
     axes: the dimension whose size depends on data, by the number of the operand.
-    name: of the node.
+    name: the node's name.
     """
 
     axes: Mapping[int, int]
@@ -36,7 +36,7 @@ class Bounded:
 
     @property
     def operand(self) -> int:
-        """The first operand that has such a dimension."""
+        """The first operand with such a dimension."""
         return min(self.axes)
 
     @property
@@ -46,16 +46,16 @@ class Bounded:
 
     @property
     def single(self) -> bool:
-        """Whether no other operand has one."""
+        """Whether no other operand has such a dimension."""
         return len(self.axes) == 1
 
 
 Carry = Callable[[Bounded], int | None]
-"""Returns where that dimension is in the output; None: it can't be told, or the operator works along it."""
+"""Returns the position of that dimension in the output; None: it is unknown, or the operator works along it."""
 
 
 def carry_elements(bounded: Bounded) -> int | None:
-    """Of operators that compute each element by itself, and broadcast."""
+    """Carry a bound through elementwise operators with broadcasting."""
     rank = len(bounded.result.shape)
     axes = {axis + rank - len(bounded.types[index].shape) for index, axis in bounded.axes.items()}
     axis = axes.pop()

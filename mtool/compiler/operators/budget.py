@@ -1,6 +1,6 @@
-"""The budget of an import: a small file can describe work and memory without end.
+"""The budget of an import: a small file can describe unlimited work and memory.
 
-Each limit has a name, by which `--limit NAME=N` sets it. docs/limits.md has the table.
+`--limit NAME=N` sets a limit by its name. docs/limits.md has the table.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from mtool.base.errors import ModelError, UsageError
 LIMITS: dict[str, tuple[int, str]] = {
     "file": (256 << 20, "bytes of the model's file"),
     "constants": (128 << 20, "bytes of constants, read or computed"),
-    "work": (1 << 27, "elements that are computed from constants, and characters of names that are made"),
-    "nodes": (20_000, "nodes that functions, loops and sequences are written out to"),
+    "work": (1 << 27, "elements computed from constants, and characters of new names"),
+    "nodes": (20_000, "nodes that functions, loops and sequences expand to"),
     "rounds": (256, "rounds of one Loop or Scan that are written out"),
-    "depth": (64, "graphs and functions inside one another"),
+    "depth": (64, "nested graphs and functions"),
 }
 """Every limit: its default, and what it counts."""
 
@@ -23,13 +23,13 @@ _LONGEST = 200  # characters of a node's name in a message
 
 
 class Budget:
-    """The consumption of each limit during one import."""
+    """The amount used of each limit during one import."""
 
     def __init__(self, limits: Mapping[str, int] | None = None) -> None:
         unknown = sorted(set(limits or {}) - set(LIMITS))
         if unknown:
             raise UsageError(
-                f"there is no limit named {', '.join(unknown)}",
+                f"unknown limit {', '.join(unknown)}",
                 details=[f"limits: {', '.join(LIMITS)}"],
                 hint=spelling.did_you_mean(unknown[0], LIMITS, otherwise="docs/limits.md has them all"),
             )
@@ -37,7 +37,7 @@ class Budget:
         self._spent = dict.fromkeys(LIMITS, 0)
 
     def spend(self, name: str, amount: int, where: str) -> None:
-        """Count what is about to be made for `where`, the node or tensor that asks for it.
+        """Count an amount that is needed for `where`, a node or tensor.
 
         Raises:
             ModelError: the sum exceeds the limit.
@@ -46,7 +46,7 @@ class Budget:
         self.check(name, self._spent[name], where)
 
     def afford(self, name: str, amount: int, where: str) -> None:
-        """Check that as much is left, without spending it.
+        """Check that an amount is left, without spending it.
 
         Raises:
             ModelError: the sum exceeds the limit.
@@ -66,17 +66,17 @@ class Budget:
         limit = self._limits[name]
         if total > limit:
             raise ModelError(
-                f"the model exceeds the limit {name!r}: {limit:,} {LIMITS[name][1]}",
+                f"the model exceeds the limit {name!r} of {limit:,} {LIMITS[name][1]}",
                 details=[
                     f"at {where if len(where) <= _LONGEST else where[:_LONGEST] + '…'}",
                     f"expected  {name} of at most {limit:,}",
                     f"found     {total:,}, or more",
                 ],
-                hint=f"if that is meant, raise the limit: --limit {name}={_rounded(max(total, 2 * limit))}",
+                hint=f"raise the limit if this is intended: --limit {name}={_rounded(max(total, 2 * limit))}",
             )
 
 
 def _rounded(number: int) -> int:
-    """Return the next number with two leading digits."""
+    """Round up to two significant digits."""
     unit = int(10 ** max(len(str(number)) - 2, 0))
     return int(-(-number // unit) * unit)

@@ -1,8 +1,8 @@
-"""Operators of ai.onnx.ml, written as the ONNX operators that they are made of.
+"""Operators of ai.onnx.ml, expanded to ONNX operators.
 
-Linear models, encoders, support vector machines and tree ensembles. The only kernels are those of trees, the table of
-LabelEncoder and libsvm's coupling of pairwise probabilities. Semantics where the standard is silent: onnxruntime's; of
-support vector machines, libsvm's.
+Linear models, encoders, support vector machines and tree ensembles. Only trees, LabelEncoder's table and libsvm's
+coupling of pairwise probabilities have kernels. Where the standard is silent, semantics are onnxruntime's, and for
+support vector machines libsvm's.
 """
 
 import itertools
@@ -28,7 +28,7 @@ class ClassicalNode(OnnxNode):
     """One node of a classical operator."""
 
     def numbers(self, key: str) -> list[float]:
-        """Return an attribute that is a list, or a tensor under `<key>_as_tensor`; empty if it is not given."""
+        """Return an attribute that is a list, or a tensor named `<key>_as_tensor`; empty if it is not given."""
         if f"{key}_as_tensor" in self.attrs:
             return _list(self.attrs[f"{key}_as_tensor"])
         return list(self.attrs.get(key) or ())
@@ -38,9 +38,9 @@ class ClassicalNode(OnnxNode):
         return value if self.dtype(value) == np.float32 else self("Cast", value, to=TensorProto.FLOAT)
 
     def matrix(self, *, keep_double: bool = False) -> str:
-        """Return the input as a matrix of float32, or of float64 where that is to be kept, a row an example.
+        """Return the input as a float32 matrix (or float64 with `keep_double`), one row per example.
 
-        Results are float32 by the standard; onnxruntime converts the inputs of all but trees.
+        Results are float32 by the standard; onnxruntime converts the inputs of all operators except trees.
         """
         value: str = self.inputs[0]
         if not (keep_double and self.dtype(value) == np.float64):
@@ -49,18 +49,18 @@ class ClassicalNode(OnnxNode):
         if len(shape) == 1:
             value = self("Unsqueeze", value, [0])
         elif len(shape) != 2:
-            raise Unsupported(f"its input has {len(shape)} dimensions; expected: [examples, features]")
+            raise Unsupported(f"its input has {len(shape)} dimensions; expected [examples, features]")
         return value
 
     def label(self, chosen: str, labels: list[int]) -> None:
-        """Give the class label for the number of a class, [examples], as the first output."""
+        """Make the label of the chosen class, [examples], the first output."""
         if labels == list(range(len(labels))):
             self.give(chosen)
         else:
             self.give(self("Gather", labels, chosen))
 
     def label_of_two(self, above: str, yes: int, no: int) -> None:
-        """Give one of two class labels, by a condition [examples, 1], as the first output."""
+        """Make one of two class labels, by a condition [examples, 1], the first output."""
         self.give(self("Squeeze", self("Where", above, np.int64(yes), np.int64(no)), [1]))
 
     def integer_labels(self, key: str) -> list[int]:
@@ -85,7 +85,7 @@ def classical(
     lower: Lower | None = None,
     attributes: type[Attributes] = Attributes,
 ) -> Operator:
-    """Return the record of an operator of ai.onnx.ml that a function writes as others, or as one with a lowering."""
+    """Return the record of an operator of ai.onnx.ml that `write` expands, or that has a lowering."""
     expand = ClassicalNode.form(write)
     return Operator(name, domain=CLASSICAL, cases=cases, attributes=attributes, expand=expand, lower=lower)
 
@@ -94,7 +94,7 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
     """Apply a post_transform along the last axis of scores [examples, classes].
 
     Raises:
-        Unsupported: there is no such transformation.
+        Unsupported: the transformation is unknown.
     """
     if how == "NONE":
         return scores
@@ -102,7 +102,7 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
         return write("Sigmoid", scores)
     if how == "SOFTMAX":
         return write("Softmax", scores, axis=1)
-    if how == "SOFTMAX_ZERO":  # what is 0 stays 0
+    if how == "SOFTMAX_ZERO":  # 0 stays 0
         top = write("ReduceMax", scores, [1], keepdims=1)
         zero = write("LessOrEqual", write("Abs", scores), 1e-7)
         small = write("Mul", scores, write("Exp", write("Neg", top)))
@@ -117,7 +117,7 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
         inner = write("Sub", write("Mul", v, v), write("Mul", log, 1 / 0.147))
         root = write("Sqrt", write("Sub", write("Sqrt", inner), v))
         return write("Mul", write("Mul", write("Sign", x), root), 1.41421356)
-    raise Unsupported(f"post_transform {how!r} is not known")
+    raise Unsupported(f"its post_transform {how!r} is unknown")
 
 
 def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
@@ -126,7 +126,7 @@ def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
     coefficients, intercepts = write.numbers("coefficients"), write.numbers("intercepts")
     if rows * features != len(coefficients) or len(intercepts) not in (0, 1, rows):
         raise Unsupported(
-            f"{len(coefficients)} coefficients and {len(intercepts)} intercepts do not fit {features} features"
+            f"its {len(coefficients)} coefficients and {len(intercepts)} intercepts do not fit {features} features"
         )
     inputs = [x, write.constant(np.reshape(coefficients, (rows, features)))]
     if intercepts:
@@ -160,8 +160,8 @@ def _linear_classifier(write: ClassicalNode) -> None:
 
 
 def _scaler(write: ClassicalNode) -> None:
-    """Scaler: (x - offset) * scale, each one number or one a feature."""
-    x = write.narrowed(write.inputs[0])  # its result is float32, whatever goes in
+    """Scaler: (x - offset) * scale, each a single number or one per feature."""
+    x = write.narrowed(write.inputs[0])  # the result is always float32
     offset, scale = write.numbers("offset"), write.numbers("scale")
     if offset and any(offset):
         x = write("Sub", x, write.constant(offset))
@@ -169,11 +169,11 @@ def _scaler(write: ClassicalNode) -> None:
 
 
 def _normalizer(write: ClassicalNode) -> None:
-    """Normalizer: each row over its norm; one without a length stays as it is."""
+    """Normalizer: each row divided by its norm; a row with norm 0 stays unchanged."""
     x, how = write.matrix(), write.word("norm", "MAX")
     operators = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
     if how not in operators:
-        raise Unsupported(f"norm {how!r} is not known")
+        raise Unsupported(f"its norm {how!r} is unknown")
     norm = write(operators[how], x, [1], keepdims=1)
     write.give(write("Div", x, write("Where", write("Equal", norm, 0), 1, norm)))
 
@@ -203,7 +203,7 @@ def _table(write: ClassicalNode, side: str) -> Array:
 
 
 def _label_encoder(write: ClassicalNode) -> None:
-    """LabelEncoder: the value of the first key that is equal, NaN to NaN; else the default."""
+    """LabelEncoder: the value of the first equal key, with NaN equal to NaN; otherwise the default."""
     if {"classes_strings", "keys_strings", "values_strings"} & write.attrs.keys():
         raise Unsupported(STRINGS)
     keys, values = _table(write, "keys"), _table(write, "values")
@@ -217,7 +217,7 @@ def _label_encoder(write: ClassicalNode) -> None:
         default = write.attrs.get("default_int64", -1)
     x, output = write.inputs[0], write.outputs[0]
     keys = keys.astype(write.dtype(x))
-    _, first = np.unique(keys, return_index=True)  # the first of equal keys counts, each stands once
+    _, first = np.unique(keys, return_index=True)  # the first of equal keys counts
     kept = np.sort(first)
     state = write.state
     state.types[output] = TensorType(DType.of(values.dtype), write.kind(x).shape)
@@ -227,7 +227,7 @@ def _label_encoder(write: ClassicalNode) -> None:
 
 
 def _one_hot(write: ClassicalNode) -> None:
-    """OneHotEncoder: 1 where a category is equal; a value that is none of them gives zeros."""
+    """OneHotEncoder: 1 for the equal category; an unknown value gives zeros."""
     categories = list(write.attrs.get("cats_int64s") or ())
     if not categories:
         raise Unsupported(STRINGS)
@@ -237,7 +237,7 @@ def _one_hot(write: ClassicalNode) -> None:
 
 
 def _imputer(write: ClassicalNode) -> None:
-    """Imputer: another number for each that is missing, which NaN or a given number marks."""
+    """Imputer: replace missing numbers, which are NaN or a given number."""
     x, attrs = write.inputs[0], write.attrs
     dtype = write.dtype(x)
     values: list[Any] = list(attrs.get("imputed_value_floats") or attrs.get("imputed_value_int64s") or ())
@@ -250,7 +250,7 @@ def _imputer(write: ClassicalNode) -> None:
 
 
 def _feature_vectorizer(write: ClassicalNode) -> None:
-    """FeatureVectorizer: the inputs' columns side by side, each input cut or filled up to its width."""
+    """FeatureVectorizer: the inputs' columns side by side, each input cropped or padded to its width."""
     widths = list(write.attrs.get("inputdimensions") or ())
     parts = []
     for index, name in enumerate(write.inputs):
@@ -259,7 +259,7 @@ def _feature_vectorizer(write: ClassicalNode) -> None:
         if len(shape) == 1:
             value = write("Unsqueeze", value, [1])
         elif len(shape) != 2:
-            raise Unsupported(f"an input has {len(shape)} dimensions; expected: 1 or 2")
+            raise Unsupported(f"an input has {len(shape)} dimensions; expected 1 or 2")
         found = write.kind(value).shape[1]
         width = widths[index] if index < len(widths) else found
         if width < found:
@@ -271,7 +271,7 @@ def _feature_vectorizer(write: ClassicalNode) -> None:
 
 
 def _array_feature_extractor(write: ClassicalNode) -> None:
-    """ArrayFeatureExtractor: columns of the last axis, by number; of a vector, a row of one example."""
+    """ArrayFeatureExtractor: columns of the last axis, by number; a vector is a row of one example."""
     x, indices = write.inputs
     if len(write.kind(x).shape) == 1:
         x = write("Unsqueeze", x, [0])
@@ -279,12 +279,12 @@ def _array_feature_extractor(write: ClassicalNode) -> None:
 
 
 def _zip_map(write: ClassicalNode) -> None:
-    """ZipMap: C has no maps; the tensor [examples, classes] of their values, in the order of the labels."""
+    """ZipMap: C has no maps, so the result is the tensor [examples, classes] of their values, in the labels' order."""
     write.give(write.inputs[0])
 
 
 def _look_up(ctx: Lowering, node: Node) -> None:
-    """LabelEncoder: the index of the key that is equal, or one behind the last, into the table of values."""
+    """LabelEncoder: look up the values by the index of the equal key, or one behind the last."""
     x, keys, values = node.inputs
     kind, count = ctx.types[x], ctx.types[keys].count
     rank = len(kind.shape)
@@ -302,11 +302,11 @@ def _look_up(ctx: Lowering, node: Node) -> None:
 
 
 def _kernel(write: ClassicalNode, x: str, count: int) -> str:
-    """Return the kernel of each example with each support vector: [examples, vectors]."""
+    """Return the kernel function of each example and each support vector: [examples, vectors]."""
     features = write.kind(x).shape[1]
     vectors = write.numbers("support_vectors")
     if count < 1 or len(vectors) != count * features:
-        raise Unsupported(f"{len(vectors)} numbers are not {count} support vectors of {features} features")
+        raise Unsupported(f"its support vectors have {len(vectors)} numbers; expected {count} times {features}")
     rows = np.reshape(np.asarray(vectors, np.float32), (count, features))
     gamma, offset, degree = [*write.numbers("kernel_params"), 0.0, 0.0, 0.0][:3]
     how = write.word("kernel_type", "LINEAR")
@@ -322,7 +322,7 @@ def _kernel(write: ClassicalNode, x: str, count: int) -> str:
         return write("Pow", line, degree)
     if how == "SIGMOID":
         return write("Tanh", line)
-    raise Unsupported(f"kernel {how!r} is not known")
+    raise Unsupported(f"its kernel {how!r} is unknown")
 
 
 def _svm_regressor(write: ClassicalNode) -> None:
@@ -339,11 +339,11 @@ def _svm_regressor(write: ClassicalNode) -> None:
 
 
 def _svm_classifier(write: ClassicalNode) -> None:
-    """SVMClassifier: one machine a pair of classes, each with a vote; probabilities by Platt's sigmoid of each."""
+    """SVMClassifier: one machine per pair of classes, each with a vote; probabilities by Platt's sigmoids."""
     labels = write.integer_labels("classlabels_ints")
     per_class = list(write.attrs.get("vectors_per_class") or ())
     if not per_class or len(per_class) != len(labels):
-        raise Unsupported(f"it has support vectors of {len(per_class)} classes and {len(labels)} labels")
+        raise Unsupported(f"it has support vectors of {len(per_class)} classes, but {len(labels)} labels")
     x, classes, count = write.matrix(), len(labels), sum(per_class)
     pairs = list(itertools.combinations(range(classes), 2))
     rho, coefficients = write.numbers("rho"), write.numbers("coefficients")
@@ -360,7 +360,7 @@ def _svm_classifier(write: ClassicalNode) -> None:
     a, b = write.numbers("prob_a"), write.numbers("prob_b")
     if a:
         if len(a) != len(pairs) or len(b) != len(pairs):
-            raise Unsupported(f"it has {len(a)} and {len(b)} parameters of probabilities for {len(pairs)} pairs")
+            raise Unsupported(f"it has {len(a)} and {len(b)} probability parameters for {len(pairs)} pairs of classes")
         scores = transformed(write, _probabilities(write, decisions, a, b, classes), how)
     else:
         both = write("Concat", write("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
@@ -377,7 +377,7 @@ def _decisions(
     per_class: list[int],
     pairs: list[tuple[int, int]],
 ) -> str:
-    """Return what each pair's machine says: [examples, pairs]."""
+    """Return the decision of each pair's machine: [examples, pairs]."""
     rows = np.reshape(coefficients, (len(per_class) - 1, -1))
     begin = [0, *np.cumsum(per_class).tolist()]
     weights = np.zeros((len(pairs), rows.shape[1]), np.float32)
@@ -388,7 +388,7 @@ def _decisions(
 
 
 def _decision(write: ClassicalNode, kernel: str, weights: Array, rho: list[float]) -> str:
-    """Return the weighted sums of the kernels, [examples, sums], of terms that nearly cancel."""
+    """Return the weighted sums of the kernels, [examples, sums], whose terms nearly cancel."""
     made = write.value("decisions", TensorType(DType.FLOAT32, (write.kind(kernel).shape[0], len(weights))))
     return write.canonical("CarefulProduct", [kernel, write.constant(weights), write.constant(rho)], made)
 
@@ -403,7 +403,7 @@ def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list
 
 
 def _pairwise_values(ctx: Lowering, node: Node) -> dict[str, Any]:
-    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
+    """Wu, Lin and Weng (2004), second method, as in libsvm: at most max(100, classes) iterations."""
     rows, classes = ctx.types[node.outputs[0]].shape
     return {"rows": rows, "classes": classes, "iterations": max(100, classes)}
 
@@ -433,9 +433,9 @@ _MACHINE: dict[str, Any] = {
 
 # Tree ensembles: TreeEnsemble 5, TreeEnsembleClassifier and TreeEnsembleRegressor 1 to 5 (ai.onnx.ml).
 #
-# Whatever the attributes are spelt like, what is left is one array an aspect of the branches, renumbered tree by tree
-# in the order of a traversal that takes the true branch first. A child below zero is leaf -1 - child. A branch that
-# tests for membership in a set is a chain of branches that test for equality.
+# All versions become the same arrays, one per property of the branches, numbered tree by tree in the order of a
+# traversal that takes the true branch first. A negative child is leaf -1 - child. A branch that tests for membership in
+# a set becomes a chain of branches that test for equality.
 
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
@@ -445,7 +445,7 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch as a file has it: it goes to `yes` if feature `mode` any of `splits`, or if that is NaN and `nan`."""
+    """A branch in the file: it goes to `yes` if feature `mode` any of `splits`, or if the feature is NaN and `nan`."""
 
     feature: int
     mode: int
@@ -473,7 +473,7 @@ class Forest:
     roots: list[int] = field(default_factory=list)
 
     def grow(self, root: Any, at: Callable[[Any], Branch | Leaf]) -> None:
-        """Add the tree below a node; `at` gives what a node is.
+        """Add the tree below a node; `at` returns a node's branch or leaf.
 
         Raises:
             Unsupported: a node has two parents, or a feature that the input does not have.
@@ -500,7 +500,7 @@ class Forest:
 
     def _add(self, branch: Branch) -> list[int]:
         if not 0 <= branch.feature < self.features:
-            raise Unsupported(f"a tree reads feature {branch.feature} of {self.features}")
+            raise Unsupported(f"a tree reads feature {branch.feature}, but the input has {self.features}")
         numbers = list(range(len(self.feature), len(self.feature) + len(branch.splits)))
         for index, split in zip(numbers, branch.splits, strict=True):
             self.feature.append(branch.feature)
@@ -508,15 +508,15 @@ class Forest:
             self.split.append(split)
             self.nan.append(branch.nan)
             self.yes.append(0)
-            self.no.append(index + 1)  # the next of a chain; the last one's is set when it is known
+            self.no.append(index + 1)  # the next of a chain; the last one's is set below
         return numbers
 
 
 def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:
-    """Return what the trees give together, [examples, targets], as float32 (float64 where x is)."""
+    """Return the combined results of the trees, [examples, targets], as float32 (float64 where x is)."""
     dtype = write.dtype(x)
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
-        raise Unsupported(f"a leaf has a target that is not one of {targets}")
+        raise Unsupported(f"a leaf's target is out of range; there are {targets}")
     if len(base) not in (0, 1, targets):
         raise Unsupported(f"it has {len(base)} base values for {targets} targets")
     index = np.int16 if max(len(forest.feature), len(forest.leaves), forest.features) < 2**15 else np.int32
@@ -539,7 +539,7 @@ def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str
 
 
 def _leaves(forest: Forest, targets: int, dtype: Any) -> dict[str, tuple[list[Any], Any]]:
-    """Return the arrays of the leaves: each leaf's weights begin at `first`, which is left out if all are as long."""
+    """Return the arrays of the leaves: a leaf's weights begin at `first`, which is omitted if all have equal counts."""
     lists: dict[str, tuple[list[Any], Any]] = {}
     lengths = {len(leaf) for leaf in forest.leaves}
     pairs = [pair for leaf in forest.leaves for pair in leaf]
@@ -552,7 +552,7 @@ def _leaves(forest: Forest, targets: int, dtype: Any) -> dict[str, tuple[list[An
 
 
 def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: str) -> Forest:
-    """Return the trees of the older operators, whose nodes go by tree and number."""
+    """Return the trees of the older operators, whose nodes are identified by tree and number."""
     attrs = write.attrs
     names = list(zip(attrs["nodes_treeids"], attrs["nodes_nodeids"], strict=True))
     nodes = {name: index for index, name in enumerate(names)}
@@ -573,7 +573,7 @@ def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: s
         if modes[index] == "LEAF":
             return sorted(weights.get(name, []))
         if modes[index] not in MODES[:6]:
-            raise Unsupported(f"a branch of mode {modes[index]!r} is not known")
+            raise Unsupported(f"a branch has the unknown mode {modes[index]!r}")
         yes, no = ((name[0], attrs[key][index]) for key in ("nodes_truenodeids", "nodes_falsenodeids"))
         mode = MODES.index(modes[index])
         return Branch(attrs["nodes_featureids"][index], mode, (values[index],), bool(nan and nan[index]), yes, no)
@@ -595,7 +595,7 @@ def _checked(forest: Callable[..., Forest], *args: Any) -> Forest:
     try:
         return forest(*args)
     except (KeyError, IndexError, ValueError) as broken:
-        raise Unsupported(f"its lists of nodes do not fit each other ({broken})") from None
+        raise Unsupported(f"its lists of nodes do not match ({broken})") from None
 
 
 def _regressor(write: ClassicalNode) -> None:
@@ -603,13 +603,13 @@ def _regressor(write: ClassicalNode) -> None:
     forest = _checked(_forest, write, write.kind(x).shape[1], "target", "target_ids")
     how = write.word("aggregate_function", "SUM")
     if how not in AGGREGATES:
-        raise Unsupported(f"aggregate_function {how!r} is not known")
+        raise Unsupported(f"its aggregate_function {how!r} is unknown")
     result = write.narrowed(_summed(write, x, forest, targets, how, write.numbers("base_values")))
     write.give(transformed(write, result, write.word("post_transform")))
 
 
 def _classifier(write: ClassicalNode) -> None:
-    """TreeEnsembleClassifier: with the weights of one class only, the other's score follows from it."""
+    """TreeEnsembleClassifier; with weights of only one class, the other's score is derived from it."""
     labels = write.integer_labels("classlabels_int64s")
     x, how = write.matrix(keep_double=True), write.word("post_transform")
     ids, weights, base = set(write.attrs["class_ids"]), write.numbers("class_weights"), write.numbers("base_values")
@@ -633,7 +633,7 @@ def _classifier(write: ClassicalNode) -> None:
 
 
 def _ensemble(write: ClassicalNode) -> None:
-    """TreeEnsemble 5: branches and leaves apart, modes and splits as tensors."""
+    """TreeEnsemble 5: separate branches and leaves, with modes and splits as tensors."""
     x = write.matrix(keep_double=True)
     forest = _checked(_numbered_forest, write.attrs, write.kind(x).shape[1])
     how = write.attrs.get("aggregate_function", 1)
@@ -648,7 +648,7 @@ def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
     nan = _tracks_nan(attrs)
     member = MODES.index("BRANCH_MEMBER")
     sets: list[list[float]] = [[]]
-    if "membership_values" in attrs:  # the sets one after another, a NaN behind each
+    if "membership_values" in attrs:  # all sets, each followed by a NaN
         for value in _list(attrs["membership_values"]):
             sets.append([]) if value != value else sets[-1].append(value)
     order = [index for index, mode in enumerate(modes) if mode == member]
@@ -660,10 +660,10 @@ def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
             return [(attrs["leaf_targetids"][index], weights[index])]
         mode = modes[index]
         tests: tuple[float, ...] = (splits[index],)
-        if mode == member:  # an empty set is equal to nothing, as NaN is
+        if mode == member:  # an empty set equals nothing, and neither does NaN
             mode, tests = EQ, tuple(members[index]) or (float("nan"),)
         if not 0 <= mode < member:
-            raise Unsupported(f"a branch of mode {mode} is not known")
+            raise Unsupported(f"a branch has the unknown mode {mode}")
         yes = (bool(attrs["nodes_trueleafs"][index]), attrs["nodes_truenodeids"][index])
         no = (bool(attrs["nodes_falseleafs"][index]), attrs["nodes_falsenodeids"][index])
         return Branch(attrs["nodes_featureids"][index], mode, tests, bool(nan and nan[index]), yes, no)
@@ -683,9 +683,9 @@ COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 class TreeEnsemble(Attributes):
     """Trees as arrays.
 
-    names: what the operands after the first are.
-    modes: the comparisons that occur, by their numbers in `COMPARISONS`.
-    aggregate: what becomes of the leaves' weights.
+    names: the names of the operands after the first.
+    modes: the comparisons used, by their numbers in `COMPARISONS`.
+    aggregate: how the leaves' weights are combined.
     """
 
     names: tuple[str, ...]
@@ -709,7 +709,7 @@ def _tree_ensemble(ctx: Lowering, node: Node) -> None:
 
 
 def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
-    """Return how many weights each leaf has; 0: that differs, or there are none."""
+    """Return the number of weights of each leaf; 0 if it differs, or there are none."""
     if "first" in inputs or not weights:
         return 0
     children = [ctx.constants[inputs[name]] for name in ("roots", "yes", "no") if name in inputs]

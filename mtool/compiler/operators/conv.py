@@ -1,9 +1,10 @@
 """Convolutions: Conv 22, ConvInteger 10, ConvTranspose 22, Col2Im 18.
 
-With constant weights and one dimension or two they are conv2d kernels, otherwise loops: an element is a reduction over
-its window. A ConvTranspose is a convolution whose every phase of the stride is a set of output channels: output o gets
-x[i] * w[k] wherever i * stride + k - pad = o. With o + pad = q * stride + r only the taps k = r + stride * t meet it,
-at i = q - t: a convolution over q, with stride * stride times the channels, whose results are then interleaved
+With constant weights and one or two dimensions they are conv2d kernels, otherwise loops in which each element is a
+reduction over its window. A ConvTranspose is a convolution in which every phase of the stride is a set of output
+channels: output o gets x[i] * w[k] wherever i * stride + k - pad = o. With o + pad = q * stride + r only the taps
+k = r + stride * t contribute, at i = q - t: a convolution over q, with stride * stride times the channels, whose
+results are then interleaved
 (sub-pixel convolution: Shi et al., 2016, arXiv:1609.05158).
 """
 
@@ -53,7 +54,7 @@ from mtool.compiler.operators.window import (
 def conv_by_loops(
     ctx: Lowering, node: Node, x: str, w: str, bias: str, output: str, zero_points: Sequence[str] = ()
 ) -> None:
-    """Convolution with operands that may all be computed at run time; `zero_points` are those of x and w."""
+    """Append a convolution whose operands may all be computed at run time; `zero_points` are those of x and w."""
     kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[output]
     attrs, rank = Convolution.of(node), len(kind.shape)
     spatial, group, channels, total_type = attrs.rank, attrs.group, weights.shape[1], accumulator(kind.dtype)
@@ -74,7 +75,7 @@ def conv_by_loops(
 
 
 def _sum(ctx: Lowering, node: Node, total: Expr, inputs: list[str], bias: str, output: str) -> None:
-    """Append the loop of a sum of products, plus a bias of each channel if there is one."""
+    """Append the loop of a sum of products, plus an optional bias per channel."""
     if bias:
         offset = load(len(inputs), ctx.types[bias].dtype, (axis(1),))
         total = call("add", total, call("cast", offset, dtype=total.dtype))
@@ -82,7 +83,7 @@ def _sum(ctx: Lowering, node: Node, total: Expr, inputs: list[str], bias: str, o
 
 
 def _centred(ctx: Lowering, zero_points: Sequence[str], x: Expr, w: Expr, inputs: list[str]) -> tuple[Expr, Expr]:
-    """Take the zero points off: x's a scalar, w's a scalar or one an output channel."""
+    """Subtract the zero points: a scalar for x, a scalar or one per output channel for w."""
     made = []
     for value, point in zip((x, w), zero_points, strict=True):
         if not point:
@@ -104,7 +105,7 @@ def _conv_integer(ctx: Lowering, node: Node) -> None:
 
 
 def _reached(node: Node, i: int, tap: Expr, count: int) -> tuple[Expr, list[Expr]]:
-    """Return which of `count` windows reaches an output with a tap along dimension i, and whether one does."""
+    """Return which of `count` windows contributes to an output with a tap along dimension i, and whether one does."""
     attrs = Window.of(node)
     reached = axis(2 + i) + attrs.pads[i] - tap * attrs.dilations[i]
     position = reached // attrs.strides[i]
@@ -178,7 +179,7 @@ def _col2im_form(node: OnnxNode) -> None:
     spans = [(kernel[i] - 1) * window.dilations[i] + 1 for i in range(rank)]
     blocks = math.prod((padded[i] - spans[i]) // window.strides[i] + 1 for i in range(rank))
     if node.shape[2] != blocks:
-        raise Unsupported(f"its input is {node.kind(0)}; expected {blocks} blocks")
+        raise Unsupported(f"its input is {node.kind(0)}; expected {blocks} columns")
     node.emit(window, inputs=node.inputs[:1])
 
 
@@ -215,7 +216,7 @@ def _fits_filters(node: OnnxNode) -> bool:
 
 
 def _finish_fused(write: OnnxNode, value: str) -> None:
-    """Add the residual, apply the attributes `activation` and `activation_params`, and give the result."""
+    """Add the residual, apply the attributes `activation` and `activation_params`, and return the result."""
     if write.input(3):
         value = write("Add", value, write.input(3))
     name, numbers = write.word("activation", ""), write.attrs.get("activation_params") or ()
@@ -280,7 +281,7 @@ def _fused_conv_cases(draw: Draw, op: Operator) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """One node in two dimensions: a single one has a height of 1."""
+    """The phases of a ConvTranspose in two dimensions; a single dimension has a height of 1."""
 
     kernel: Pair
     stride: Pair
@@ -290,7 +291,7 @@ class Phases:
 
     @classmethod
     def of(cls, node: Node, shape: tuple[int, ...], result: tuple[int, ...]) -> "Phases":
-        """Read the attributes (pads: those before the input come first)."""
+        """Read the attributes (pads before the input come first)."""
         attrs, spatial = Convolution.of(node), len(shape) - 2
         pads = attrs.pads[:spatial]
         return cls(
@@ -299,17 +300,17 @@ class Phases:
 
     @property
     def taps(self) -> Pair:
-        """Taps of a phase along each dimension."""
+        """The taps of a phase along each dimension."""
         return -(-self.kernel[0] // self.stride[0]), -(-self.kernel[1] // self.stride[1])
 
     @property
     def whole(self) -> bool:
-        """Whether each phase has all of its taps."""
+        """Whether each phase has all its taps."""
         return all(size % stride == 0 for size, stride in zip(self.kernel, self.stride, strict=True))
 
     @property
     def quotients(self) -> Pair:
-        """How many q there are along each dimension."""
+        """The number of values of q along each dimension."""
         (out_h, out_w), (pad_h, pad_w), (stride_h, stride_w) = self.out_size, self.pad, self.stride
         return -(-(out_h + pad_h) // stride_h), -(-(out_w + pad_w) // stride_w)
 
@@ -320,7 +321,7 @@ class Phases:
         return before_h, before_w, quotients_h - self.size[0], quotients_w - self.size[1]
 
     def filters(self, weights: Array) -> Array:
-        """Return [phases * O, taps, taps, C] of weights [C, O, KH, KW]; taps that are not there are 0."""
+        """Return weights [C, O, KH, KW] as [phases * O, taps, taps, C]; missing taps are 0."""
         channels, outputs = weights.shape[:2]
         (taps_h, taps_w), (stride_h, stride_w) = self.taps, self.stride
         filled = np.zeros((channels, outputs, taps_h * stride_h, taps_w * stride_w), weights.dtype)
@@ -341,7 +342,7 @@ def _conv_transpose(ctx: Lowering, node: Node) -> None:
     phases = Phases.of(node, kind.shape, result.shape)
     integer, weights = ctx.integers(x, wide=True), integer_weights(ctx, w, 1)
     is_integer = integer is not None and weights is not None
-    # In float a tap that is not there is no multiplication by 0: infinity times 0 is not a number.
+    # A missing tap is not a multiplication by 0 in float: infinity times 0 is NaN.
     if min(phases.pads) < 0 or not (is_integer or phases.whole):
         transposed_by_loops(ctx, node)
         return
@@ -359,13 +360,13 @@ def _conv_transpose(ctx: Lowering, node: Node) -> None:
     nhwc = ctx.transpose(node, four, NHWC_OF_NCHW)
     made = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.quotients, filters.shape[0]))
     macs = math.prod((*kind.shape, result.shape[1], *phases.kernel))
-    told = Conv2d(kernel=phases.taps, pads=phases.pads, **vars(replace(sums, macs=macs)))
-    ctx.node("conv2d", [nhwc, *inputs], [made], told, like=node)
+    conv2d = Conv2d(kernel=phases.taps, pads=phases.pads, **vars(replace(sums, macs=macs)))
+    ctx.node("conv2d", [nhwc, *inputs], [made], conv2d, like=node)
     _interleave(ctx, node, phases, made)
 
 
 def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
-    """Turn [N, QH, QW, SH * SW * O] into the output [N, O, OH, OW], without what lies in its padding."""
+    """Turn [N, QH, QW, SH * SW * O] into the output [N, O, OH, OW], without its padding."""
     output, result = node.outputs[0], ctx.types[node.outputs[0]].shape
     (quotients_h, quotients_w), (stride_h, stride_w) = phases.quotients, phases.stride
     apart = ctx.view(node, made, (result[0], quotients_h, quotients_w, stride_h, stride_w, result[1]))
@@ -382,7 +383,7 @@ def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
 
 
 def _transposed_form(node: OnnxNode) -> None:
-    """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
+    """ConvTranspose: the padding that its output shape implies, split as the standard defines."""
     spatial, result, kernel, attrs = node.shape[2:], node.result.shape[2:], node.kind(1).shape[2:], node.attrs
     rank = len(kernel)
     strides, dilations, pads = spatial_attributes(attrs, rank)

@@ -1,4 +1,4 @@
-"""Tensors made from little: ConstantOfShape 25, Range 11, EyeLike 22, OneHot 11, Trilu 14, ImageDecoder 20."""
+"""Operators that create tensors: ConstantOfShape 25, Range 11, EyeLike 22, OneHot 11, Trilu 14, ImageDecoder 20."""
 
 import io
 import math
@@ -20,13 +20,13 @@ from mtool.compiler.operators.problems import MICROSOFT, OWN, NotComputed, Unsup
 
 
 class Fill(Attributes):
-    """ConstantOfShape: what each element is."""
+    """ConstantOfShape: the value of each element."""
 
     value: float | int | bool
 
 
 class EyeLike(Attributes):
-    """The diagonal that is ones: `k` columns right of the main one."""
+    """EyeLike: the diagonal of ones, `k` columns right of the main one."""
 
     k: int
 
@@ -43,7 +43,7 @@ def _fill(ctx: Lowering, node: Node) -> None:
 
 
 def _range(ctx: Lowering, node: Node) -> None:
-    """Range: start + number * delta; how many there are is the output's shape."""
+    """Range: start + index * delta; the output's shape has the count."""
     kind = ctx.types[node.outputs[0]]
     start, delta = node.inputs[0], node.inputs[2]
     first, step = ctx.operands([start, delta], ())
@@ -58,7 +58,7 @@ def _eye_like(ctx: Lowering, node: Node) -> None:
 
 
 def _one_hot(ctx: Lowering, node: Node) -> None:
-    """OneHot: an index below zero counts from the end; one outside gives `off` everywhere."""
+    """OneHot: a negative index counts from the end; one out of range gives `off` everywhere."""
     indices, values = node.inputs[0], node.inputs[2]
     kind, result = ctx.types[indices], ctx.types[node.outputs[0]]
     dim, depth = AlongAxis.of(node).axis, result.shape[AlongAxis.of(node).axis]
@@ -96,10 +96,10 @@ def _constant_of_shape(node: OnnxNode) -> None:
 
 
 def _check_range(values: Sequence[Array]) -> None:
-    """Refuse a step of 0 and numbers that are not finite: onnx's inference gives such a Range no elements."""
+    """Refuse a step of 0 and infinite numbers: onnx's inference gives such a Range no elements."""
     numbers = [float(each) for value in values for each in value.reshape(-1)]
     if not all(map(math.isfinite, numbers)) or (numbers and numbers[-1] == 0):
-        raise Unsupported(f"it has no last number: its start, limit and step are {numbers}")
+        raise Unsupported(f"its start, limit and step, {numbers}, make an infinite range")
 
 
 def _size_of_range(values: Sequence[Array]) -> int:
@@ -111,7 +111,7 @@ def _size_of_range(values: Sequence[Array]) -> int:
 
 
 def _eye_like_form(node: OnnxNode) -> None:
-    """EyeLike: a diagonal that lies outside is one as far outside as the matrix is large."""
+    """EyeLike: clamp a diagonal outside the matrix to the matrix's size."""
     rows, columns = node.shape
     node.emit(EyeLike(k=min(max(node.attrs.get("k", 0), -rows), columns)))
 
@@ -132,23 +132,23 @@ def _mel_cases(draw: Draw, op: Operator) -> Case:
     )
 
 
-# ImageDecoder: an image that the model has is decoded by Pillow when it is compiled.
+# ImageDecoder: Pillow decodes a constant image at compile time.
 
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")  # those of the operator, as Pillow calls them
 
 
 def _elements_of(encoded: Array) -> int:
-    """Return how many elements an image has when it is decoded, by its header."""
+    """Return the number of elements of the decoded image, from its header."""
     try:
         import PIL.Image
     except ImportError:
-        raise NotComputed("images are decoded by Pillow, which is not installed: pip install pillow") from None
+        raise NotComputed("decoding images needs Pillow, which is not installed: pip install pillow") from None
     try:
         with PIL.Image.open(io.BytesIO(np.asarray(encoded, np.uint8).tobytes()), formats=FORMATS) as image:
             return int(image.width * image.height * max(len(image.getbands()), 3))
-    except Exception as failed:  # whatever a damaged header makes of Pillow
-        raise NotComputed(f"its input is no image that can be decoded: {type(failed).__name__}") from None
+    except Exception as failed:  # a damaged header
+        raise NotComputed(f"its input is not an image that Pillow can decode: {type(failed).__name__}") from None
 
 
 def _cases(draw: Draw, op: Operator) -> Case:

@@ -1,6 +1,6 @@
 """NonMaxSuppression 11, Det 22, and the decoders of detectors and poses.
 
-As many boxes are selected as the output's shape has rows; rows that are not needed are -1.
+The output's shape has a row for each selected box; unused rows are -1.
 """
 
 import math
@@ -64,15 +64,15 @@ def _most_selected(node: OnnxNode, most: int | None) -> list[tuple[TensorType, i
     return [(TensorType(DType.INT64, (most, 3)), 0)]
 
 
-# TFLite_Detection_PostProcess: the boxes that a detector's anchors stand for, less those that overlap better ones.
+# TFLite_Detection_PostProcess: decode the boxes of a detector's anchors, without those that overlap better ones.
 #
-# Boxes are decoded one by one, as their turn comes, so that none but the selected ones are in memory. Where TFLite
-# leaves an output as it finds it, behind the last detection, there is 0. Source: TFLite's detection_postprocess.cc.
+# Boxes are decoded one by one when needed, so that only the selected ones are in memory. Behind the last detection,
+# where TFLite leaves the outputs unchanged, there is 0. Source: TFLite's detection_postprocess.cc.
 class DetectionPostProcess(Attributes):
     """The options of the operator.
 
-    grids: scale and zero point of boxes, scores and anchors, one after the other; a scale of 0: they are floats.
-    scales: what y, x, height and width of a box are divided by.
+    grids: scale and zero point of boxes, scores and anchors, in this order; a scale of 0: they are floats.
+    scales: the divisors of y, x, height and width of a box.
     """
 
     max_detections: int
@@ -87,7 +87,7 @@ class DetectionPostProcess(Attributes):
 
     @property
     def rows(self) -> int:
-        """How many detections there are at most, a box counting once for each of its classes."""
+        """The largest number of detections, where a box counts once for each of its classes."""
         return self.max_detections * self.max_classes_per_detection
 
 
@@ -135,7 +135,7 @@ def _suppressed(draw: Draw, op: Operator) -> Case:
     return Case([draw.constant(boxes, np.float32), value.name, *limits], {"center_point_box": draw.rng.randint(0, 1)})
 
 
-# PosenetDecoder: people and their keypoints, of the maps that a network makes of an image.
+# PosenetDecoder: people and their keypoints, from the feature maps that a network computes from an image.
 #
 # A keypoint whose score is the greatest near it begins a pose, the best first. From there the others are found along
 # the edges of a skeleton, which is a tree, by the offsets that the maps hold. Source: libcoral's posenet_decoder.cc
@@ -156,10 +156,10 @@ EDGES = (
 class PosenetDecoder(Attributes):
     """The options of the operator.
 
-    stride: pixels from one place of a map to the next.
-    threshold, least: of scores, as a probability and as the logarithm of its odds.
-    squared_radius: within which two keypoints are the same, in places of a map.
-    grids: scale and zero point of each input, one after the other; those of a float have no zero point.
+    stride: pixels per position of a map.
+    threshold, least: the smallest score, as a probability and as its log-odds.
+    squared_radius: the squared distance within which two keypoints are the same, in positions of a map.
+    grids: scale and zero point of each input, in order; the zero point of a float is 0.
     """
 
     max_detections: int

@@ -1,4 +1,4 @@
-"""Einsum 12 of any number of operands, as one reduction over the letters that the output lacks."""
+"""Einsum 12 with any number of operands, as one reduction over the letters that are not in the output."""
 
 import functools
 import math
@@ -19,7 +19,7 @@ MOST = 32  # operands
 
 
 class Einsum(Attributes):
-    """The letters of each operand's dimensions and of the result's; an ellipsis is "0", "1", … from the end."""
+    """The letters of the operands' and the result's dimensions; those of an ellipsis are "0", "1", … from the end."""
 
     terms: tuple[tuple[str, ...], ...]
     result: tuple[str, ...]
@@ -28,8 +28,8 @@ class Einsum(Attributes):
 def _einsum(ctx: Lowering, node: Node) -> None:
     if len(node.inputs) > MOST:
         raise ModelError(
-            f"Einsum {node.name!r} has {len(node.inputs)} operands: mtool computes up to {MOST}",
-            hint="write it as several",
+            f"Einsum {node.name!r} has {len(node.inputs)} operands; at most {MOST} are supported",
+            hint="split it into several",
         )
     attrs, dtype = Einsum.of(node), ctx.types[node.outputs[0]].dtype
     sizes: dict[str, int] = {}
@@ -74,7 +74,7 @@ def _check_equation(node: OnnxNode) -> None:
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
-        raise Unsupported(f"its equation {equation!r} is not one of {len(shapes)} inputs")
+        raise Unsupported(f"its equation {equation!r} does not match its {len(shapes)} inputs")
     for term, shape in zip(terms, shapes, strict=True):
         count = len(term.replace("...", ""))
         if count != len(shape) and not ("..." in term and count < len(shape)):
@@ -84,11 +84,11 @@ def _check_equation(node: OnnxNode) -> None:
         for letter, size in zip(letters, shape, strict=True):
             known = sizes.setdefault(letter, size)
             if 1 not in (known, size) and known != size:
-                raise Unsupported(f"its equation {equation!r} has {letter!r} for dimensions of {known} and {size}")
+                raise Unsupported(f"its equation {equation!r} has {letter!r} for two sizes, {known} and {size}")
             sizes[letter] = max(known, size)
     made = right.replace("...", "")
     if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
-        raise Unsupported(f"its equation {equation!r} makes {right!r}")
+        raise Unsupported(f"its equation {equation!r} has the invalid output {right!r}")
 
 
 def _form(node: OnnxNode) -> None:
@@ -96,7 +96,7 @@ def _form(node: OnnxNode) -> None:
 
 
 def _cost(node: Folded) -> int:
-    """Each letter is a dimension of what is multiplied."""
+    """Return the number of products: each letter is a dimension."""
     equation, sizes = node.attrs.get("equation", ""), dict[str, int]()
     for term, shape in zip(equation.replace(" ", "").partition("->")[0].split(","), node.shapes, strict=False):
         if len(term) != len(shape) or "." in term:

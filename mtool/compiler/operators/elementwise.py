@@ -1,4 +1,4 @@
-"""Elementwise operators of ai.onnx: each a few words of scalar expression, broadcast by NumPy's rule."""
+"""Elementwise operators of ai.onnx: scalar expressions, broadcast by NumPy's rules."""
 
 import functools
 import math
@@ -39,7 +39,7 @@ from mtool.compiler.operators.operator import (
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
 Build = Callable[..., Expr]
-MOST = 32  # operands of one expression
+MOST = 32  # the most operands of one expression
 
 
 class LeakyRelu(Attributes):
@@ -56,7 +56,7 @@ class HardSigmoid(Attributes):
 
 
 class Elu(Attributes):
-    """Elu, Celu: below 0 it comes near to -alpha."""
+    """Elu, Celu: alpha is the negative of the limit towards minus infinity."""
 
     alpha: float = 1.0
 
@@ -148,7 +148,7 @@ class BitShift(Attributes):
 
 
 class Cast(Attributes):
-    """saturate: what is too large for a float of 8 bits becomes its largest number (1) or not (0)."""
+    """saturate: numbers too large for an 8-bit float become its largest number (1) or not (0)."""
 
     saturate: int = 1
 
@@ -181,7 +181,7 @@ def _shift(a: Expr, b: Expr, attrs: BitShift) -> Expr:
 
 
 def _named(*ops: str, dtype: DType | None = None) -> dict[str, Build]:
-    """Return the operators that are one function, called like it: "LessOrEqual" is less_equal."""
+    """Return the operators that are one function with their name: "LessOrEqual" is less_equal."""
 
     def build(op: str) -> Build:
         name = re.sub("(?<=[a-z])(?=[A-Z])", "_", op.replace("Or", "")).lower()
@@ -225,7 +225,7 @@ VARIADIC: dict[str, Build] = {
 
 
 def _elementwise(build: Callable[..., Expr], attributes: type[Attributes] | None = None) -> Lower:
-    """Return the lowering of an operator that is an expression of its operands, and of its attributes at the end."""
+    """Return the lowering of an operator that is an expression of its operands, followed by its attributes."""
 
     def lower(ctx: Lowering, node: Node) -> None:
         operands = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
@@ -235,7 +235,7 @@ def _elementwise(build: Callable[..., Expr], attributes: type[Attributes] | None
 
 
 def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
-    """Return all inputs joined from the left, and what that reads; of more than `MOST`, loops join those before."""
+    """Return all inputs combined from the left, and the operands; beyond `MOST`, loops combine the first ones."""
     kind, left = ctx.types[node.outputs[0]], list(node.inputs)
     while len(left) > MOST:
         part = ctx.value(f"{node.outputs[0]}.part", kind.dtype, kind.shape)
@@ -252,7 +252,7 @@ def _variadic(build: Build) -> Lower:
 
 
 def _clip(ctx: Lowering, node: Node) -> None:
-    """Clip 13: an absent bound does not bound."""
+    """Clip 13: both bounds are optional."""
     bounds = [(how, name) for how, name in zip(("maximum", "minimum"), node.inputs[1:], strict=True) if name]
     operands = [node.inputs[0], *(name for _, name in bounds)]
     result, *limits = ctx.operands(operands, ctx.types[node.outputs[0]].shape)
@@ -267,7 +267,7 @@ def _mean(ctx: Lowering, node: Node) -> None:
 
 
 def saturated(value: Expr, dtype: DType) -> Expr:
-    """Bring what is too large for a float of 8 bits or less to its largest number; NaN stays."""
+    """Clamp numbers that are too large for a float of at most 8 bits to its largest number; NaN stays."""
     if not dtype.is_float or dtype.size > 1:
         return value
     most = dtype.largest
@@ -296,7 +296,7 @@ def _expand(ctx: Lowering, node: Node) -> None:
 
 
 def _aligned(attributes: type[Attributes] = Attributes) -> Canonical:
-    """Before opset 7 a second operand is broadcast only if told, and from `axis` on."""
+    """Before opset 7, a second operand is broadcast only with the attribute `broadcast`, from `axis` on."""
 
     def form(node: OnnxNode) -> None:
         inputs, start = list(node.inputs), node.attrs.get("axis")
@@ -312,7 +312,7 @@ def _aligned(attributes: type[Attributes] = Attributes) -> Canonical:
 
 
 def _clip_form(node: OnnxNode) -> None:
-    """Clip: opset 6 has its bounds as attributes, opset 11 as inputs. A NaN bounds nothing, as in onnxruntime."""
+    """Clip: the bounds are attributes in opset 6, inputs in opset 11. NaN is no bound, as in onnxruntime."""
     inputs = [*node.inputs, "", ""][:3]
     for index, key in ((1, "min"), (2, "max")):
         if key in node.attrs:
@@ -336,7 +336,7 @@ def _celu_form(node: OnnxNode) -> None:
 
 
 def _cast_like(node: OnnxNode) -> None:
-    """CastLike: of a constant it is one too, whatever the value whose type it takes."""
+    """CastLike: of a constant it is a constant, even if the second input is not."""
     source, output = node.inputs[0], node.outputs[0]
     if source not in node.state.constants:
         node.emit(attributes_of(Cast, node.attrs), inputs=[source])
@@ -348,7 +348,7 @@ def _cast_like(node: OnnxNode) -> None:
 
 
 def _gelu_of_sum(approximate: str) -> Canonical:
-    """Gelu, BiasGelu; FastGelu by the hyperbolic tangent. The bias is the second input, if there is one."""
+    """Gelu, BiasGelu; FastGelu by the hyperbolic tangent. The bias is the optional second input."""
 
     def form(write: OnnxNode) -> None:
         x = write("Add", write.input(0), write.input(1)) if write.input(1) else write.input(0)
@@ -371,13 +371,13 @@ FUSED_ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "": (), "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "Clip": ("min", "max"),
     "HardSigmoid": ("alpha", "beta"), "Softplus": (), "Softsign": (), "Elu": ("alpha",),
 }  # fmt: skip
-"""Activations that a fused operator of onnxruntime's optimizer may end in, and what their parameters are."""
+"""Activations of fused operators from onnxruntime's optimizer, and the names of their parameters."""
 
 
 def activated(write: OnnxNode, value: str, name: str, parameters: Mapping[str, float]) -> str:
-    """Apply the activation of a fused operator."""
+    """Apply a fused operator's activation."""
     if name not in FUSED_ACTIVATIONS:
-        raise Unsupported(f"its activation {name!r} is not known")
+        raise Unsupported(f"its activation {name!r} is unknown")
     if name == "Clip":
         return write("Clip", value, parameters["min"], parameters["max"])
     return write(name, value, **parameters) if name else value

@@ -1,7 +1,7 @@
-"""Sums of products: constant weights and biases, and the epilogue, which turns an accumulator into a real number.
+"""Sums of products: constant weights and biases, and the epilogue, which converts an accumulator to a real number.
 
-Products of 8-bit integers as such (MatMulInteger, ConvInteger) give sums. Their activations less their zero point,
-which only the run may know, are int16, so that padding is 0.
+Products of plain 8-bit integers (MatMulInteger, ConvInteger) return the sums. Their activations less the zero point,
+which may be computed at run time, are int16, so that padding is 0.
 """
 
 import math
@@ -20,7 +20,7 @@ from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantized, Lowering
 from mtool.compiler.operators.window import Convolution, four_pads, pair
 
-INTEGER = 1e-5  # steps: what float64 leaves of an int32 times its scale, divided by it
+INTEGER = 1e-5  # the error, in steps, of an int32 times its scale in float64, divided by the scale again
 
 
 def epilogue_of(
@@ -32,14 +32,14 @@ def epilogue_of(
     w_scale: Array | None,
     axis_number: int,
 ) -> tuple[WeightedSum, list[str]]:
-    """Return what a kernel of weighted sums says of them, and its constant inputs (weights, bias, scale).
+    """Return the attributes of a kernel of weighted sums, and its constant inputs (weights, bias, scale).
 
-    `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
-    that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
-    no whole number of these steps is added to it as a float, and so is one with which a channel's sums would leave 32
-    bits; `float_bias` says whether it may be rounded to steps where the result is an integer
-    (mtool.compiler.passes.fold_constants). Without integers behind the input but with a scale of the weights, acc is a
-    float32 sum of inputs times integers.
+    `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may
+    overflow it), and the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias
+    that is not a multiple of this step is added as a float, and so is one with which a channel's sums would overflow 32
+    bits; `float_bias` is whether it may be rounded to steps where the result is an integer
+    (mtool.compiler.passes.fold_constants). If only the weights are quantized, acc is a float32 sum of inputs times
+    integers.
     """
     weights = ctx.constant(f"{node.name}/weights", filters)
     if integer is None and w_scale is not None:
@@ -69,7 +69,7 @@ def epilogue_of(
     if kind.size == 1:
         fitting = _fitting(sums, low - zero_point, high - zero_point, steps)
     fits = bool(fitting.all())
-    # Integers in all channels, or in none, of a layer whose sums all fit; otherwise in each channel that lets it.
+    # If the sums of all channels fit, all or no channels are integers; otherwise, those that can be.
     whole = np.full(steps.shape, are_whole(exact)) if fits else fitting & each_is_whole(exact)
     apart = not whole.all()
     furthest = reach + np.where(whole | fits, np.abs(steps), 0)
@@ -97,7 +97,7 @@ def epilogue_of(
 def _of_floats_and_integers(
     ctx: Lowering, node: Node, weights: str, bias: Array | None, w_scale: Array, axis_number: int
 ) -> tuple[WeightedSum, list[str]]:
-    """Return the same of float inputs and int8 weights: acc is a float, the real value acc * w_scale + bias."""
+    """Return the same for float inputs and int8 weights: acc is a float, the real value acc * w_scale + bias."""
     inputs = [weights, ctx.constant(f"{node.name}/bias", np.zeros(w_scale.size, np.float32))]
 
     def each(data: Array, name: str) -> Expr:
@@ -115,12 +115,12 @@ def _of_floats_and_integers(
 def _in_steps(bias: Array, x_scale: Array, w_scale: Array) -> Array:
     """Return biases in steps of the accumulator, float64 [N].
 
-    An int32 bias has the scales' product in float32, which is up to 2^-24 off: that is a step where there are 2^24. It
-    is those integers. Another may have been rounded to steps of the exact product.
+    An int32 bias has the float32 product of the scales, whose error of 2^-24 is a whole step for large biases; such a
+    bias stays these integers. Others may have been rounded to steps of the exact product.
     """
     exact: Array = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
     product = (x_scale * w_scale).astype(np.float32).astype(np.float64)
-    own = np.divide(bias, product, out=exact.copy(), where=product > 0)  # 0: of scales beyond float32
+    own = np.divide(bias, product, out=exact.copy(), where=product > 0)  # the product of tiny scales is 0
     return np.where(np.abs(own - np.rint(own)) <= INTEGER, own, exact)
 
 
@@ -129,9 +129,9 @@ def _is_uniform(data: Array) -> bool:
 
 
 def _reach(sums: RowSums, low: int, high: int) -> Array:
-    """Return how far from 0 the sum of each row's products with numbers in [low, high] may be, of each part of it too.
+    """Return the largest magnitude of each row's sum, and of its partial sums, for inputs in [low, high].
 
-    What is not yet summed stands in the bias as if its inputs were 0, which is a number that they may be.
+    Terms that are not yet added are in the bias as if their inputs were 0, which is a possible input.
     """
     most = sums.positive * high + sums.negative * low
     least = sums.positive * low + sums.negative * high
@@ -140,12 +140,12 @@ def _reach(sums: RowSums, low: int, high: int) -> Array:
 
 
 def _fitting(sums: RowSums, low: int, high: int, steps: Array) -> Array:
-    """Return which channels' sums stay in 32 bits, bool [N]: all parts of them, with their bias and before it is added.
+    """Return which channels' sums fit in 32 bits, bool [N]: all partial sums, with and without the bias.
 
     Args:
-        sums: of the weights.
-        low: the least input, 0 or less.
-        high: the greatest, 0 or more.
+        sums: the weights' row sums.
+        low: the smallest input, 0 or less.
+        high: the largest input, 0 or more.
         steps: the biases.
     """
     least = sums.positive * low + sums.negative * high + np.minimum(steps, 0)
@@ -155,9 +155,9 @@ def _fitting(sums: RowSums, low: int, high: int, steps: Array) -> Array:
 
 
 def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:
-    """Return the scales with those of channels without weights as large as the others'.
+    """Return the scales, with those of channels without weights as large as the others'.
 
-    Quantizers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
+    Quantizers give a dead channel a tiny scale, with which its bias overflows 32 bits.
     """
     live = sums.magnitude > 0
     scales: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
@@ -165,7 +165,7 @@ def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:
 
 
 def is_constant(ctx: Lowering, value: str) -> bool:
-    """Whether a float value is constant, as it is or dequantized."""
+    """Whether a float value is a constant or a dequantized constant."""
     found = ctx.dequantized.get(value)
     return value in ctx.constants or (found is not None and found.value in ctx.constants)
 
@@ -181,7 +181,7 @@ def constant_value(ctx: Lowering, value: str) -> Array | None:
 
 
 def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None) -> Array:
-    """Return what integers stand for, as float32; several scales and zero points lie along an axis."""
+    """Dequantize integers to float32; several scales and zero points lie along an axis."""
     flat = data.reshape(data.shape or 1)
     view = [-1 if dim == axis and scale.size > 1 else 1 for dim in range(flat.ndim)]
     scales, points = (np.broadcast_to(each.reshape(view), flat.shape) for each in (scale, zero_point))
@@ -192,9 +192,9 @@ def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None)
 
 
 def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array, Array] | None:
-    """Return constant integer weights with their zero point taken out, and their scale a channel.
+    """Return constant integer weights less their zero point, and a scale per channel.
 
-    None: the weights are not quantized, not along `channel_axis`, or leave int16 without their zero point.
+    None: the weights are not quantized, not along `channel_axis`, or overflow int16 without their zero point.
     """
     found = ctx.dequantized.get(value)
     if found is None or found.value not in ctx.constants or found.axis not in (None, channel_axis):
@@ -219,7 +219,7 @@ def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array
 
 
 def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
-    """Return a constant bias as float64 (exact for dequantized int32), zeros if there is none; None: not constant."""
+    """Return a constant bias as float64 (exact for dequantized int32), zeros if there is none; None if it varies."""
     if not value:
         return np.zeros(channels, np.float64)
     if value in ctx.constants:
@@ -233,10 +233,10 @@ def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What a kernel of weighted sums reads: its input, weights and bias.
+    """The operands of a kernel of weighted sums: its input, weights and bias.
 
     source: the float input, or the integers behind it, which `integer` describes.
-    data: the weights; None: they are not constant. w_scale: theirs, if they are integers.
+    data: the weights; None: they are not constant. w_scale: their scale, if they are integers.
     bias: float64; None: it is not constant.
     """
 
@@ -248,7 +248,7 @@ class Operands:
 
 
 def operands_of(ctx: Lowering, x: str, w: str, b: str, channels: int, channel_axis: int) -> Operands:
-    """Return the operands of a product with weights, as integers where they can be."""
+    """Return the operands of a product with weights, as integers where possible."""
     integer, weights, bias = (
         ctx.integers(x, wide=True),
         integer_weights(ctx, w, channel_axis),
@@ -265,28 +265,28 @@ def operands_of(ctx: Lowering, x: str, w: str, b: str, channels: int, channel_ax
 
 
 def append_conv2d(ctx: Lowering, node: Node, inputs: Sequence[str], dtype: DType, sums: WeightedSum) -> None:
-    """Append a convolution kernel between transpositions; one spatial dimension has a height of 1."""
+    """Append a convolution kernel between transpositions; a single spatial dimension has a height of 1."""
     attrs, (source, *constants), result = Convolution.of(node), inputs, ctx.types[node.outputs[0]].shape
     if attrs.rank == 1:
         batch, channels, width = ctx.types[source].shape
         source = ctx.view(node, source, (batch, channels, 1, width))
     nhwc = ctx.transpose(node, source, NHWC_OF_NCHW)
     made = ctx.value(f"{node.outputs[0]}.nhwc", dtype, (result[0], *pair(result[2:], 1), result[1]))
-    told = Conv2d(
+    conv2d = Conv2d(
         kernel=pair(attrs.kernel, 1), strides=pair(attrs.strides, 1), dilations=pair(attrs.dilations, 1),
         pads=four_pads(attrs.pads), group=attrs.group, **vars(sums),
     )  # fmt: skip
-    ctx.node("conv2d", [nhwc, *constants], [made], told, like=node)
+    ctx.node("conv2d", [nhwc, *constants], [made], conv2d, like=node)
     back = ctx.transpose(node, made, NCHW_OF_NHWC, node.outputs[0] if attrs.rank == 2 else "")
     if attrs.rank == 1:
         ctx.view(node, back, result, node.outputs[0])
 
 
-FARTHEST = 255  # of 8 bits from their zero point
+FARTHEST = 255  # the largest distance of 8-bit integers from their zero point
 
 
 def integer_dense(ctx: Lowering, node: Node) -> bool:
-    """Append a dense kernel for MatMulInteger, if its second operand is a constant matrix."""
+    """Append a dense kernel for a MatMulInteger with a constant matrix as second operand."""
     a = node.inputs[0]
     shape = ctx.types[a].shape
     weights = _weights(ctx, node, 1)
@@ -305,7 +305,7 @@ def integer_dense(ctx: Lowering, node: Node) -> bool:
 
 
 def integer_conv(ctx: Lowering, node: Node) -> bool:
-    """Append a conv2d kernel for ConvInteger, if its weights are constant and it has one dimension or two."""
+    """Append a conv2d kernel for a ConvInteger with constant weights and one or two dimensions."""
     weights, given = _weights(ctx, node, 0), Convolution.of(node)
     if weights is None or given.rank > 2 or not _is_scalar(ctx, node, 2) or not ctx.types[node.inputs[0]].count:
         return False
@@ -325,7 +325,7 @@ def _is_scalar(ctx: Lowering, node: Node, place: int) -> bool:
 
 
 def _weights(ctx: Lowering, node: Node, channels: int) -> Array | None:
-    """Return constant 8-bit weights less their zero point, which may be one number or one along `channels`."""
+    """Return constant 8-bit weights less their zero point, per tensor or along the axis `channels`."""
     data, given = ctx.constants.get(node.inputs[1]), node.inputs[3] if len(node.inputs) > 3 else ""
     if data is None or data.dtype.itemsize != 1 or not data.size or ctx.types[node.inputs[0]].dtype not in EIGHT_BITS:
         return None
@@ -338,7 +338,7 @@ def _weights(ctx: Lowering, node: Node, channels: int) -> Array | None:
 
 
 def _operands(ctx: Lowering, node: Node, filters: Array) -> list[str] | None:
-    """Return the constants of a kernel, the weights with their output channels first; None: sums may leave int32."""
+    """Return a kernel's constants, the weights with output channels first; None: the sums may overflow int32."""
     if FARTHEST * int(row_sums(filters).magnitude.max(initial=0)) >= 2**31:
         return None
     weights = ctx.constant(f"{node.name}/weights", np.ascontiguousarray(filters))
@@ -346,7 +346,7 @@ def _operands(ctx: Lowering, node: Node, filters: Array) -> list[str] | None:
 
 
 def centred(ctx: Lowering, node: Node, operand: int, dtype: DType) -> str:
-    """Return an operand with its zero point taken off, as a type."""
+    """Return an operand less its zero point, as a type."""
     value, kind = node.inputs[operand], ctx.types[node.inputs[operand]]
     rank = len(kind.shape)
     inputs = [value]

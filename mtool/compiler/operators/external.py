@@ -1,4 +1,4 @@
-"""What stays as it is: regions that backends compute, and control flow (If 16, Loop 16), lowered graph by graph."""
+"""Nodes that are not lowered: backends' regions, and control flow (If 16, Loop 16), whose graphs are lowered."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,16 +24,16 @@ def _external(ctx: Lowering, node: Node) -> None:
 
 
 class EthosU(Attributes):
-    """A region as Vela compiled it.
+    """A region compiled by Vela.
 
     Its inputs are the command stream, the constants, and the region's inputs.
 
-    scratch: the bytes of the working memory, in which the region's tensors lie too.
-    fast: those of a second one; 0: it is the first.
-    read, written: where in the working memory each tensor begins, in bytes.
-    types: the outputs' element types, as numbers of DType in order.
-    ranks: their numbers of dimensions.
-    sizes: all their dimensions, one tensor's behind the other's.
+    scratch: the bytes of the working memory, which also has the region's tensors.
+    fast: the bytes of a second, fast working memory; 0: there is none.
+    read, written: the offset of each tensor in the working memory, in bytes.
+    types: the outputs' element types, by their position in DType.
+    ranks: the outputs' numbers of dimensions.
+    sizes: the outputs' dimensions, all in one list.
     """
 
     scratch: int
@@ -46,7 +46,7 @@ class EthosU(Attributes):
 
 
 def kind_number(dtype: DType) -> int:
-    """Return the number by which `EthosU.types` names an element type."""
+    """Return the number of an element type in `EthosU.types`."""
     return [*DType].index(dtype)
 
 
@@ -59,9 +59,9 @@ def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
 
 def _refuse(ctx: Lowering, node: Node) -> None:
     raise ModelError(
-        f"Vela has compiled {node.name} for an Arm Ethos-U, which the C of mtool can't compute",
-        hint="give --backend ethos_u, and its option driver=DIR if your project has not the driver; or the model that "
-        "Vela was given",
+        f"{node.name} was compiled by Vela for an Arm Ethos-U and has no C code",
+        hint="give --backend ethos_u (with driver=DIR if your project does not have the driver), or the model from "
+        "before Vela",
     )
 
 

@@ -1,4 +1,4 @@
-"""What folding a node of constants costs, in elements that NumPy computes at once, and how large its result may be."""
+"""The cost of folding a node, in elements that NumPy computes in one call, and the largest size of its result."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,12 @@ import numpy as np
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.problems import Unsupported
 
-PYTHON = 1000  # elements of NumPy that take as long as one that Python computes
+PYTHON = 1000  # elements that NumPy computes in the time of one element in Python
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A node whose inputs are constants, `values`; made: elements of its outputs, or the most that there may be."""
+    """A node whose inputs are the constants `values`; made: the number of elements of its outputs, or a limit."""
 
     attrs: Mapping[str, Any]
     values: Sequence[Array]
@@ -28,7 +28,7 @@ class Folded:
 
     @property
     def every(self) -> int:
-        """The elements of its inputs and outputs."""
+        """The number of elements of its inputs and outputs."""
         return sum(value.size for value in self.values) + self.made
 
 
@@ -54,7 +54,7 @@ def _windows(node: Folded) -> int:
 
 
 def slow(node: Folded) -> int:
-    """Return the cost of what Python computes, perhaps each element with each other one."""
+    """Return the cost of a Python implementation, which may combine each element with each other one."""
     return max(node.every * PYTHON, node.every * node.every)
 
 
@@ -67,12 +67,12 @@ def _broadcast(values: Sequence[Array]) -> int:
 
 
 def unknown_size(values: Sequence[Array]) -> int:
-    """Refuse an operator an input of which says that the output is larger than the inputs together.
+    """Refuse an operator whose output may be larger than its inputs together.
 
     Raises:
         Unsupported: always.
     """
-    raise Unsupported("how large its output is can't be told")
+    raise Unsupported("the size of its output can't be determined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class Folding:
     """Constant folding of an operator, by onnx's reference evaluator.
 
     cost: in elements that NumPy computes at once.
-    size: the most elements that a node can make whose outputs' types inference can't tell.
-    when: "never": it is random; "later": it stays a node, and its value is computed where an operator needs that
-        which does not only move elements.
-    of_nothing: whether the reference evaluator computes what has inputs without elements; defined: whether the device
-        may, where that fails, by the attributes.
-    is_right: whether it computes it rightly.
+    size: the largest number of output elements, for outputs whose types inference can't determine.
+    when: "now"; "never": it is random; "later": it stays a node, and its value is computed for operators that do more
+        than move elements.
+    of_nothing: whether the reference evaluator supports inputs without elements; defined: whether the device does,
+        where that fails, by the attributes.
+    is_right: whether the reference evaluator is correct.
     """
 
     cost: Callable[[Folded], int] = slow
@@ -96,7 +96,7 @@ class Folding:
     is_right: bool = True
 
     def growing(self) -> "Folding":
-        """Return that of an operator an input of which says how large the output is."""
+        """Return the folding of an operator with an input that determines the size of the output."""
         return replace(self, size=unknown_size)
 
 

@@ -15,8 +15,8 @@ from mtool.compiler.operators.problems import Unsupported
 class DFT(AlongAxis):
     """A transform along `axis`.
 
-    length: of the transform; what is behind the input counts as 0.
-    onesided: half of the spectrum, of real numbers; with `inverse`, real numbers of half of a spectrum.
+    length: the transform's length; elements behind the input's end count as 0.
+    onesided: half of the spectrum of real numbers; with `inverse`, real numbers from half of a spectrum.
     """
 
     length: int
@@ -32,7 +32,7 @@ class STFT(Attributes):
 
 
 def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, scale: float) -> list[str]:
-    """Return what the real and the imaginary part of the input are multiplied by, for each part of the output."""
+    """Return the factors of the input's real and imaginary part, for each part of the output."""
     angle = sign * 2 * np.pi * np.arange(length) / length
     cosine, sine = np.cos(angle) * scale, np.sin(angle) * scale
     tables = (np.stack([cosine, sine]), np.stack([-sine, cosine]))
@@ -40,7 +40,7 @@ def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, s
 
 
 def _transform(ctx: Lowering, node: Node) -> None:
-    """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), of as much input as there is."""
+    """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), over the input's elements."""
     kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], DFT.of(node)
     dim, rank, length = attrs.axis, len(kind.shape), attrs.length
     dtype = accumulator(kind.dtype)
@@ -71,7 +71,7 @@ def _transform(ctx: Lowering, node: Node) -> None:
 
 
 def _short_time(ctx: Lowering, node: Node) -> None:
-    """STFT: frame f is the transform of the signal from f * step on, times the window."""
+    """STFT: frame f is the transform of the signal from f * step on, multiplied by the window."""
     signal, window = node.inputs[0], node.inputs[1]
     kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], STFT.of(node)
     length, dtype = attrs.length, accumulator(kind.dtype)
@@ -93,13 +93,13 @@ def _short_time(ctx: Lowering, node: Node) -> None:
 
 
 def _has_parts(node: OnnxNode) -> bool:
-    """The last dimension has a real part, and perhaps an imaginary one."""
+    """Whether the last dimension has a real and an optional imaginary part."""
     x = node.ins[0]
     return len(x) >= 2 and x[-1] in (1, 2)
 
 
 def _is_a_signal(node: OnnxNode) -> bool:
-    """Batch, samples, and a real part or a complex number of each; a window of one dimension."""
+    """Whether the input is [batch, samples, 1 or 2] and the window has one dimension."""
     return len(node.ins[0]) == 3 and _has_parts(node) and len(node.ins[2] or (0,)) == 1
 
 

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines as functions of others, which are expanded by onnx's own bodies, and random ones."""
+"""Operators that ONNX defines as functions of others, expanded with onnx's own bodies, and random ones."""
 
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding
 from mtool.compiler.operators.operator import Case, Draw, Operator, case

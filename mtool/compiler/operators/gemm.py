@@ -1,4 +1,4 @@
-"""Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
+"""Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): a dense kernel for constant weights, else reductions."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, spreads
 from mtool.compiler.operators.operator import Case, Draw, Operator, Part, Value, case, integers, normal, product
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
-MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
+MANY = 3  # the fewest rows for which integers are computed several rows at a time; 1 if the weights have a zero point
 
 
 class Gemm(Attributes):
@@ -70,9 +70,9 @@ def _rows_as_pixels(
     sizes: tuple[int, int, int],
     sums: WeightedSum,
 ) -> None:
-    """Append a 1x1 convolution whose pixels are the rows: several at a time share each weight.
+    """Append a 1x1 convolution whose pixels are the rows, so that several rows share each weight.
 
-    `sizes` are rows, depth and channels; the epilogue is that of a dense layer.
+    `sizes` are rows, depth and channels; the epilogue is the same as for a dense layer.
     """
     rows, depth, channels = sizes
     weights = ctx.constants[inputs[0]].reshape(channels, 1, 1, depth)
@@ -101,7 +101,7 @@ def _matmul(ctx: Lowering, node: Node) -> None:
 
 
 def _product(ctx: Lowering, node: Node, a: str, b: str, output: str) -> None:
-    """Any product, batched and broadcast: of 8-bit integers a kernel, otherwise a reduction."""
+    """Append any product, batched and broadcast: a kernel for 8-bit integers, otherwise a reduction."""
     if product_of_integers(ctx, node, a, b, output):
         return
     kind, left, right = ctx.types[output], ctx.types[a].shape, ctx.types[b].shape
@@ -145,7 +145,7 @@ def _gemm(ctx: Lowering, node: Node) -> None:
 
 
 def _matmul_integer(ctx: Lowering, node: Node) -> None:
-    """MatMulInteger 10: zero points are scalars, one a row of A, or one a column of B."""
+    """MatMulInteger 10: zero points are scalars, or one per row of A or column of B."""
     if integer_dense(ctx, node):
         return
     a, b = (centred(ctx, node, operand, DType.INT32) for operand in (0, 1))
@@ -153,7 +153,7 @@ def _matmul_integer(ctx: Lowering, node: Node) -> None:
 
 
 def _fits_points(node: OnnxNode) -> bool:
-    """Zero points for the whole, for each row of A or each column of B, or for those of each matrix of a batch."""
+    """Whether zero points are per tensor, per row of A or column of B, or those per matrix of a batch."""
     a, b = node.ins[0], node.ins[1]
     rows = ((), (1,), a[-2:-1], (*a[:-1], 1))
     columns = ((), (1,), b[-1:], (*b[:-2], 1, *b[-1:]))
@@ -186,7 +186,7 @@ def _fused_gemm(write: OnnxNode) -> None:
 
 
 def _fused_matmul(write: OnnxNode) -> None:
-    """FusedMatMul, TransposeMatMul: operands turned, the product times alpha."""
+    """FusedMatMul, TransposeMatMul: transposed operands, and the product times alpha."""
     write.refuse(transBatchA=write.attrs.get("transBatchA"), transBatchB=write.attrs.get("transBatchB"))
     operands = []
     for index, key in ((0, "transA"), (1, "transB")):
@@ -236,7 +236,7 @@ def _n_bits(write: OnnxNode) -> None:
         attrs.get(key, default) for key, default in (("bits", 4), ("block_size", 0), ("N", 0), ("K", 0))
     )
     if bits not in (4, 8) or size < 16:
-        raise Unsupported(f"{bits} bits in blocks of {size} are not supported")
+        raise Unsupported(f"its weights of {bits} bits in blocks of {size} are not supported")
     write.refuse(**{"g_idx": write.input(4)})
     blocks = -(-columns // size)
     codes = _unpacked(write.state.value_of(write.input(1), "B"), bits).reshape(rows, blocks * size)[:, :columns]
@@ -274,7 +274,7 @@ def _qgemm(parts: QLinear) -> None:
 
 
 def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) -> bool:
-    """Append a matmul kernel if there are 8-bit integers behind both operands, and neither is a vector."""
+    """Append a matmul kernel if both operands are dequantized 8-bit integers, and neither is a vector."""
     left, right = ctx.integers(a), ctx.integers(b)
     kind = ctx.types[output]
     if left is None or right is None or kind.dtype is not DType.FLOAT32 or not kind.count:
@@ -302,7 +302,7 @@ def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) 
 
 
 def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return the strides of an operand in elements, 0 along what is broadcast to the output's rank."""
+    """Return an operand's strides in elements, padded to the output's rank, with 0 along broadcast dimensions."""
     steps = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     batch = [0 if size == 1 else step for size, step in zip(shape[:-2], steps[:-2], strict=True)]
     return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])
@@ -328,7 +328,7 @@ def _flat_cases(draw: Draw, op: Operator) -> Case:
 
 
 def _codes(draw: Draw, value: Value) -> str:
-    """Weights of 7 bits, which products of uint8 and int8 can't saturate."""
+    """Draw 7-bit weights, with which products of uint8 and int8 can't saturate."""
     return draw.constant(draw.numbers().integers(-64, 64, (value.shape[-1], 4)), np.int8)
 
 
@@ -337,11 +337,11 @@ def _number(low: float, high: float) -> Part:
 
 
 def _integer_cases(draw: Draw, op: Operator) -> Case:
-    """Zero points are one number, or one a column of B."""
+    """Draw zero points that are one number, or one per column of B."""
     value = draw.pick(np.uint8, draw.rng.choice((2, 3)))
     points = [draw.constant(draw.rng.randint(0, 255), np.uint8), draw.constant(draw.rng.choice((0, 3)), np.int8)]
     if not value.size:
-        raise ValueError("no weights")  # onnxruntime does not write the results of an integer product of nothing
+        raise ValueError("no weights")  # onnxruntime does not write the results of an empty integer product
     scales = [draw.constant(0.02, np.float32), draw.constant(0.01, np.float32)] if "Float" in op.name else []
     return Case([value.name, _codes(draw, value), *scales, *points])
 
@@ -361,7 +361,7 @@ def _gemm_cases(draw: Draw, op: Operator) -> Case:
     weights = draw.normal((count, depth) if tb else (depth, count), max(1, depth) ** -0.5)
     bias = [draw.normal(rng.choice(((count,), (1, count), (rows, 1), ())))] if rng.random() < 0.7 else []
     alpha, beta = rng.choice((1.0, 0.5)), rng.choice((1.0, 2.0))
-    beta = beta if depth else 1.0  # of a product of nothing onnxruntime forgets it
+    beta = beta if depth else 1.0  # onnxruntime ignores it for an empty product
     return Case([value.name, weights, *bias], {"alpha": alpha, "beta": beta, "transA": int(ta), "transB": int(tb)})
 
 

@@ -1,4 +1,4 @@
-"""Operators that pick or write elements by computed indices, as loops and kernels.
+"""Operators that read or write elements by computed indices, as loops and kernels.
 
 Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, ReverseSequence 10, TensorScatter 24;
 ScatterElements 18, Scatter 9, ScatterND 18, MaxUnpool 22, TfIdfVectorizer 9; Binarizer (ai.onnx.ml 1).
@@ -82,7 +82,7 @@ class Binarizer(Attributes):
 
 
 class TensorScatter(AlongAxis):
-    """mode: what would be written behind the end is not there, or stands at the beginning ("circular")."""
+    """mode: elements behind the end are dropped, or wrap around to the beginning ("circular")."""
 
     mode: Literal["linear", "circular"] = "linear"
 
@@ -116,7 +116,7 @@ def _gather_nd(ctx: Lowering, node: Node) -> None:
 
 
 def _space_to_depth(ctx: Lowering, node: Node) -> None:
-    """SpaceToDepth: channel (dy, dx, c) of the output, or (c, dy, dx), is what lies dy, dx into the block."""
+    """SpaceToDepth: the output's channel (dy, dx, c), or (c, dy, dx), is the block's element at dy, dx."""
     kind, size = ctx.types[node.inputs[0]], Blocks.of(node).blocksize
     channels = kind.shape[1]
     crd = Blocks.of(node).mode == "CRD"
@@ -155,7 +155,7 @@ def _binarizer(ctx: Lowering, node: Node) -> None:
 
 
 def _tensor_scatter(ctx: Lowering, node: Node) -> None:
-    """TensorScatter 24: the update stands from index write_indices[batch] on; "circular" goes on at the start."""
+    """TensorScatter 24: the update is written from index write_indices[batch] on; "circular" wraps around."""
     past, update = node.inputs[:2]
     kind, dim = ctx.types[past], TensorScatter.of(node).axis
     size, length = kind.shape[dim], ctx.types[update].shape[dim]
@@ -178,7 +178,7 @@ def _tiles(node: OnnxNode) -> bool:
 
 
 def by_element(node: OnnxNode) -> bool:
-    """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
+    """Whether the indices lie within the data along all axes but one (GatherElements, ScatterElements)."""
     data, indices = node.ins[0], node.ins[1]
     axis = node.attrs.get("axis", 0) % max(len(data), 1)
     within = all(n <= size for dim, (n, size) in enumerate(zip(indices, data, strict=False)) if dim != axis)
@@ -188,7 +188,7 @@ def by_element(node: OnnxNode) -> bool:
 def _check_batch(node: OnnxNode) -> None:
     if not 0 <= node.attrs.get("batch_dims", 0) < max(1, min(map(len, node.shapes), default=1)):
         found = [list(shape) for shape in node.shapes]
-        raise Unsupported(f"its batch_dims is {node.attrs['batch_dims']}, for inputs {found}")
+        raise Unsupported(f"its batch_dims {node.attrs['batch_dims']} do not fit its inputs {found}")
 
 
 def _fits_batch(node: OnnxNode) -> bool:
@@ -197,7 +197,7 @@ def _fits_batch(node: OnnxNode) -> bool:
 
 
 def tuples_of_indices(node: OnnxNode) -> IndexRange:
-    """GatherND, ScatterND: the last dimension of the indices has one for each of the data's first dimensions."""
+    """GatherND, ScatterND: the last dimension has an index for each of the data's first dimensions."""
     first = node.attrs.get("batch_dims", 0)
     return index_of(1, node.shapes[0][first : first + node.shapes[1][-1]])
 
@@ -212,7 +212,7 @@ def _check_blocks(node: OnnxNode) -> None:
         return
     size = node.attrs.get("blocksize", 1)
     if size < 1:
-        raise Unsupported(f"its blocksize is {size}")
+        raise Unsupported(f"its blocksize is {size}; expected at least 1")
     channels, rows, columns = node.shapes[0][1:]
     if node.op == "DepthToSpace" and channels % size**2:
         raise Unsupported(f"it has {channels} channels; expected a multiple of {size**2}, the elements of a block")
@@ -237,7 +237,7 @@ def _fits_past(node: OnnxNode) -> bool:
 
 
 def _first_rows(node: OnnxNode) -> IndexRange:
-    """TensorScatter: where an update begins; in a ring, anywhere."""
+    """TensorScatter: the start of an update; anywhere if it wraps around."""
     axis = node.attrs.get("axis", -2)
     if node.attrs.get("mode") == "circular":
         raise ValueError
@@ -248,7 +248,7 @@ _BLOCKS = {"mode": ("DCR", "CRD")}
 
 
 def element_cases(draw: Draw, op: Operator) -> Case:
-    """GatherElements and ScatterElements: each place at most once."""
+    """Draw GatherElements and ScatterElements with each position at most once."""
     value = draw.pick()
     axis, shape = draw.axis(value), list(value.shape)
     shape[axis] = draw.rng.randint(1, shape[axis])
@@ -274,7 +274,7 @@ def _past_cases(draw: Draw, op: Operator) -> Case:
 
 
 class ScatterND(Attributes):
-    """reduction: what becomes of several updates of one element, and of the element: "none", "add", "mul", …"""
+    """reduction: how updates are combined with each other and the element: "none", "add", "mul", …"""
 
     reduction: str = "none"
 
@@ -286,13 +286,13 @@ class ScatterElements(ScatterND):
 
 
 class MaxUnpool(Attributes):
-    """inner: the sizes of the tensor that indices count in."""
+    """inner: the sizes of the tensor that the indices refer to."""
 
     inner: tuple[int, ...]
 
 
 class TfIdf(Attributes):
-    """TfIdfVectorizer of integers, with ONNX's names; weights: one an n-gram; none: ones."""
+    """TfIdfVectorizer of integers, with ONNX's names; weights: one per n-gram; empty: all 1."""
 
     max_gram_length: int
     max_skip_count: int
@@ -320,7 +320,7 @@ _SCATTER_ELEMENTS, _SCATTER_ND = (
 
 
 def _unpool_values(ctx: Lowering, node: Node) -> dict[str, Any]:
-    """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
+    """MaxUnpool: indices refer to the tensor that pads, kernel and strides imply, which may be smaller."""
     x, inner = ctx.types[node.inputs[0]], MaxUnpool.of(node).inner
     per_image = math.prod(inner)
     return {
@@ -330,7 +330,7 @@ def _unpool_values(ctx: Lowering, node: Node) -> dict[str, Any]:
 
 
 def _tf_idf(ctx: Lowering, node: Node) -> None:
-    """TfIdfVectorizer of integers: how often each n-gram of the pool comes, with up to max_skip_count skips."""
+    """TfIdfVectorizer of integers: the count of each n-gram of the pool, with up to max_skip_count skips."""
     attrs, x = TfIdf.of(node), ctx.types[node.inputs[0]]
     starts = [*attrs.ngram_counts, len(attrs.pool_int64s)]
     grams: list[tuple[int, int, int]] = []  # length, index into the pool, column
@@ -373,7 +373,7 @@ def _unpooled(node: OnnxNode) -> None:
 
 
 def _places_unpooled(node: OnnxNode) -> IndexRange:
-    """MaxUnpool: indices in the flat result, unless another size is wanted of that."""
+    """MaxUnpool: indices refer to the flat result, unless its size is given explicitly."""
     if len(node.shapes) > 2:
         raise ValueError
     return index_of(
@@ -396,7 +396,7 @@ _REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
 
 
 def _tuple_cases(draw: Draw, op: Operator) -> Case:
-    """Whole rows, each at most once."""
+    """Draw whole rows, each at most once."""
     value = draw.pick()
     rows = draw.rng.sample(range(value.shape[0]), draw.rng.randint(1, value.shape[0]))
     return Case(

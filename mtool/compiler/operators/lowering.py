@@ -1,6 +1,6 @@
-"""The context of a lowering: a graph under construction that knows its quantized values.
+"""The context of a lowering: a graph under construction that keeps track of its quantized values.
 
-A lowering turns one canonical ONNX node into internal nodes: `loop` (an expression an element),
+A lowering turns one canonical ONNX node into internal nodes: `loop` (an expression per element),
 `view`, `transpose`, `concat`, and the kernels (`conv2d`, `dense`, `pool2d`, `softmax`).
 """
 
@@ -28,7 +28,7 @@ NCHW_OF_NHWC = (0, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Dequantized:
-    """A float value that is `(value - zero_point) * scale` of an integer one; axis None: per tensor."""
+    """A float value that is `(value - zero_point) * scale` of an integer value; axis None: per tensor."""
 
     value: str
     scale: Array
@@ -37,15 +37,15 @@ class Dequantized:
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one scale and one zero point serve the whole tensor."""
+        """Whether the whole tensor has one scale and one zero point."""
         return self.axis is None
 
 
 class Lowering(Rewriter):
     """A graph under construction; `dequantized` maps float values to the integers behind them.
 
-    `limits`: between which numbers the integers of a value lie, where that is less than their type has.
-    `float_weights`: int8 weights of float activations become float32.
+    `limits`: the range of a value's integers, where it is smaller than that of their type.
+    `float_weights`: int8 weights with float activations become float32.
     """
 
     def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:
@@ -62,7 +62,7 @@ class Lowering(Rewriter):
         return output
 
     def view(self, node: Node, value: str, shape: Iterable[int], output: str = "") -> str:
-        """Append a view: the same bytes under another shape."""
+        """Append a view: the same bytes with another shape."""
         output = output or self.value(f"{value}.view", self.types[value].dtype, shape)
         self.node("view", [value], [output], View(), like=node)
         return output
@@ -75,7 +75,7 @@ class Lowering(Rewriter):
         return output
 
     def dequantize(self, node: Node, quantized: Dequantized, output: str) -> None:
-        """Append the loop that gives a float value from its integers, and remember where it came from."""
+        """Append the loop that computes a float value from its integers, and record the integers."""
         kind = self.types[quantized.value]
         inputs = [quantized.value]
         element = load(0, kind.dtype, identity(len(kind.shape)))
@@ -89,7 +89,7 @@ class Lowering(Rewriter):
         self.dequantized[output] = quantized
 
     def parameter(self, data: Array, axis: int | None, dtype: DType, inputs: list[str], node: Node) -> Expr:
-        """Return a per-tensor constant, or a load of a per-axis one, which is added to `inputs`."""
+        """Return a per-tensor constant, or a load of a per-axis one, which is appended to `inputs`."""
         if axis is None or data.size == 1:
             return const(data.reshape(-1)[0].item(), dtype)
         inputs.append(self.constant(f"{node.name}/parameter", data.astype(dtype.numpy).reshape(-1)))
@@ -104,7 +104,7 @@ class Lowering(Rewriter):
         return found
 
     def operands(self, values: Iterable[str], shape: tuple[int, ...]) -> list[Expr]:
-        """Return loads of values 0, 1, … broadcast into `shape`; single constants stand as numbers."""
+        """Return loads of values 0, 1, … broadcast to `shape`; scalar constants become numbers."""
         loads = []
         for number, value in enumerate(values):
             kind = self.types[value]
@@ -117,7 +117,7 @@ class Lowering(Rewriter):
 
 
 def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str], Expr]:
-    """Let a reduction over no elements be the number that it starts with, and drop the operands that only it read."""
+    """Replace a reduction over no elements by its initial number, and drop the operands that only it read."""
 
     def start(part: Expr) -> Expr:
         if part.op != "reduce" or all(size for _, size in part.value.axes):
@@ -132,12 +132,12 @@ def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str],
 
 
 def accumulator(dtype: DType) -> DType:
-    """Return the type that sums of products of a type are made in."""
+    """Return the type of sums of products of a type."""
     return DType.FLOAT32 if dtype.is_half else dtype if dtype.is_float else DType.INT32
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how far apart, in elements, neighbours along each dimension are."""
+    """Return the stride of each dimension, in elements."""
     return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
 
@@ -145,26 +145,26 @@ Lower = Callable[[Lowering, Node], None]
 
 
 class AlongAxis(Attributes):
-    """An operator that works along one dimension: `axis`, from 0 on."""
+    """An operator along one dimension: `axis`, from 0 on."""
 
     axis: int
 
 
 class Epsilon(Attributes):
-    """A normalisation: `epsilon` is added to the variance."""
+    """A normalization: `epsilon` is added to the variance."""
 
     epsilon: float = 1e-5
 
 
-def _as_told(attrs: Attributes, zero_point: int) -> Attributes:
+def _unchanged(attrs: Attributes, zero_point: int) -> Attributes:
     return attrs
 
 
-def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _as_told) -> Lower:
-    """Let an operator that only moves or picks elements work on the integers behind a dequantized input.
+def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _unchanged) -> Lower:
+    """Make an operator that only moves or selects elements work on the integers behind a dequantized input.
 
-    `f(dequantize(q))` becomes `dequantize(f(q))`, which is the same number for number. `of_integers` returns what the
-    operator is told then, of what it was told and the zero point.
+    `f(dequantize(q))` becomes `dequantize(f(q))`, with the same results. `of_integers` returns the attributes for the
+    integers, from those for the floats and the zero point.
     """
 
     def wrapped(ctx: Lowering, node: Node) -> None:
@@ -214,18 +214,18 @@ def template_node(
     Args:
         ctx: the graph under construction.
         node: the ONNX operator.
-        template: the name of the C template, without its ending; or the whole path of a file elsewhere.
-        inputs: C name to value.
-        outputs: C name to value.
-        values: the template's variables beside `types`, the types of inputs and outputs by C name.
-        scratch: bytes of working memory; the template calls it `scratch`.
+        template: the name of the C template, without its suffix; or the full path of a file elsewhere.
+        inputs: the values by C name.
+        outputs: the values by C name.
+        values: the template's variables in addition to `types`, the types of inputs and outputs by C name.
+        scratch: bytes of working memory, `scratch` in the template.
         scratch_type: the C type of its elements.
-        math: whether the C calls the mathematical library.
-        macs: its multiply-accumulates.
-        headers: of the runtime, that it needs besides mt_math.h.
-        overwrites: outputs that may lie where an input lies, as each element of the input is read last before the
+        math: whether the C calls the math library.
+        macs: the number of multiply-accumulates.
+        headers: runtime headers that it needs in addition to mt_math.h.
+        overwrites: outputs that may share memory with an input, because no element of the input is read after the
             same element of the output is written: C name of the output to that of the input.
-        wide: C names of inputs and outputs that are float32 in C if they are 16-bit floats.
+        wide: C names of inputs and outputs that are converted to float32 if they are 16-bit floats.
     """
     inputs = {name: widened(ctx, node, value) if name in wide else value for name, value in inputs.items()}
     made = {name: wide_output(ctx, value) if name in wide else value for name, value in outputs.items()}
@@ -248,8 +248,8 @@ def by_template(
 
     Args:
         template: the name of the C template.
-        inputs: their C names, in order; one that is not given is left out.
-        outputs: the same.
+        inputs: the inputs' C names, in order; inputs that are not given are omitted.
+        outputs: the outputs' C names.
         values: returns the template's variables.
         scratch: returns the bytes of working memory and the C type of its elements.
         options: of `template_node`.
@@ -278,13 +278,13 @@ def widened(ctx: Lowering, node: Node, value: str, dtype: DType | None = None) -
 
 
 def wide_output(ctx: Lowering, value: str) -> str:
-    """Return where to compute an output: itself, or a float32 value if it is a 16-bit float."""
+    """Return the value in which to compute an output: itself, or a float32 value if it is a 16-bit float."""
     kind = ctx.types[value]
     return ctx.value(f"{value}.wide", DType.FLOAT32, kind.shape) if kind.dtype.is_half else value
 
 
 def narrowed(ctx: Lowering, node: Node, pairs: Sequence[tuple[str, str]]) -> None:
-    """Append the conversions from what `wide_output` gave to the outputs themselves."""
+    """Append the conversions from the values of `wide_output` to the outputs."""
     for wide, value in pairs:
         if wide != value:
             kind = ctx.types[value]

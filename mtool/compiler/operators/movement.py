@@ -19,7 +19,7 @@ from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, as_in_onnx, in
 from mtool.compiler.operators.operator import BEHIND, Case, Draw, Operator, TfliteBuiltin, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
-MOST = 64  # inputs of one concatenation
+MOST = 64  # the most inputs of one concatenation
 
 
 class Permutation(Attributes):
@@ -29,7 +29,7 @@ class Permutation(Attributes):
 
 
 class Slice(Attributes):
-    """For each dimension, the index of the first element, and how far it is from one to the next (may be negative)."""
+    """Slice: for each dimension, the index of the first element, and the step, which may be negative."""
 
     first: tuple[int, ...]
     stride: tuple[int, ...]
@@ -39,8 +39,8 @@ class Pad(Attributes):
     """Padding around the input.
 
     mode: "constant", "edge", "reflect" or "wrap".
-    before: elements before each dimension; negative: they are cut. The output's shape says how many are behind.
-    value: of "constant", where no second operand says it.
+    before: elements before each dimension; negative: they are cropped. The output's shape gives those behind.
+    value: the constant, if there is no second operand.
     """
 
     mode: str
@@ -67,7 +67,7 @@ def _concat(ctx: Lowering, node: Node) -> None:
 
 
 def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
-    """Append a concatenation of some of the inputs: each input is a parameter of a function, of which C has 127."""
+    """Append a concatenation of some of the inputs: each is a function parameter, and C guarantees only 127."""
     shape = list(ctx.types[values[0]].shape)
     shape[axis] = sum(ctx.types[value].shape[axis] for value in values)
     part = ctx.value(f"{node.outputs[0]}.part", ctx.types[values[0]].dtype, shape)
@@ -85,7 +85,7 @@ def _slice(ctx: Lowering, node: Node) -> None:
 
 
 def _pad(ctx: Lowering, node: Node) -> None:
-    """Pad: each mode is a table of source indices along each axis; a second input is a value that the run gives."""
+    """Pad: each mode is a table of source indices along each axis; a second input is the value at run time."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     mode = Pad.of(node).mode
     inputs, index, inside = list(node.inputs), [], []
@@ -119,7 +119,7 @@ def _pad(ctx: Lowering, node: Node) -> None:
 
 
 def _zero_point(attrs: Attributes, zero_point: int) -> Attributes:
-    """The padding of a dequantized input is 0.0: its zero point."""
+    """Return the attributes for integers: a padding of 0.0 is their zero point."""
     assert isinstance(attrs, Pad)
     return replace(attrs, value=zero_point)
 
@@ -144,7 +144,7 @@ def _gather(ctx: Lowering, node: Node) -> None:
 
 
 def chosen_indices(ctx: Lowering, node: Node, size: int, index: Sequence[Expr]) -> tuple[Expr, str]:
-    """Return the index that an element of a node's second input is, and what has it; constants count from the start."""
+    """Return the index in an element of a node's second input, and the input; constants are made non-negative."""
     value = node.inputs[1]
     known = ctx.constants.get(value)
     if known is None:
@@ -156,10 +156,10 @@ def chosen_indices(ctx: Lowering, node: Node, size: int, index: Sequence[Expr]) 
 def _view(node: OnnxNode) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
     before, after = node.kind(0), node.result
-    if before.count != after.count:  # inference does not look, and a declared shape may say anything
-        raise Unsupported(f"its input is {before} and its output {after}; expected as many elements")
+    if before.count != after.count:  # inference does not check it, and a declared shape may be wrong
+        raise Unsupported(f"its input {before} and its output {after} differ in their number of elements")
     node.emit(op="Reshape", inputs=node.inputs[:1], outputs=node.outputs[:1])
-    if len(node.outputs) > 1 and node.outputs[1]:  # Dropout's mask: all is kept; before 12 onnxruntime fills in zeros
+    if len(node.outputs) > 1 and node.outputs[1]:  # Dropout's mask keeps all; onnxruntime returns zeros before 12
         mask = node.kind(node.outputs[1])
         node.state.budget.afford("constants", mask.bytes, f"{node.op} {node.origin}")
         node.state.add_constant(node.outputs[1], np.full(mask.shape, node.version >= 12, mask.dtype.numpy))
@@ -174,7 +174,7 @@ def _carry_view(bounded: Bounded) -> int | None:
 
 
 def _slice_by_inputs(node: OnnxNode) -> onnx.NodeProto | None:
-    """Before opset 10 a Slice has attributes, and inference knows no starts before the beginning."""
+    """Before opset 10, a Slice has attributes, and inference does not support starts before the beginning."""
     if node.version >= 10:
         return None
     values = [
@@ -196,7 +196,7 @@ def _slice_form(node: OnnxNode) -> None:
         size = shape[dim]
         start += size if start < 0 else 0
         first[dim] = min(max(start, 0), size if step > 0 else size - 1)
-        far = max(size, 2**15)  # any further leads out: there is one element
+        far = max(size, 2**15)  # any larger step leaves one element
         stride[dim] = min(max(step, -far), far)
     node.emit(Slice(first=tuple(first), stride=tuple(stride)), inputs=node.inputs[:1])
 
@@ -209,11 +209,11 @@ def _carry_slice(bounded: Bounded) -> int | None:
 
 def _check_outputs(node: OnnxNode) -> None:
     if node.attrs.get("num_outputs", len(node.outputs)) != len(node.outputs):
-        raise Unsupported(f"its num_outputs is {node.attrs['num_outputs']}, and it has {len(node.outputs)} outputs")
+        raise Unsupported(f"its num_outputs is {node.attrs['num_outputs']}, but it has {len(node.outputs)} outputs")
 
 
 def _split_form(node: OnnxNode) -> None:
-    """Split: a slice for each output."""
+    """Split: a slice per output."""
     rank, axis, start = len(node.shape), node.axis(0), 0
     for output in filter(None, node.outputs):
         first = tuple(start if dim == axis else 0 for dim in range(rank))
@@ -240,7 +240,7 @@ def _pad_form(node: OnnxNode) -> None:
     for dim, amount in zip(axes, pads[: len(axes)], strict=True):
         before[dim % len(kind.shape)] = amount
     tables = sum(size for size, old in zip(node.result.shape, kind.shape, strict=True) if size != old)
-    node.state.budget.spend("constants", 4 * tables, f"Pad {node.origin}")  # where each element comes from
+    node.state.budget.spend("constants", 4 * tables, f"Pad {node.origin}")  # the source of each element
     node.emit(Pad(mode=node.attrs.get("mode", "constant"), before=tuple(before), value=value), inputs=inputs)
 
 
@@ -275,7 +275,7 @@ def _carry_gather(bounded: Bounded) -> int | None:
 
 def _check_is_known(node: OnnxNode) -> None:
     if node.inputs[0] in node.state.bounds:
-        raise Unsupported("the shape that it asks for is known only when it runs")
+        raise Unsupported("its target shape is not a constant")
 
 
 def _shape_form(node: OnnxNode) -> None:
@@ -319,7 +319,7 @@ def _squeezed(draw: Draw, op: Operator) -> Case:
 
 
 def _concat_cases(draw: Draw, op: Operator) -> Case:
-    """A value with constants and itself; now and then one part has no elements."""
+    """Draw a value with constants and itself; sometimes a part has no elements."""
     rng, value = draw.rng, draw.pick()
     axis = draw.axis(value)
     shape = list(value.shape)
@@ -338,7 +338,7 @@ def _split_cases(draw: Draw, op: Operator) -> Case:
 
 
 def _slice_cases(draw: Draw, op: Operator) -> Case:
-    """Steps of either sign; now and then nothing is left."""
+    """Draw steps of either sign; sometimes the result is empty."""
     rng, value = draw.rng, draw.pick()
     axes = rng.sample(range(value.rank), rng.randint(1, max(1, value.rank)))
     starts, ends, steps = list[int](), list[int](), list[int]()
@@ -353,7 +353,7 @@ def _slice_cases(draw: Draw, op: Operator) -> Case:
 
 
 def _pad_cases(draw: Draw, op: Operator) -> Case:
-    """A constant, the edge or a reflection; negative pads crop."""
+    """Draw a constant, the edge or a reflection; negative pads crop."""
     rng, value = draw.rng, draw.pick()
     mode = rng.choice(("constant", "constant", "edge", "reflect"))
     pads = [rng.choice((0, 0, 1, 2)) for _ in range(2 * value.rank)]

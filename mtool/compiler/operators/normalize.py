@@ -1,8 +1,8 @@
 """Normalizations: Softmax, LogSoftmax, Hardmax 13; LRN 13, LpNormalization 22; those by mean and variance.
 
 BatchNormalization 15, LayerNormalization 17, GroupNormalization 21, InstanceNormalization 22,
-MeanVarianceNormalization 13. The variance is the mean square of the deviations: ONNX's own functions take the square of
-the mean from the mean of the squares, which leaves nothing of float32 where the mean is some thousand times the
+MeanVarianceNormalization 13. The variance is the mean square of the deviations: ONNX's own functions subtract the
+square of the mean from the mean of the squares, which cancels in float32 where the mean is several thousand times the
 deviation.
 """
 
@@ -43,7 +43,7 @@ def _wide(number_: int, kind_dtype: DType, index: tuple[Expr, ...]) -> Expr:
 
 
 class LRN(Attributes):
-    """x / (bias + alpha * sum of squares) ** beta, over `size` channels of which `before` lie before one's own."""
+    """x / (bias + alpha * sum of squares) ** beta, over `size` channels, `before` of them before the element's."""
 
     alpha: float
     beta: float
@@ -53,25 +53,25 @@ class LRN(Attributes):
 
 
 class LpNormalization(AlongAxis):
-    """p: of the norm, 1 or 2."""
+    """p: the norm's order, 1 or 2."""
 
     p: int
 
 
 class Softmax(AlongAxis):
-    """Softmax and LogSoftmax; `log` tells which."""
+    """Softmax, or LogSoftmax with `log`."""
 
     log: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The elements that have one mean and one variance.
+    """Groups of elements with a common mean and variance.
 
-    shape: one number a group.
-    axes: what runs over a group's elements: axes behind those of `shape`, with their sizes.
-    elements: the index of an element of the input, in axes of `shape` and `axes`.
-    own: the index of the group of an element of the input, in the input's axes.
+    shape: the shape of the groups.
+    axes: the axes over a group's elements, which follow those of `shape`, with their sizes.
+    elements: the index of an input element, in axes of `shape` and `axes`.
+    own: the index of an input element's group, in the input's axes.
     """
 
     shape: tuple[int, ...]
@@ -93,7 +93,7 @@ class Groups:
 
     @classmethod
     def of_channels(cls, shape: tuple[int, ...], groups: int) -> "Groups":
-        """Return the groups of neighbouring channels, axis 1, with all that lies behind them."""
+        """Return groups of adjacent channels (axis 1), with all dimensions behind them."""
         members, behind = shape[1] // groups, shape[2:]
         channel = axis(1) * members + axis(2)
         inner = tuple((3 + n, size) for n, size in enumerate(behind))
@@ -105,12 +105,12 @@ class Groups:
         )
 
     def reduced(self, how: str, body: Expr) -> Expr:
-        """Return what a group's elements are together."""
+        """Return the reduction of a group's elements."""
         return Expr("reduce", body.dtype, (body,), Reduction(how, self.axes))
 
     @property
     def count(self) -> int:
-        """The elements of a group."""
+        """The number of elements of a group."""
         return math.prod(size for _, size in self.axes)
 
 
@@ -160,7 +160,7 @@ def _hardmax(ctx: Lowering, node: Node) -> None:
 
 
 def _softmax_by_loops(ctx: Lowering, node: Node) -> None:
-    """Softmax and LogSoftmax along one axis, of element types and shapes that the kernel is not for."""
+    """Softmax and LogSoftmax along one axis, for element types and shapes without a kernel."""
     kind, attrs = ctx.types[node.inputs[0]], Softmax.of(node)
     groups, dtype = Groups.along(kind.shape, (attrs.axis,)), accumulator(kind.dtype)
     element, own = _wide(0, kind.dtype, groups.elements), _wide(0, kind.dtype, identity(len(kind.shape)))
@@ -174,7 +174,7 @@ def _softmax_by_loops(ctx: Lowering, node: Node) -> None:
 
 
 def carry_beside_axis(bounded: Bounded) -> int | None:
-    """Of operators that work along one axis, and leave the shape as it is."""
+    """Carry a bound through operators that work along one axis and keep the shape."""
     return bounded.axis if bounded.axis != AlongAxis.of(bounded).axis else None
 
 
@@ -199,10 +199,10 @@ def _hardmax_form(node: OnnxNode) -> None:
 
 
 def _lrn_form(node: OnnxNode) -> None:
-    """LRN: it looks at as many channels as there are at most, those further away count as 0."""
+    """LRN: the window is clipped to the channels; those outside count as 0."""
     size = node.attrs["size"]
     if len(node.shape) < 2 or size < 1:
-        raise Unsupported(f"a size of {size} does not fit its input {node.kind(0)}")
+        raise Unsupported(f"its size {size} does not fit its input {node.kind(0)}")
     before, behind = (min(reach, node.shape[1]) for reach in ((size - 1) // 2, size // 2))
     attrs = LRN(
         alpha=node.attrs.get("alpha", 1e-4) / size, beta=node.attrs.get("beta", 0.75), bias=node.attrs.get("bias", 1.0),
@@ -214,7 +214,7 @@ def _lrn_form(node: OnnxNode) -> None:
 def _lp_form(node: OnnxNode) -> None:
     p = node.attrs.get("p", 2)
     if p not in (1, 2) or not node.shape:
-        raise Unsupported(f"a norm of p = {p} of its input {node.kind(0)} is not supported")
+        raise Unsupported(f"p = {p} is not supported for its input {node.kind(0)}")
     node.emit(LpNormalization(axis=node.axis(-1), p=p))
 
 
@@ -252,10 +252,10 @@ def _softmax(ctx: Lowering, node: Node) -> None:
 
 
 def _fixed_softmax(ctx: Lowering, node: Node) -> None:
-    """FixedSoftmax, mtool's own: along the last axis, in steps of 1/256 from the lowest value on.
+    """FixedSoftmax, mtool's own: along the last axis, with a scale of 1/256 and the smallest integer as zero point.
 
-    Results of 16 bits are in steps of 1/65536.
-    Inputs: 8-bit integers, and exp(-d) for differences d = 255 … 0 as int32 with 31 bits behind the point.
+    16-bit results have a scale of 1/65536.
+    Inputs: 8-bit integers, and exp(-d) for differences d = 255 … 0 as int32 with 31 fractional bits.
     """
     source, powers = node.inputs
     kind = ctx.types[node.outputs[0]]
@@ -290,9 +290,9 @@ def _mean_of(body: Expr, groups: Groups) -> Expr:
 
 
 def _moments(ctx: Lowering, node: Node, groups: Groups, epsilon: float) -> tuple[str, str]:
-    """Append the loops that give each group its mean and its standard deviation.
+    """Append the loops that compute each group's mean and standard deviation.
 
-    The mean is summed as differences from the group's first element, which float32 has more exactly than the sum.
+    The mean is summed as differences from the group's first element, which is more precise in float32.
     """
     x, stem = node.inputs[0], node.outputs[0]
     element = _wide(0, ctx.types[x].dtype, groups.elements)
@@ -306,17 +306,17 @@ def _moments(ctx: Lowering, node: Node, groups: Groups, epsilon: float) -> tuple
     return means, ctx.loop(node, deviation, [x, means], ctx.value(f"{stem}.deviation", dtype, groups.shape))
 
 
-def _standardise(
+def _standardize(
     ctx: Lowering, node: Node, groups: Groups, epsilon: float, parameters: list[tuple[str, tuple[Expr, ...]]]
 ) -> tuple[str, str]:
-    """Append what takes off the mean and divides by the deviation, times the first parameter, plus the second.
+    """Append the loop that subtracts the mean, divides by the deviation, and applies scale and bias.
 
     Args:
         ctx: the graph under construction.
         node: the operator.
-        groups: what has one mean.
-        epsilon: is added to the variance.
-        parameters: scale and bias, as far as there are, each a value and the index of its element.
+        groups: the groups with a common mean.
+        epsilon: added to the variance.
+        parameters: scale and bias, both optional, each a value and the index of its element.
 
     Returns:
         The mean and the deviation of each group.
@@ -353,11 +353,11 @@ class MeanVariance(Epsilon):
 
 
 def _layer_normalization(ctx: Lowering, node: Node) -> None:
-    """LayerNormalization: over all dimensions from `axis` on; mean and inverse deviation are outputs, if asked for."""
+    """LayerNormalization: over all dimensions from `axis` on; mean and inverse deviation are optional outputs."""
     shape = ctx.types[node.inputs[0]].shape
     groups = Groups.along(shape, tuple(range(LayerNormalization.of(node).axis, len(shape))))
     parameters = [(value, broadcast_index(ctx.types[value].shape, shape)) for value in node.inputs[1:3] if value]
-    mean, deviation = _standardise(ctx, node, groups, LayerNormalization.of(node).epsilon, parameters)
+    mean, deviation = _standardize(ctx, node, groups, LayerNormalization.of(node).epsilon, parameters)
     for source, output, inverse in zip((mean, deviation), node.outputs[1:3], (False, True), strict=False):
         if output:
             element = load(0, ctx.types[source].dtype, identity(len(shape)))
@@ -366,11 +366,11 @@ def _layer_normalization(ctx: Lowering, node: Node) -> None:
 
 
 def _group_normalization(ctx: Lowering, node: Node) -> None:
-    """GroupNormalization: scale and bias a channel from opset 21 on, before that a group."""
+    """GroupNormalization: scale and bias are per channel from opset 21 on, before that per group."""
     shape, count = ctx.types[node.inputs[0]].shape, GroupNormalization.of(node).num_groups
     groups = Groups.of_channels(shape, count)
     each = groups.own[1] if ctx.types[node.inputs[1]].count == count else axis(1)
-    _standardise(
+    _standardize(
         ctx, node, groups, GroupNormalization.of(node).epsilon, [(value, (each,)) for value in node.inputs[1:3]]
     )
 
@@ -379,13 +379,13 @@ def _instance_normalization(ctx: Lowering, node: Node) -> None:
     """InstanceNormalization: each channel of each image by its own mean and variance."""
     shape = ctx.types[node.inputs[0]].shape
     groups = Groups.along(shape, tuple(range(2, len(shape))))
-    _standardise(ctx, node, groups, Epsilon.of(node).epsilon, [(value, (axis(1),)) for value in node.inputs[1:3]])
+    _standardize(ctx, node, groups, Epsilon.of(node).epsilon, [(value, (axis(1),)) for value in node.inputs[1:3]])
 
 
 def _mean_variance_normalization(ctx: Lowering, node: Node) -> None:
     """MeanVarianceNormalization: along some axes, without scale and bias."""
     groups = Groups.along(ctx.types[node.inputs[0]].shape, MeanVariance.of(node).axes)
-    _standardise(ctx, node, groups, MeanVariance.of(node).epsilon, [])
+    _standardize(ctx, node, groups, MeanVariance.of(node).epsilon, [])
 
 
 def _scales_spread(node: OnnxNode) -> bool:
@@ -406,7 +406,7 @@ def _batch_normalization_form(node: OnnxNode) -> None:
         raise Unsupported("training mode is not supported")
     x = node.shape
     if len(x) < 2 or any(node.kind(value).shape != x[1:2] for value in node.inputs[1:5]):
-        raise Unsupported("its scale, bias, mean and variance do not have a number for each channel")
+        raise Unsupported("its scale, bias, mean and variance do not have one number per channel")
     node.emit(attributes_of(Epsilon, node.attrs), outputs=node.outputs[:1])
 
 
@@ -427,18 +427,18 @@ def _batch_normalization(ctx: Lowering, node: Node) -> None:
 
 
 def _group_normalization_form(node: OnnxNode) -> None:
-    """GroupNormalization: groups of channels, and scales and biases for all of them, or for all channels."""
+    """GroupNormalization: scale and bias are per group, or per channel."""
     shape, groups = node.shape, node.attrs["num_groups"]
     if len(shape) < 2 or groups < 1 or shape[1] % groups:
-        raise Unsupported(f"{groups} groups do not fit its input {node.kind(0)}")
+        raise Unsupported(f"its {groups} groups do not fit its input {node.kind(0)}")
     sizes = [node.kind(value).shape for value in node.inputs[1:3]]
     if sizes not in ([(groups,)] * 2, [shape[1:2]] * 2):
-        raise Unsupported("its scale and bias do not have a number for each channel or group")
+        raise Unsupported("its scale and bias do not have one number per channel or group")
     node.emit(attributes_of(GroupNormalization, node.attrs))
 
 
 def _mean_variance_form(node: OnnxNode) -> None:
-    """MeanVarianceNormalization: what onnx adds to the deviation is tiny, and it adds it outside of the root."""
+    """MeanVarianceNormalization: onnx adds a tiny epsilon to the deviation, outside the square root."""
     rank, stated = len(node.shape), node.attrs.get("axes", (0, 2, 3))
     if not all(-rank <= dim < rank for dim in stated):
         raise Unsupported(f"its axes are {list(stated)}; its input has {rank} dimensions")
@@ -474,7 +474,7 @@ def _skip(simplified: bool) -> Canonical:
 
 
 def _scaled_cases(draw: Draw, op: Operator) -> Case:
-    """A scale, and perhaps a bias, of the dimensions from an axis on."""
+    """Draw a scale, and sometimes a bias, of the dimensions from an axis on."""
     value = draw.pick()
     axis = draw.axis(value)
     count = 1 if op.name == "RMSNormalization" else draw.rng.choice((1, 2))

@@ -1,7 +1,7 @@
-"""An ONNX node while it is imported: what the canonical form of its operator reads and writes.
+"""An ONNX node during import, from which an operator's canonical form is made.
 
-Canonical forms are what ten years of opsets spell in many ways, in one: axes, pads, shapes and bounds as plain
-attributes, never negative; views of all kinds as `Reshape` of one input.
+All opset versions of an operator have the same canonical form: axes, pads, shapes and bounds are plain attributes,
+never negative; all kinds of views are a `Reshape` with one input.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import Unsupported, ValueNeeded
 
 OPSET = {"": 23}
-"""The opset of the nodes that operators are written as."""
+"""The opset of the nodes that operators expand to."""
 Attrs = Mapping[str, Any]
 A = TypeVar("A", bound=Attributes)
 Operand = str | float | list[int] | Array | np.generic
@@ -32,10 +32,10 @@ class Names:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
+        self._numbers: dict[str, int] = {}  # the last number of each stem
 
     def is_taken(self, name: str) -> bool:
-        """Whether something has this name."""
+        """Whether this name is in use."""
         return name in self._names
 
     def unique(self, stem: str) -> str:
@@ -51,7 +51,7 @@ class Names:
 
 
 class ImportState(Names):
-    """The state of one import, as far as operators need it; the rest is mtool/compiler/frontend/importer.py's."""
+    """The part of an import's state that operators need; the rest is in mtool/compiler/frontend/importer.py."""
 
     def __init__(self, budget: Budget) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class ImportState(Names):
         self.bounds: dict[str, Bound] = {}
 
     def is_taken(self, name: str) -> bool:
-        """Whether something has this name."""
+        """Whether this name is in use."""
         return name in self._names or name in self.types
 
     def constant(self, stem: str, data: Array) -> str:
@@ -71,14 +71,14 @@ class ImportState(Names):
         return name
 
     def add_constant(self, name: str, data: Array) -> None:
-        """Give a value a constant."""
+        """Make a value a constant."""
         data = np.ascontiguousarray(data).reshape(np.shape(data))
         self.budget.spend("constants", data.nbytes, f"constant {name!r}")
         self.constants[name] = data
         self.types[name] = TensorType(DType.of(data.dtype), data.shape)
 
     def value_of(self, name: str, role: str) -> Array:
-        """Return the value of a constant; `role` is what the operator calls this input.
+        """Return the value of a constant; `role` is the operator's name for this input.
 
         Raises:
             ValueNeeded: it is not a constant.
@@ -94,7 +94,7 @@ class ImportState(Names):
         raise NotImplementedError
 
     def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
-        """Import one node; a problem with it is noted, and what depends on it is left out.
+        """Import one node; a problem with it is recorded, and nodes that depend on it are skipped.
 
         Raises:
             ModelError: it exceeds the budget.
@@ -103,19 +103,19 @@ class ImportState(Names):
 
 
 def attributes_of(kind: type[A], attrs: Attrs, **fixed: Any) -> A:
-    """Return an operator's attributes, where the file has them under the names of the class's fields.
+    """Return an operator's attributes from the file's attributes with the names of the class's fields.
 
-    A field's default stands for what is not given there; what the class has no field for is left out. `fixed` are
-    fields that are known here.
+    Missing attributes have the field's default; attributes without a field are ignored. `fixed` are fields with given
+    values.
     """
     names = {field.name for field in fields(kind)}
     return kind(**{**{name: value for name, value in attrs.items() if name in names}, **fixed})
 
 
 class OnnxNode:
-    """One node of the model. A canonical form calls `emit`; an operator that is made of others calls the node.
+    """One node of the model. A canonical form calls `emit`; an operator that expands to others calls the node.
 
-    attrs: its attributes, but for graphs; version: of its operator set; origin: its name in messages.
+    attrs: its attributes, except graphs; version: its operator set's version; origin: its name in messages.
     """
 
     def __init__(self, state: ImportState, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
@@ -146,18 +146,18 @@ class OnnxNode:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of all inputs; () where there is none."""
+        """The shapes of all inputs; () for inputs that are not given."""
         types = self.state.types
         return [types[name].shape if name in types else () for name in self.inputs]
 
     @property
     def ins(self) -> list[tuple[int, ...]]:
-        """The same, with () for each input that is not given at the end."""
+        """The same, with () also for omitted inputs at the end."""
         return [*self.shapes, *[()] * 8]
 
     @property
     def outs(self) -> list[tuple[int, ...]]:
-        """The shapes of the outputs that are given."""
+        """The shapes of the outputs that exist."""
         return [self.state.types[name].shape for name in self.outputs if name]
 
     def is_absent_or(self, index: int, *expected: tuple[int, ...]) -> bool:
@@ -165,7 +165,7 @@ class OnnxNode:
         return not self.input(index) or self.shapes[index] in expected
 
     def axis(self, default: int, rank: int | None = None) -> int:
-        """Return the attribute `axis` as 0 … rank - 1 (of the first input)."""
+        """Return the attribute `axis` as 0 … rank - 1; the default rank is the first input's."""
         axis: int = self.attrs.get("axis", default)
         return axis % max(len(self.shape) if rank is None else rank, 1)
 
@@ -178,11 +178,11 @@ class OnnxNode:
         return None
 
     def number(self, index: int, role: str) -> int:
-        """Return an input of one constant number."""
+        """Return a constant scalar input."""
         return int(self.state.value_of(self.inputs[index], role).item())
 
     def word(self, key: str, default: str = "NONE") -> str:
-        """Return an attribute that is a word."""
+        """Return a string attribute."""
         return str(self.attrs.get(key, default))
 
     def value(self, stem: str, kind: TensorType) -> str:
@@ -199,37 +199,37 @@ class OnnxNode:
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
     ) -> None:
-        """Append a canonical node; where nothing else is said, of this operator with all its inputs and outputs."""
+        """Append a canonical node; by default, of this operator with all its inputs and outputs."""
         ins, outs = (self.inputs if inputs is None else inputs), (self.outputs if outputs is None else outputs)
         self.state.emit(op or self.op, self.origin, list(ins), list(outs), attrs or NO_ATTRIBUTES)
 
     @classmethod
     def form(cls, write: Callable[[Self], None]) -> "Canonical":
-        """Return the form of an operator that a function writes."""
+        """Return the form of an operator that `write` expands."""
         return lambda node: write(cls(node.state, node.proto, node.origin, node.attrs, node.version))
 
     def __call__(self, op: str, *operands: Operand, **attrs: Any) -> str:
-        """Write an ONNX node with one output and return that; as `several`.
+        """Write an ONNX node with one output and return that; otherwise as `several`.
 
         Raises:
-            Unsupported: it can't be compiled; why is noted.
+            Unsupported: it can't be compiled; the reason is recorded.
         """
         return self.several(op, 1, *operands, **attrs)[0]
 
     def several(self, op: str, count: int, *operands: Operand, **attrs: Any) -> list[str]:
-        """Write an ONNX node and return its outputs; attributes of None are left out.
+        """Write an ONNX node and return its outputs; attributes of None are omitted.
 
-        An operand is a value's name or a constant: a number has the type of the operands that are named, a list is of
-        int64, and what is NumPy's has its own type.
+        An operand is a value's name or a constant: a number gets the type of the named operands, a list int64, and a
+        NumPy value keeps its type.
 
         Raises:
-            Unsupported: it can't be compiled; why is noted.
+            Unsupported: it can't be compiled; the reason is recorded.
         """
         inputs = [one if isinstance(one, str) else self._operand(one, operands) for one in operands]
         outputs = [self.state.unique(f"{self.origin}/{op}") for _ in range(count)]
         self.write(op, inputs, outputs, **attrs)
         if any(output not in self.state.types for output in outputs):
-            raise Unsupported(f"it is made of a {op} that can't be compiled")
+            raise Unsupported(f"it expands to a {op} that can't be compiled")
         return outputs
 
     def _operand(self, data: Any, others: Sequence[Operand]) -> str:
@@ -239,7 +239,7 @@ class OnnxNode:
         return self.constant(data, next((dtype for dtype in named if dtype != np.bool_), np.float32))
 
     def write(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
-        """Write an ONNX node whose outputs have names, such as this node's; attributes of None are left out."""
+        """Write an ONNX node with named outputs, such as this node's; attributes of None are omitted."""
         kept = {key: value for key, value in attrs.items() if value is not None}
         self.state.run(helper.make_node(op, inputs, outputs, name=self.origin, **kept), OPSET)
 
@@ -253,12 +253,12 @@ class OnnxNode:
         return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
 
     def give(self, value: str, index: int = 0) -> None:
-        """Make a value the operator's output of that number, if that is read."""
+        """Make a value the operator's output `index`, if the node has it."""
         if index < len(self.outputs) and self.outputs[index]:
             self.write("Identity", [value], [self.outputs[index]])
 
     def refuse(self, **named: Any) -> None:
-        """Refuse inputs and attributes that are given but not supported, by what they are called.
+        """Refuse inputs and attributes that are given but not supported, by name.
 
         Raises:
             Unsupported: one is given.
@@ -277,7 +277,7 @@ def spreads(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
 
 
 def scalars_behind_first(node: OnnxNode) -> bool:
-    """Whether every input but the first is one number."""
+    """Whether every input except the first is a single number."""
     return all(prod(shape) == 1 for shape in node.shapes[1:])
 
 
@@ -285,17 +285,17 @@ Canonical = Callable[[OnnxNode], None]
 
 
 def with_axis(kind: type[Attributes], default: int) -> Canonical:
-    """Return the form of an operator whose `axis` is brought to 0 … rank - 1; `default`: where none is given."""
+    """Return the form of an operator with an `axis`, which becomes 0 … rank - 1; `default`: if it is not given."""
     return lambda node: node.emit(attributes_of(kind, node.attrs, axis=node.axis(default)))
 
 
 def first_input(node: OnnxNode) -> None:
-    """The form of an operator whose further inputs only say its output's shape."""
+    """The form of an operator whose further inputs only determine its output's shape."""
     node.emit(inputs=node.inputs[:1])
 
 
 def computed(*roles: str) -> Canonical:
-    """Return the form of an operator that is computed here, once all its inputs are known."""
+    """Return the form of an operator that is computed at compile time and needs constant inputs."""
 
     def canonical(node: OnnxNode) -> None:
         for name, role in zip(node.inputs, roles, strict=False):
@@ -305,19 +305,19 @@ def computed(*roles: str) -> Canonical:
 
 
 def as_in_onnx(node: OnnxNode) -> None:
-    """The form of an operator of another domain that ONNX has too."""
+    """The form of an operator of another domain that is also in ONNX."""
     for index, output in enumerate(node.several(node.op, len(node.outputs), *node.inputs, **node.attrs)):
         node.give(output, index)
 
 
-# The ranges that constant indices and lengths among a node's inputs have to lie in.
+# The valid ranges of constant indices and lengths among a node's inputs.
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """The range of values that an input of a node may have; `low` and `high` are broadcast to it.
+    """The valid range of a node's input; `low` and `high` are broadcast to it.
 
-    size: of the dimensions that it is of, for messages.
+    size: the sizes of the dimensions, for messages.
     """
 
     index: int
@@ -327,7 +327,7 @@ class IndexRange:
 
 
 IndexRanges = Callable[[OnnxNode], IndexRange]
-"""IndexError or ValueError: it can't be told."""
+"""Returns a node's range; IndexError or ValueError: it can't be determined."""
 
 
 def index_of(index: int, size: Any, *, from_end: bool = True) -> IndexRange:
@@ -349,18 +349,18 @@ def index_along(node: OnnxNode) -> IndexRange:
 # QOperator models: each QLinear operator is written as dequantize, the float operator, quantize.
 #
 # Sources: ONNX QLinearConv, QLinearMatMul (ai.onnx 10), and onnxruntime's contrib operators (com.microsoft) that its
-# quantizer writes. Each stands in the file of its float operator.
+# quantizer writes. Each is in the file of its float operator.
 
 
 class QLinear(OnnxNode):
-    """A node whose operands are integers, with a scale and a zero point behind each."""
+    """A node with integer operands, each followed by a scale and a zero point."""
 
     def dequantize(self, start: int, axis: int | None = None) -> str:
-        """Dequantize input `start` by the scale and zero point behind it."""
+        """Dequantize input `start` by the scale and zero point that follow it."""
         return self.dequantize_by(self.inputs[start], self.input(start + 1), self.input(start + 2), axis=axis)
 
     def dequantize_by(self, value: str, scale: str, zero_point: str = "", *, axis: int | None = None) -> str:
-        """Dequantize a value; `axis`: along which there may be several scales."""
+        """Dequantize a value; several scales lie along `axis`."""
         per_axis = len(self.kind(scale).shape) == 1 and self.kind(scale).count > 1
         inputs = [value, scale, zero_point] if zero_point else [value, scale]
         return self("DequantizeLinear", *inputs, axis=axis if per_axis else None)
@@ -382,7 +382,7 @@ class QLinear(OnnxNode):
 
 
 def qlinear_unary(op: str, *without: str) -> Canonical:
-    """Return the form of an operator of one operand; `without`: attributes that the float operator does not have."""
+    """Return the form of an operator with one operand; `without`: attributes that the float operator lacks."""
 
     def write(parts: QLinear) -> None:
         attrs: dict[str, Any] = {key: value for key, value in parts.attrs.items() if key not in without}
@@ -392,5 +392,5 @@ def qlinear_unary(op: str, *without: str) -> Canonical:
 
 
 def qlinear_binary(op: str) -> Canonical:
-    """Return the form of an operator of two operands."""
+    """Return the form of an operator with two operands."""
     return QLinear.form(lambda parts: parts.quantize(parts(op, parts.dequantize(0), parts.dequantize(3)), 6))

@@ -1,6 +1,6 @@
-"""The record of an operator: all that mtool knows of it, from the file's node to internal operators, and its cases.
+"""The record of an operator: everything about it, from the file's node to internal operators, and its test cases.
 
-Cases are random valid nodes, from which the unit tests, the fuzzers and the board tests draw.
+Cases are random valid nodes for the unit tests, the fuzzers and the board tests.
 """
 
 import itertools
@@ -22,26 +22,26 @@ from mtool.compiler.operators.lowering import Lower
 from mtool.compiler.operators.onnx_node import Canonical, IndexRanges, OnnxNode
 
 Infer = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
-"""The types of the outputs, from the attributes and the types of the inputs that are given."""
+"""Returns the types of the outputs, from the attributes and the types of the given inputs."""
 
 Bound = Callable[[OnnxNode, int | None], Sequence[tuple[TensorType, int | None]]]
-"""The types of outputs whose size depends on data, with the most elements that there may be in its place.
+"""Returns the types of outputs whose size depends on data, with their maximum size.
 
-Arguments are the node, and that number if it is stated; otherwise it is what the shapes of the inputs allow. Beside
-each type stands the dimension whose size it is, or None.
+The arguments are the node and the given maximum; without one it is derived from the inputs' shapes. Each type comes
+with the dimension whose size depends on data, or None.
 """
 
 
 Cases = Callable[["Draw", "Operator"], "Case"]
-"""Draws a node of an operator; ValueError: no value fits."""
+"""Draws a node of an operator; ValueError: no value is suitable."""
 
 
 @dataclass(frozen=True, slots=True)
 class TfliteBuiltin:
-    """A TFLite builtin that is an operator without more.
+    """A TFLite builtin that maps directly to an operator.
 
-    inputs: how many it has.
-    is_stored: it computes with the elements as they are stored, not with the real numbers that they stand for.
+    inputs: the number of its inputs.
+    is_stored: it computes with the stored elements, not with the real numbers that they represent.
     """
 
     name: str
@@ -57,33 +57,33 @@ BEHIND = (0, 0)
 class Operator:
     """An operator.
 
-    name, domain: as in a model, "" being ONNX's own domain.
-    attributes: the class of its canonical node's attributes, whose fields are called as in the model.
-    canonical: the canonical form, which emits canonical nodes; None: the node as it is, if it has a lowering.
-    expand: the ONNX nodes that it is made of, where it is nothing but those; it has no other form then.
-    rewrite: the one ONNX node that it is the same as, if there is one, before anything is inferred.
-    words: the words that an attribute may be.
-    axis_ends: what the attribute `axis` may be: from the first less the input's rank, to the second plus the rank;
-        None: it is not always an axis of the first input.
-    check: checks of attributes against the shapes of the inputs; it raises `Unsupported`.
-    check_constants: a check of the values of the inputs, where all are constants; it raises `Unsupported`.
-    check_shapes: whether the shapes of inputs and outputs go together, which onnx's inference may not look at;
-        shapes_from: the opset from which on it holds.
-    index_ranges: the range that constant indices among the inputs have to lie in.
-    sizes: inputs whose values say what shape the outputs have; most_sizes: how many elements they may have.
-    keeps_empty: what it makes of nothing has no elements, whatever those inputs say.
-    is_declared: the shape of the output may be declared by the model though those inputs are constants.
-    bound: the largest outputs, where their size depends on data.
-    carry: where a dimension of such a size is in the output.
-    infer: the types of the outputs, where onnx does not say them.
-    zero_point: the number of the input that is the zero point of an input of integers; None: it has none.
-    moves: it only moves elements: constants that are quantized stay integers.
-    folding: how it is computed when its inputs are constants.
-    tflite: the TFLite builtins that are this operator without more.
-    cases: random valid nodes, from which tests and fuzzers draw; None: its results are random or no tensors, or
-        neither onnxruntime nor onnx computes it. mtool's own operators (`OWN`) are not drawn: no file contains them.
-    lower: its canonical node as internal operators; None: none is left.
-    package: the entry point that it is from, as an installed package names it; mtool fills it in.
+    name, domain: as in a model; "" is ONNX's own domain.
+    attributes: the class of its canonical node's attributes, whose fields have the model's names.
+    canonical: the canonical form, which emits canonical nodes; None: the node itself, if it has a lowering.
+    expand: the ONNX nodes that it expands to; then it has no other form.
+    rewrite: an equivalent ONNX node, if there is one, which replaces it before inference.
+    words: the valid values of a string attribute.
+    axis_ends: the valid range of the attribute `axis`: from the first less the input's rank, to the second plus the
+        rank; None: it is not always an axis of the first input.
+    check: checks the attributes against the shapes of the inputs; it raises `Unsupported`.
+    check_constants: checks the values of the inputs if all are constants; it raises `Unsupported`.
+    check_shapes: whether the shapes of inputs and outputs match, which onnx's inference may not check;
+        shapes_from: the first opset that it applies to.
+    index_ranges: the valid ranges of constant indices among the inputs.
+    sizes: inputs whose values determine the shapes of the outputs; most_sizes: their largest number of elements.
+    keeps_empty: an empty input gives an empty output, whatever the values of those inputs.
+    is_declared: the model may declare the output's shape although those inputs are constants.
+    bound: the maximum size of outputs whose size depends on data.
+    carry: the position in the output of an input's dimension whose size depends on data.
+    infer: the types of the outputs, if onnx has no inference.
+    zero_point: the number of the input with the zero point of integer inputs; None: it has none.
+    moves: it only moves elements: quantized constants stay integers.
+    folding: its evaluation when all inputs are constants.
+    tflite: the TFLite builtins that map directly to this operator.
+    cases: random valid nodes for tests and fuzzers; None: its results are random or not tensors, or neither
+        onnxruntime nor onnx computes it. mtool's own operators (`OWN`) have no cases: no file contains them.
+    lower: its canonical node as internal operators; None: it has no canonical node.
+    package: the entry point of the installed package that it is from; mtool sets it.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Grid:
 class Draw:
     """A network under construction: the values that a node may read, and constants.
 
-    other_types: how often an operator of several element types has another one than float32.
+    other_types: the probability of an element type other than float32, for operators with several.
     """
 
     rng: random.Random
@@ -163,7 +163,7 @@ class Draw:
     numbering: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def fresh(self, stem: str) -> str:
-        """Return a name that is free."""
+        """Return an unused name."""
         return f"{stem}{next(self.numbering)}"
 
     def input(self, dtype: Any, shape: Sequence[int]) -> Value:
@@ -174,7 +174,7 @@ class Draw:
         return value
 
     def shape(self, rank: int | None = None) -> tuple[int, ...]:
-        """Draw a shape; equal sizes are frequent, so that an axis that is taken for another shows."""
+        """Draw a shape; equal sizes are frequent, so that a mistaken axis changes values instead of shapes."""
         rng = self.rng
         rank = rng.choice((0, 1, 2, 2, 3, 3, 4, 4, 4, 5)) if rank is None else rank
         if rng.random() < 0.35:
@@ -184,14 +184,14 @@ class Draw:
         return tuple(rng.choice(SIZES if rank < 4 else (1, 2, 3, 3, 4, 5, 7)) for _ in range(rank))
 
     def pick(self, dtype: Any = np.float32, rank: int | None = None) -> Value:
-        """Choose a value, a recent one more often; of other types than float32 there is a new input if need be.
+        """Choose a value, preferring recent ones; for types other than float32, add an input if needed.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no suitable value.
         """
         found = [v for v in self.values.values() if v.dtype == dtype and (rank is None or v.rank == rank)]
         if not found and dtype is np.float32:
-            raise ValueError("nothing of that kind")
+            raise ValueError("no suitable value")
         if not found:
             return self.input(dtype, self.shape(self.rng.choice((1, 2, 3)) if rank is None else rank))
         return found[-1] if self.rng.random() < 0.5 else self.rng.choice(found[-6:])
@@ -200,12 +200,12 @@ class Draw:
         """Choose an axis, sometimes counted from the end.
 
         Raises:
-            ValueError: it has none.
+            ValueError: it has no dimensions.
         """
         return self.rng.randrange(-value.rank, value.rank)
 
     def numbers(self) -> np.random.Generator:
-        """Return a generator that the network's own one seeds."""
+        """Return a generator seeded by the network's own one."""
         return np.random.default_rng(self.rng.getrandbits(32))
 
     def constant(self, data: Any, dtype: Any) -> str:
@@ -229,7 +229,7 @@ class Draw:
         return self.constant(self.numbers().integers(0 if value.dtype == bool else 1, most + 1, shape), value.dtype)
 
     def grid(self, dtype: Any, scale: float) -> Grid:
-        """Make a grid of about this scale; now and then one of a power of two, on which ties are frequent."""
+        """Make a grid of about this scale; sometimes a power of two, with which ties are frequent."""
         rng = self.rng
         scale = float(np.float32(2.0 ** round(np.log2(scale)) if rng.random() < 0.15 else scale))
         middle = 128 if np.dtype(dtype) == np.uint8 else 0
@@ -237,7 +237,7 @@ class Draw:
         return Grid(scale, (self.constant(scale, np.float32), self.constant(zero, dtype)))
 
     def grid_of(self, value: Value) -> Grid:
-        """Return the grid that a value's integers stand on."""
+        """Return the grid of a value's integers."""
         if value.name not in self.grids:
             self.grids[value.name] = self.grid(value.dtype, self.rng.uniform(0.01, 0.06))
         return self.grids[value.name]
@@ -259,7 +259,7 @@ class Case:
 
 
 Part = Callable[[Draw, Value], Any]
-"""Draws an attribute, or a constant whose name it returns, of a node whose first input is this value."""
+"""Draws an attribute, or a constant and returns its name, for a node with this value as first input."""
 
 
 def case(
@@ -270,15 +270,15 @@ def case(
     outputs: int = 1,
     **attrs: Part | Sequence[Any],
 ) -> Cases:
-    """Return the cases of an operator on a value, and on operands that follow from it.
+    """Return the cases of an operator on a value, and on operands derived from it.
 
     Args:
-        operands: of the inputs after the first.
-        dtype: of the value.
-        rank: of the value, or what it may be.
-        fits: whether a shape will do.
-        outputs: their number.
-        attrs: for each attribute, how it is drawn, or what it may be.
+        operands: draw the inputs after the first.
+        dtype: the value's type.
+        rank: the value's rank, or the possible ones.
+        fits: whether a shape is suitable.
+        outputs: the number of outputs.
+        attrs: for each attribute, a function that draws it, or its possible values.
     """
 
     def draw_case(draw: Draw, op: Operator) -> Case:
@@ -297,12 +297,12 @@ def axis(draw: Draw, value: Value) -> int:
 
 
 def normal(shape: Callable[[tuple[int, ...]], Sequence[int]], spread: float = 0.5) -> Part:
-    """Return an operand: float32 of a shape that follows from the value's."""
+    """Return an operand: float32 with a shape derived from the value's."""
     return lambda draw, value: draw.normal(shape(value.shape), spread)
 
 
 def constant(data: Any, dtype: Any = np.int64) -> Part:
-    """Return an operand that is always the same."""
+    """Return a fixed operand."""
     return lambda draw, value: draw.constant(data, dtype)
 
 
@@ -322,7 +322,7 @@ DRAWN: Sequence[tuple[str, Any]] = (
 
 
 def by_schema(draw: Draw, op: Operator) -> Case:
-    """Draw a node by ONNX's schema: inputs of one type broadcast, attributes that the record knows are drawn."""
+    """Draw a node by ONNX's schema: inputs of one type with broadcasting, and the record's attributes."""
     schema = onnx.defs.get_schema(op.name, 3 if op.domain else draw.opset, op.domain)
     types: dict[str, Any] = {}
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
@@ -359,13 +359,13 @@ def by_schema(draw: Draw, op: Operator) -> Case:
 
 
 def integers(cases: Cases, places: str, scale: Callable[..., float] = lambda *scales: max(scales)) -> Cases:
-    """Return the cases of an operator on 8-bit integers that computes what another does on floats.
+    """Return the cases of an operator on 8-bit integers, from those of the float operator.
 
     Args:
-        cases: of the float operator.
+        cases: the float operator's cases.
         places: the inputs in order: a digit is an input of the float operator with its grid, "*" all of them with
-            theirs, "b" the last one as a bias, "y" the grid of the result.
-        scale: of the result, from those of the inputs.
+            their grids, "b" the last one as a bias, "y" the grid of the result.
+        scale: returns the result's scale from those of the inputs.
     """
 
     def draw_case(draw: Draw, op: Operator) -> Case:

@@ -1,7 +1,7 @@
-"""Operators that go through their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
+"""Operators that process their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
 
-How many elements the last four give at most is the output's shape; how many are there is an output of its own, the last
-one, where the size depends on data (mtool/compiler/operators/bounds.py).
+The output's shape is the maximum size of the last four's results; where the size depends on data, their last output is
+the number of valid elements (mtool/compiler/operators/bounds.py).
 """
 
 import math
@@ -20,13 +20,13 @@ from mtool.compiler.operators.problems import Unsupported
 
 
 class Counting(Attributes):
-    """An operator the size of whose output depends on data; `counted`: its last output says how many are there."""
+    """An operator whose output's size depends on data; `counted`: its last output is the number of valid elements."""
 
     counted: bool = False
 
 
 class Running(AlongAxis):
-    """CumSum, CumProd. exclusive: an element has no part in its own result; reverse: from the end on."""
+    """CumSum, CumProd. exclusive: a result does not include its own element; reverse: start at the end."""
 
     exclusive: bool
     reverse: bool
@@ -43,13 +43,13 @@ class TopK(Counting):
 
 
 class Compress(Counting):
-    """axis: along which it chooses; None: of all elements, in order."""
+    """axis: the axis of the selection; None: all elements in order."""
 
     axis: int | None
 
 
 class Unique(Compress):
-    """sorted: by value, not by the first index."""
+    """sorted: by value instead of by first index."""
 
     sorted: bool
 
@@ -58,14 +58,14 @@ _WIDE = ("input", "output")
 
 
 def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
-    """Return the elements before, along and behind an axis; None: of the tensor as if it were flat."""
+    """Return the numbers of elements before, along and behind an axis; None: of the flattened tensor."""
     if dim is None:
         return 1, math.prod(shape), 1
     return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return a node's outputs as ONNX has them, and how many elements are there, by C name, if that is asked for."""
+    """Return a node's outputs as in ONNX, and by C name the number of valid elements, if it is an output."""
     if Counting.of(node).counted:
         return node.outputs[:-1], {"found_count": node.outputs[-1]}
     return node.outputs, {}
@@ -88,8 +88,8 @@ def _top_k(ctx: Lowering, node: Node) -> None:
     better = ">" if TopK.of(node).largest else "<"
     inputs = {"input": node.inputs[0]} | ({"wanted": node.inputs[1]} if found else {})
     outputs = {"values": node.outputs[0], "indices": indices, **found}
-    told = {"outer": outer, "count": count, "inner": inner, "k": result.shape[dim], "better": better}
-    template_node(ctx, node, "top_k", inputs, outputs, told, wide=("input", "values"))
+    values = {"outer": outer, "count": count, "inner": inner, "k": result.shape[dim], "better": better}
+    template_node(ctx, node, "top_k", inputs, outputs, values, wide=("input", "values"))
 
 
 def _unique(ctx: Lowering, node: Node) -> None:
@@ -146,7 +146,7 @@ def _gather_of_kept(node: OnnxNode) -> onnx.NodeProto | None:
     condition, axis, data = node.state.constants[node.inputs[1]], node.attrs.get("axis"), node.inputs[0]
     size = node.kind(0).count if axis is None else node.shape[axis]
     if condition.ndim != 1 or condition.size > size:
-        raise Unsupported(f"its condition has shape {list(condition.shape)}; it chooses among {size} elements")
+        raise Unsupported(f"its condition has shape {list(condition.shape)}; expected one dimension of at most {size}")
     if axis is None:
         data = node.state.unique(f"{node.outputs[0]}/flat")
         shape = node.state.constant(f"{node.outputs[0]}/shape", np.array([-1], np.int64))
@@ -165,7 +165,7 @@ def _is_top(node: OnnxNode) -> bool:
 
 
 def _along(kind: TensorType, axis: int | None, most: int) -> tuple[TensorType, int]:
-    """Return a type with `most` elements along an axis, and that."""
+    """Return a type with `most` elements along an axis, and the axis."""
     if axis is None:
         return TensorType(kind.dtype, (most,)), 0
     return TensorType(kind.dtype, (*kind.shape[:axis], most, *kind.shape[axis + 1 :])), axis

@@ -1,6 +1,6 @@
-"""Operators of one's own domain, which installed packages add: docs/add-an-operator.md shows one.
+"""Operators of custom domains from installed packages; docs/add-an-operator.md has an example.
 
-A package names its records, a tuple, in its entry points, in the group "mtool.operators".
+A package lists its tuple of records as an entry point of the group "mtool.operators".
 """
 
 import functools
@@ -18,7 +18,7 @@ from mtool.compiler.operators.operator import Operator
 
 @functools.cache
 def own_operators() -> Mapping[tuple[str, str], Operator]:
-    """Return the operators that installed packages add, by domain and name.
+    """Return the operators of installed packages, by domain and name.
 
     Raises:
         UsageError: a package's operators can't be loaded.
@@ -27,38 +27,38 @@ def own_operators() -> Mapping[tuple[str, str], Operator]:
     for entry in added_operators.entries():
         try:
             found |= {(one.domain, one.name): replace(one, package=entry.value) for one in _checked(entry.load())}
-        except (Exception, SystemExit) as failed:  # of code that is not mtool's
+        except (Exception, SystemExit) as failed:  # in the package's code
             raise UsageError(
                 f"the operators of {entry.value} can't be loaded",
                 details=[f"{type(failed).__name__}: {failed}"],
-                hint="mend that package, or uninstall it",
+                hint="fix that package, or uninstall it",
             ) from failed
     return found
 
 
 def _checked(operators: Any) -> Sequence[Operator]:
-    """Return what a package gives, if these are records as they should be.
+    """Check a package's records and return them.
 
     Raises:
-        TypeError: they are not.
+        TypeError: they are not valid.
     """
     for one in operators:
         if not (isinstance(one, Operator) and type(one.name) is str and type(one.domain) is str and one.domain):
             raise TypeError(f"{one!r} is not an Operator with a name and a domain")
         if not (callable(one.lower) and callable(one.infer)):
-            raise TypeError(f"{one.name} has no lowering, or no function that gives the types of its outputs")
+            raise TypeError(f"{one.name} has no lowering, or no function that infers the types of its outputs")
         if not (isinstance(one.attributes, type) and issubclass(one.attributes, Attributes)):
-            raise TypeError(f"the attributes of {one.name} are no class derived from mtool.compiler.ir.Attributes")
+            raise TypeError(f"the attributes of {one.name} are not a subclass of mtool.compiler.ir.Attributes")
     return tuple(operators)
 
 
 def own_kind(domain: str, name: str) -> str:
-    """Return what the nodes of an operator are called in a graph."""
+    """Return the kind of an operator's nodes in a graph."""
     return f"{domain}.{name}"
 
 
 def own_of_kind(kind: str) -> Operator | None:
-    """Return the operator of a package whose nodes are called so, or None; no package is loaded for one of ONNX's."""
+    """Return the package's operator with this kind of nodes, or None; ONNX's kinds do not load any package."""
     if "." not in kind:
         return None
     domain, _, name = kind.rpartition(".")
@@ -67,16 +67,16 @@ def own_of_kind(kind: str) -> Operator | None:
 
 Given = TypeVar("Given")
 
-_MOST_BYTES = 2**31 - 1  # of a value, as of any other
+_MOST_BYTES = 2**31 - 1  # the largest value, as for other operators
 
 
 def types_of(
     own: Operator, attrs: Attributes, inputs: Sequence[TensorType], count: int, where: str
 ) -> list[TensorType]:
-    """Return the types of the `count` outputs that a node of the model has, `where`.
+    """Return the types of the `count` outputs of the node `where`.
 
     Raises:
-        ModelError: the package fails, gives too few, or gives something else than types.
+        ModelError: the package fails, or returns too few types or something else.
     """
     infer = own.infer
     assert infer is not None
@@ -85,18 +85,18 @@ def types_of(
         if not (isinstance(kind, TensorType) and isinstance(kind.dtype, DType) and _is_shape(kind.shape)):
             raise _wrong(own, where, f"the type of output {number} is {kind!r}")
         if kind.bytes > _MOST_BYTES:
-            raise _wrong(own, where, f"output {number} has {kind.bytes:,} bytes; C can have {_MOST_BYTES:,}")
+            raise _wrong(own, where, f"output {number} has {kind.bytes:,} bytes; expected at most {_MOST_BYTES:,}")
     if len(kinds) < count:
-        raise _wrong(own, where, f"it has {count} outputs in the model; the package gives {len(kinds)}")
+        raise _wrong(own, where, f"it has {count} outputs in the model, but the package returns {len(kinds)} types")
     return kinds
 
 
 def lower(own: Operator, ctx: Lowering, node: Node) -> None:
-    """Lower a node, and hold what was made against what it should be.
+    """Lower a node, and check the result.
 
     Raises:
-        ModelError: the package fails, or what it appends is no graph: an output is not made, or of another type, a
-            value is read that nothing makes, an operand of a kernel is wrong.
+        ModelError: the package fails, or its result is not a valid graph: an output is missing or has the wrong type,
+            a value is read before it is written, or an operand of a kernel is wrong.
     """
     start, where = len(ctx.nodes), f"{node.op} {node.name}"
     lowering = own.lower
@@ -106,22 +106,22 @@ def lower(own: Operator, ctx: Lowering, node: Node) -> None:
     written = [value for one in made for value in one.outputs if value]
     for value in written:
         if written.count(value) > 1 or (value in ctx.graph.types and value not in node.outputs):
-            raise _wrong(own, where, f"it writes {value!r}, which is made already")
+            raise _wrong(own, where, f"it writes {value!r}, which is written already")
     known = {*node.inputs, *ctx.constants, ""}
     for one in made:
         for value in one.inputs:
             if value not in known and not _is_made(value, ctx, start):
-                raise _wrong(own, where, f"{one.op} reads {value!r} before it is made")
+                raise _wrong(own, where, f"{one.op} reads {value!r} before it is written")
         known.update(one.outputs)
     for value in filter(None, node.outputs):
         if value not in written:
-            raise _wrong(own, where, f"its lowering does not make the output {value!r}")
+            raise _wrong(own, where, f"its lowering does not write the output {value!r}")
         if ctx.types[value] != ctx.graph.types[value]:
             raise _wrong(own, where, f"{value!r} is {ctx.types[value]}; expected {ctx.graph.types[value]}")
     graph = replace(ctx.graph, nodes=tuple(made), types=ctx.types, constants=ctx.constants)
     for one in made:
         if one.op not in SPECIFICATIONS:
-            raise _wrong(own, where, f"its lowering appends {one.op}, which is no kind of node")
+            raise _wrong(own, where, f"its lowering appends a node of the unknown kind {one.op}")
         try:
             SPECIFICATIONS[one.op].check(one, graph)
         except (AssertionError, KeyError, IndexError, TypeError) as found:
@@ -129,7 +129,7 @@ def lower(own: Operator, ctx: Lowering, node: Node) -> None:
 
 
 def _is_made(value: str, ctx: Lowering, count: int) -> bool:
-    """Return whether a value is an input of the graph, or one of its first `count` nodes makes it."""
+    """Return whether a value is an input of the graph, or an output of its first `count` nodes."""
     return value in ctx.graph.inputs or any(value in node.outputs for node in ctx.nodes[:count])
 
 
@@ -138,15 +138,15 @@ def _called(own: Operator, where: str, call: Callable[[], Given]) -> Given:
         return call()
     except MtoolError:
         raise
-    except (Exception, SystemExit) as failed:  # of code that is not mtool's
+    except (Exception, SystemExit) as failed:  # in the package's code
         raise _wrong(own, where, f"{type(failed).__name__}: {failed}") from failed
 
 
 def _wrong(own: Operator, where: str, found: str) -> ModelError:
     return ModelError(
-        f"{where} can't be compiled by the package that adds it",
+        f"the package of {where} can't compile it",
         details=[f"package  {own.package}", f"found    {found}"],
-        hint="mend that package, or uninstall it (docs/add-an-operator.md)",
+        hint="fix that package, or uninstall it (docs/add-an-operator.md)",
     )
 
 

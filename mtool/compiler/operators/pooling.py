@@ -1,9 +1,9 @@
 """Pooling (ai.onnx MaxPool, AveragePool and their Global forms): a pool2d kernel, or loops.
 
-How many windows there are and where they begin is as in onnxruntime. With ceil_mode, a last window that would begin in
-the padding at the end is left out; ONNX says so from opset 22 on, and onnxruntime does so in all. With auto_pad SAME,
-onnxruntime does not count dilations, and where strides are longer than windows it leaves out elements at both ends;
-ONNX's own shapes are others there.
+The number and the positions of windows are as in onnxruntime. With ceil_mode, a last window that would begin in the
+padding at the end is omitted: by the standard from opset 22 on, in onnxruntime in all opsets. With auto_pad SAME,
+onnxruntime ignores dilations, and skips elements at both ends where strides are longer than windows; ONNX's own shapes
+differ there.
 """
 
 import math
@@ -89,7 +89,7 @@ def _pool(
     acc_bound: int = 0,
 ) -> None:
     pool = Pool.of(node)
-    assert pool.kind != "lp"  # which is computed by loops
+    assert pool.kind != "lp"  # computed by loops
     shape, kind = ctx.types[source].shape, ctx.types[output]
     if len(shape) == 3:
         source = ctx.view(node, source, (*shape[:2], 1, shape[2]))
@@ -124,7 +124,7 @@ def _either(ctx: Lowering, node: Node) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Windows along one dimension: their number, and the padding before and behind, which may be negative."""
+    """The windows along one dimension: their number, and the padding before and behind, which may be negative."""
 
     count: int
     before: int
@@ -132,7 +132,7 @@ class Along:
 
     @classmethod
     def of(cls, size: int, kernel: int, stride: int, dilation: int, attrs: Attrs, dim: int, rank: int) -> "Along":
-        """Return those of dimension `dim` of `rank` spatial ones."""
+        """Return the windows of dimension `dim` of `rank` spatial ones."""
         mode = attrs.get("auto_pad", "NOTSET")
         before = behind = 0
         if mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -158,16 +158,16 @@ def _form(node: OnnxNode) -> None:
     kernel, rank = tuple(attrs["kernel_shape"]), len(spatial)
     strides, dilations, _ = spatial_attributes(attrs, rank)
     if not len(kernel) == len(strides) == len(dilations) == rank:
-        raise Unsupported(f"its kernel has {len(kernel)} dimensions, its input {rank}")
+        raise Unsupported(f"its kernel has {len(kernel)} dimensions; its input has {rank}")
     check_window(attrs, kernel, strides, dilations)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = tuple(attrs.get("pads") or ())
     if any(pad >= span for pad, span in zip(pads, (*spans, *spans), strict=False)):
-        raise Unsupported(f"its pads {list(pads)} leave windows with nothing but padding: they reach over {spans}")
+        raise Unsupported(f"its pads {list(pads)} make windows of nothing but padding; windows span {spans}")
     sizes = zip(spatial, kernel, strides, dilations, strict=True)
     of_kind: Literal["max", "lp", "average"] = "max" if "Max" in node.op else "lp" if "Lp" in node.op else "average"
     if of_kind == "lp" and attrs.get("p", 2) < 1:
-        raise Unsupported(f"a norm of p = {attrs['p']} is not supported")
+        raise Unsupported(f"p = {attrs['p']} is not supported")
     along = [Along.of(*each, attrs, dim, rank) for dim, each in enumerate(sizes)]
     shape = (*kind.shape[:2], *(each.count for each in along))
     if min(shape) < 0:
@@ -182,22 +182,22 @@ def _form(node: OnnxNode) -> None:
     source, size = _cut(node, along)
     reached = [(each.count - 1) * strides[i] + spans[i] - size[i] - max(each.before, 0) for i, each in enumerate(along)]
     count_pads = bool(attrs.get("count_include_pad"))
-    told = Pool(
+    pool = Pool(
         kernel=kernel, strides=strides, dilations=dilations,
         pads=(*(max(each.before, 0) for each in along), *(max(behind, 0) for behind in reached)),
         kind=of_kind, count_pads=count_pads, p=attrs.get("p", 2),
-        # With count_include_pad, only the declared padding counts, not what ceil_mode adds.
+        # With count_include_pad, only the declared padding counts, not the padding that ceil_mode adds.
         limits=tuple(s + max(each.behind, 0) * count_pads for s, each in zip(size, along, strict=True)),
     )  # fmt: skip
     if len(outputs) > 1:
-        whole = MaxPoolIndices(column_major=bool(attrs.get("storage_order")), **vars(told))
+        whole = MaxPoolIndices(column_major=bool(attrs.get("storage_order")), **vars(pool))
         node.emit(whole, op="MaxPoolIndices", inputs=[source])
         return
-    node.emit(told, op="Pool", inputs=[source], outputs=node.outputs[:1])
+    node.emit(pool, op="Pool", inputs=[source], outputs=node.outputs[:1])
 
 
 def _cut(node: OnnxNode, along: list[Along]) -> tuple[str, tuple[int, ...]]:
-    """Return the input without the elements that negative padding before it leaves out, and its spatial sizes."""
+    """Return the input without the elements that negative padding removes at its start, and its spatial sizes."""
     kind = node.kind(0)
     first = (0, 0, *(max(-each.before, 0) for each in along))
     sizes = tuple(size - start for size, start in zip(kind.shape, first, strict=True))
@@ -209,7 +209,7 @@ def _cut(node: OnnxNode, along: list[Along]) -> tuple[str, tuple[int, ...]]:
 
 
 def _is_spatial(node: OnnxNode) -> bool:
-    """Batch, channels, and at least one spatial dimension."""
+    """Whether the input has batch, channels and at least one spatial dimension."""
     return len(node.ins[0]) >= 3
 
 
@@ -224,7 +224,7 @@ _GLOBAL_CASES = case(rank=(3, 4, 5))
 _GLOBAL = replace(SLOW, of_nothing=False)
 
 
-# MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their positions in their windows, as floats.
+# MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their positions in the windows, as floats.
 #
 # Source: mediapipe/util/tflite/operations/max_pool_argmax.cc, max_unpooling.cc.
 
@@ -313,7 +313,7 @@ def _by_loops(ctx: Lowering, node: Node, x: str, output: str) -> None:
 
 
 def _counted(node: Node, tests: list[Expr]) -> list[Expr]:
-    """Return the tests for what an average counts: with count_pads, padding before the input too."""
+    """Return the tests for elements that an average counts; with count_pads, including padding before the input."""
     if not Pool.of(node).count_pads:
         return tests
     return [test for test in tests if test.op == "less"]
@@ -341,7 +341,7 @@ OPERATORS = (
         Operator(op, cases=_GLOBAL_CASES, canonical=_form, check_shapes=_is_spatial, folding=_GLOBAL)
         for op in ("GlobalAveragePool", "GlobalLpPool")
     ),
-    # onnx's reference computes it wrongly of other than two spatial dimensions
+    # onnx's reference evaluator is wrong for other than two spatial dimensions
     Operator(
         "GlobalMaxPool", cases=_GLOBAL_CASES, canonical=_form, check_shapes=_is_spatial,
         folding=replace(_GLOBAL, is_right=False),

@@ -10,7 +10,7 @@ class Unsupported(Exception):
 
 
 class TooLarge(Unsupported):
-    """A value of the node has more bytes or dimensions than C can have."""
+    """A value of the node has too many bytes or dimensions for the generated C."""
 
 
 class NotComputed(Unsupported):
@@ -18,18 +18,18 @@ class NotComputed(Unsupported):
 
 
 class ValueNeeded(Unsupported):
-    """The node's C depends on the value of one of its inputs, which only the run would know."""
+    """The node's C depends on the value of one of its inputs, which is not a constant."""
 
     def __init__(self, value: str, role: str, otherwise: str = "", *, text: str = "") -> None:
-        super().__init__(text or f"the value of its input {role!r} has to be known when it is compiled{otherwise}")
+        super().__init__(text or f"its input {role!r} must be a constant{otherwise}")
         self.value = value
 
 
 def disagreement(failed: Exception) -> str:
-    """Return the reason for what Python or NumPy raise when a malformed node's parts are put together."""
+    """Return the reason for an exception that Python or NumPy raise on a malformed node."""
     log.debug("a malformed node", exc_info=failed)
     what = next(iter(f"{type(failed).__name__}: {failed}".splitlines()))
-    return f"its inputs and attributes do not go together ({what})"
+    return f"its inputs and attributes do not match ({what})"
 
 
 OWN = "mtool"
@@ -38,7 +38,7 @@ OWN = "mtool"
 REFUSED = "mtool.refused"
 """The domain of a node that another frontend could not translate.
 
-Its attribute `reason` says why; `value` is the value that would have to be a constant, or ""."""
+Its attribute `reason` has the reason; `value` is the value that must be a constant, or ""."""
 
 CLASSICAL = "ai.onnx.ml"
 """ONNX's domain of classical models."""

@@ -23,9 +23,9 @@ from mtool.compiler.operators.problems import MICROSOFT, OWN
 class Quantization(Attributes):
     """QuantizeLinear, DequantizeLinear.
 
-    axis: the dimension that scales and zero points go along, if there are several; from the end if negative.
-    block_size: elements along `axis` that share a scale; 0: as many as fit the scales.
-    saturate: whether what is too large for a float of 8 bits becomes its largest number (1) or not (0).
+    axis: the dimension of several scales and zero points; a negative one counts from the end.
+    block_size: the number of elements along `axis` that share a scale; 0: derived from the number of scales.
+    saturate: whether numbers too large for an 8-bit float become its largest number (1) or not (0).
     """
 
     axis: int = 1
@@ -34,18 +34,18 @@ class Quantization(Attributes):
 
 
 WHOLE_MOVES = {"Reshape", "Transpose", "DepthToSpace", "SpaceToDepth"}
-"""Canonical operators whose output has all elements of their input and no others."""
+"""Canonical operators whose output has exactly the elements of their input."""
 
 _CUTS = {"Slice", "Gather"}
 _MOVES = WHOLE_MOVES | _CUTS | {"Concat", "Tile", "Expand"}
-"""Those that move elements, and those of them that may leave some of their input out."""
+"""Those operators, and those that output only a part of their input's elements."""
 
 
 def _check_shapes(ctx: Lowering, node: Node) -> None:
-    """Refuse scales and zero points that are neither one, nor one along the axis, nor of the input's rank.
+    """Check that scales and zero points are per tensor, per axis or blocked.
 
     Raises:
-        ModelError: they are not.
+        ModelError: their shape is wrong.
     """
     shape, along = ctx.types[node.inputs[0]].shape, Quantization.of(node).axis
     for value in filter(None, node.inputs[1:3]):
@@ -62,7 +62,7 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
 
 
 def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantized | None:
-    """Return constant parameters, per tensor or per axis; None: they are blocked, or known only to the run."""
+    """Return constant parameters, per tensor or per axis; None: they are blocked, or not constants."""
     _check_shapes(ctx, node)
     scale, zero_point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else ""
     if scale not in ctx.constants or (zero_point and zero_point not in ctx.constants):
@@ -82,16 +82,16 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantized | None:
 
 def _note(ctx: Lowering, value: str, found: Dequantized) -> None:
     if value in ctx.graph.quant:
-        return  # the file said it
+        return  # the file has it
     ctx.quant[value] = Quant(
         tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
     )
 
 
 def note_moved(ctx: Lowering) -> None:
-    """Let values have the quantization of what they are moved from or to, an input of the model that of what is read.
+    """Propagate quantizations through moves, from inputs to outputs and back.
 
-    Quantized models turn, reshape and cut their inputs before they dequantize them, and join what they have quantized.
+    Quantized models transpose, reshape and slice their inputs before dequantization, and concatenate quantized values.
     """
     readers = ctx.graph.consumers()
     moves = [node for node in ctx.graph.nodes if node.op in _MOVES]
@@ -103,22 +103,22 @@ def note_moved(ctx: Lowering) -> None:
             reading = readers[value]
             found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in reading}
             if value in ctx.graph.outputs or any(other.op not in _CUTS for other in reading):
-                # who reads all of it says what it is, whoever else reads it
+                # readers of the whole value decide, not readers of a part
                 whole = [other for other in reading if other.op in _MOVES - _CUTS]
                 found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in whole} - {None}
             _note_only(ctx, value, found)
 
 
 def _moved(ctx: Lowering, move: Node) -> list[str]:
-    """Return the values whose elements a node moves, but for constants."""
+    """Return the values whose elements a node moves, except constants."""
     values = move.inputs if move.op == "Concat" else move.inputs[:1]
     return [value for value in dict.fromkeys(values) if value not in ctx.constants]
 
 
 def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None:
-    """Return the quantization of the value on the other side of a move; of those along an axis only Transpose has one.
+    """Return the quantization on the other side of a move; per-axis ones only move through Transpose.
 
-    `backwards`: `found` is that of its output.
+    `backwards`: `found` belongs to the output.
     """
     if move.op not in _MOVES or found is None or (found.axis is not None and move.op != "Transpose"):
         return None
@@ -129,7 +129,7 @@ def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None
 
 
 def _note_only(ctx: Lowering, value: str, found: Collection[Quant | None]) -> None:
-    """Note the quantization of a value on which all agree, unless it has one."""
+    """Record the quantization of a value if all agree on it and it has none."""
     if value not in ctx.quant and len(found) == 1:
         (only,) = found
         if only is not None:
@@ -193,7 +193,7 @@ def _quantize(ctx: Lowering, node: Node) -> None:
 
 
 def _points_like_scales(node: OnnxNode) -> bool:
-    """The zero point is of the scale's shape; one number may be a scalar or a vector."""
+    """Whether the zero point has the scale's shape; one number may be a scalar or a vector."""
     return not node.input(2) or node.ins[2] == node.ins[1] or prod(node.ins[2]) == prod(node.ins[1]) == 1
 
 
@@ -201,15 +201,15 @@ def _carry_same_scale(bounded: Bounded) -> int | None:
     return bounded.axis if set(bounded.axes) == {0} and bounded.types[1].count == 1 else None
 
 
-# QuantizedRows: float activations become integers by their own range, a row of the first dimension at a time.
+# QuantizedRows: quantize float activations at run time, each row of the first dimension by its own range.
 #
-# Products with int8 weights are sums of integers then. The arithmetic is that of LiteRT's hybrid operators
+# Products with int8 weights are then sums of integers. The arithmetic is that of LiteRT's hybrid operators
 # (tensor_utils.h: SymmetricQuantizeFloats, AsymmetricQuantizeFloats). Outputs are the steps less their zero point,
 # int16, and the scale of each row, float32.
 
 
 class QuantizedRows(Attributes):
-    """around_zero: the range is as far below 0 as above it (1), or from the least number to the largest (0)."""
+    """around_zero: the range is symmetric around 0 (1), or from the smallest to the largest number (0)."""
 
     around_zero: int
 
@@ -230,7 +230,7 @@ def _rows_outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[T
 
 
 def _cases(draw: Draw, op: Operator) -> Case:
-    """By one scale."""
+    """Draw a per-tensor scale."""
     dtype = draw.rng.choice((np.int8, np.uint8))
     if op.name == "DequantizeLinear":
         value = draw.pick(dtype)

@@ -22,13 +22,13 @@ from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 class Recurrent(Attributes):
     """RNN, GRU, LSTM.
 
-    functions: for each gate of each direction, an activation's name in lower case, its alpha and its beta.
-    clip: what the gates' sums are clamped to, above and below 0; None: they are not.
+    functions: for each gate of each direction, the activation's name in lower case, its alpha and its beta.
+    clip: the limit of the gates' sums, above and below 0; None: no limit.
     batch_first: the first dimension of input and output is the batch, not time.
     direction: "forward", "reverse" or "bidirectional".
     input_forget: an LSTM's input gate is 1 less its forget gate.
     linear_before_reset: a GRU multiplies by the reset gate after the product with the state.
-    weights: the scale and zero point of weights that are integers, by the name of the operand ("w", "r").
+    weights: the scale and zero point of integer weights, by the operand's name ("w", "r").
     dynamic_state: the state is quantized in each step.
     """
 
@@ -49,7 +49,7 @@ INPUTS = {
 }
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 SCRATCH = {"RNN": 1, "GRU": 4, "LSTM": 4}
-"""Vectors of the hidden size that a step works in."""
+"""The number of temporary vectors of the hidden size in a step."""
 
 FORMULAS = {
     "tanh": "tanhf({x})",
@@ -68,7 +68,7 @@ FORMULAS = {
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Integer weights: each is `(value - zero) * scale`, with a scale a row, or one."""
+    """Integer weights: each is `(value - zero) * scale`, with one scale, or one per row."""
 
     value: str
     scale: Array
@@ -76,7 +76,7 @@ class Weights:
 
 
 def _quantized(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
-    """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
+    """Return the integers behind constant weights [directions, rows, columns]; None if there are none."""
     kept = Recurrent.of(node).weights
     if name in kept:
         return Weights(value, *kept[name])
@@ -131,7 +131,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
         "batch_first": attrs.batch_first, "clip": attrs.clip, "input_forget": attrs.input_forget,
         "linear_before_reset": attrs.linear_before_reset, "activation": _activations(attrs.functions),
         "operands": tuple(inputs), "dynamic_state": attrs.dynamic_state,
-        # The zero point and the scale (in C; None: one a row) of integer weights, by operand.
+        # The zero point and the scale (in C; None: one per row) of integer weights, by operand.
         "quantized": {
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
             for name, weights in quantized.items()
@@ -162,7 +162,7 @@ PARAMETERS: dict[str, tuple[float | None, float | None]] = {
 
 
 def _form(node: OnnxNode) -> None:
-    """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
+    """RNN, GRU, LSTM: make each activation its name, alpha and beta."""
     default = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}[node.op]
     directions, attrs = node.kind(1).shape[0], node.attrs
     names = list(attrs.get("activations") or ()) or list(default) * directions
@@ -232,7 +232,7 @@ def _dynamic_lstm(write: OnnxNode) -> None:
     _form(OnnxNode(state, proto, write.origin, attrs, 14))
 
 
-# Recurrent operators of integers as one node each, for backends to recognise; what is compiled is written out.
+# Recurrent integer operators as one node each, for backends to recognise; compiled models have them written out.
 #
 # Sources: mtool/compiler/frontend/tflite/lstm_integer.py and svdf.py, which have their arithmetic.
 
@@ -241,13 +241,13 @@ class IntegerLstm(Attributes):
     """An LSTM of int8 with a cell of int16.
 
     Inputs are x, the hidden state, the cell, then for each of the gates input, forget, cell and output its weights, its
-    recurrent weights and its bias. Outputs are the results, unless there is one step alone, and both states.
+    recurrent weights and its bias. Outputs are the results, unless there is only one step, and both states.
 
-    steps: of the sequence.
-    time_major: x is [steps, images, numbers] (1), or [images, steps, numbers] (0).
-    point: the bits of the cell before the point.
-    clip: what the cell is clipped to, in its steps; 0: nothing.
-    inner_scale, inner_zero: the grid of the results.
+    steps: the number of steps of the sequence.
+    time_major: x is [steps, batches, features] (1), or [batches, steps, features] (0).
+    point: the cell's integer bits.
+    clip: the cell's limit, in its quantized steps; 0: no limit.
+    inner_scale, inner_zero: the quantization of the results.
     """
 
     steps: int
@@ -259,11 +259,11 @@ class IntegerLstm(Attributes):
 
 
 class IntegerSvdf(Attributes):
-    """An SVDF of int8: inputs are x, the state, the weights of the features, those over time, the bias.
+    """An SVDF of int8: inputs are x, the state, the feature weights, the time weights and the bias.
 
     Outputs are the results and the state.
 
-    rank: filters a unit.
+    rank: filters per unit.
     """
 
     rank: int

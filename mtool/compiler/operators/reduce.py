@@ -18,14 +18,14 @@ Element = Callable[[Expr], Expr]
 
 
 class Axes(Attributes):
-    """A reduction over `axes`, from 0 on, in order; keepdims: they are left with a size of 1."""
+    """A reduction over `axes`, from 0 on, in order; keepdims: they stay with size 1."""
 
     axes: tuple[int, ...]
     keepdims: bool
 
 
 class ArgAxes(Axes):
-    """ArgMax, ArgMin; last: of equal elements the last index, not the first."""
+    """ArgMax, ArgMin; last: the last index of equal elements, not the first."""
 
     last: bool
 
@@ -53,7 +53,7 @@ KINDS: dict[str, tuple[str, Element, Element]] = {
     "ReduceSumSquare": ("add", _square, _same),
     "ReduceLogSum": ("add", _same, lambda total: call("log", total)),
 }
-"""The combination, what is done to each element before it, and to the total after it."""
+"""The combination, the function of each element before it, and the function of the total after it."""
 
 
 def _root(total: Expr) -> Expr:
@@ -62,7 +62,7 @@ def _root(total: Expr) -> Expr:
 
 
 def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...], tuple[Expr, ...]]:
-    """Return the index into the input, the axes that are reduced, and the index of the element of the output."""
+    """Return the index into the input, the reduced axes, and the index of the output's element."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     rank, axes = len(kind.shape), Axes.of(node).axes
     kept = [dim for dim in range(rank) if dim not in axes]
@@ -82,7 +82,7 @@ def _reduce(ctx: Lowering, node: Node) -> None:
     total = Expr("reduce", kind.dtype, (before(element),), Reduction(how, sizes))
     if node.op == "ReduceMean":
         count = math.prod(size for _, size in sizes)
-        total = call("div", total, const(max(count, 1), kind.dtype))  # of nothing it is 0, as in onnxruntime
+        total = call("div", total, const(max(count, 1), kind.dtype))  # the mean of no elements is 0, as in onnxruntime
     ctx.loop(node, after(total), node.inputs)
 
 
@@ -101,7 +101,7 @@ def _log_sum_exp(ctx: Lowering, node: Node) -> None:
 
 
 def _arg(ctx: Lowering, node: Node) -> None:
-    """ArgMax, ArgMin 13: the first (or last) index of the extreme value; where there is a NaN, the first (or last)."""
+    """ArgMax, ArgMin 13: the first (or last) index of the extreme value, or of a NaN if there is one."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     index, sizes, own = _index(ctx, node)
     how = "maximum" if node.op == "ArgMax" else "minimum"
@@ -111,13 +111,13 @@ def _arg(ctx: Lowering, node: Node) -> None:
     number, size = sizes[0]
     last = ArgAxes.of(node).last
     beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
-    outside = const(0 if last else size - 1, DType.INT32)  # which is no other index than one that is found
+    outside = const(0 if last else size - 1, DType.INT32)  # a neutral start for the search of an index
     dim = call("where", beyond, outside, axis(number), dtype=DType.INT32)
     chosen = Expr("reduce", DType.INT32, (dim,), Reduction("maximum" if last else "minimum", sizes))
     ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
 
 
-_PLAIN = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # those of one element are that element
+_PLAIN = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # of one element, they are that element
 
 
 def _reduce_form(node: OnnxNode) -> None:

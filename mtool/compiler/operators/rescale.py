@@ -1,10 +1,10 @@
-"""mtool's own integer arithmetic that a frontend spells out, where ONNX has only real numbers.
+"""mtool's own integer operators, which frontends use where ONNX has only real numbers.
 
 Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
 along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.compiler.ir.scalar).
 RescaleLong: the same of int64 sums. RescaleReal: int64 sums times a float64. RoundedMean: int32 sums divided by a
 positive count, ties away from zero. RoundedSteps: float32 to integers, ties away from zero. Table: 256 results for the
-values of an 8-bit integer. FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.
+values of an 8-bit integer. FixedLogistic, FixedTanh: of int16 with `whole` integer bits, to int16 with none.
 """
 
 import math
@@ -21,20 +21,20 @@ from mtool.compiler.operators.problems import OWN
 
 
 class Limits(Attributes):
-    """The least and the largest result."""
+    """The smallest and the largest result."""
 
     low: int
     high: int
 
 
 class Steps(Limits):
-    """RoundedSteps. zero_point: of the result."""
+    """RoundedSteps. zero_point: the result's."""
 
     zero_point: int
 
 
 class LongRescaling(Steps):
-    """RescaleLong, RescaleReal. axis: that of the channels, which have a multiplier each if there are several."""
+    """RescaleLong, RescaleReal. axis: the channels' axis, if each has its own multiplier."""
 
     axis: int = 0
 
@@ -46,7 +46,7 @@ class Rescaling(LongRescaling):
 
 
 class FixedPoint(Attributes):
-    """The bits of an argument before the point, beside its sign."""
+    """The integer bits of an argument, without its sign."""
 
     whole: int
 
@@ -58,7 +58,7 @@ def _sums(ctx: Lowering, node: Node, dtype: DType) -> Expr:
 
 
 def _rescale(ctx: Lowering, node: Node) -> None:
-    """Rescale; RescaleLong: int64 sums, or float32 ones that stand for such."""
+    """Rescale; RescaleLong: int64 sums, or float32 sums that represent such."""
     value, multiplier, shift = node.inputs
     result, attrs, inputs, shifts = ctx.types[node.outputs[0]], node.attrs, [value], ctx.constants[shift]
     assert isinstance(attrs, LongRescaling)
@@ -83,7 +83,7 @@ def _rounded(ctx: Lowering, node: Node, steps: Expr, attrs: Steps, inputs: Seque
 
 
 def _rescale_real(ctx: Lowering, node: Node) -> None:
-    """RescaleReal: int64 sums, or float32 ones that stand for such, times a float64, ties away from zero."""
+    """RescaleReal: int64 sums, or float32 sums that represent such, times a float64, ties away from zero."""
     value, scale = node.inputs
     inputs, attrs = [value], LongRescaling.of(node)
     factor = ctx.parameter(ctx.constants[scale], attrs.axis, DType.FLOAT64, inputs, node)
@@ -128,7 +128,7 @@ def _fixed(function: str) -> Callable[[Lowering, Node], None]:
 
 # Quotients, norms, logarithms and products of integers in fixed point, as LiteRT's reference kernels compute them.
 #
-# They are mtool's own, and one C template each: FixedQuotient of two operands that broadcast, FixedL2Norm and
+# They are mtool's own, with one C template each: FixedQuotient of two operands with broadcasting, FixedL2Norm and
 # FixedLogSoftmax of the rows of the last dimension, FixedProduct of the rows of a matrix.
 
 _HEADERS = ("mt_fixed.h", "mt_fixed_functions.h")
@@ -153,7 +153,7 @@ class FixedL2Norm(Attributes):
 class FixedLogSoftmax(Attributes):
     """The scale of the input, as an argument of exp: multiplier / 2^31 * 2^exponent.
 
-    back, back_exponent: the inverse of that; least: the difference whose exponential is not 0 yet.
+    back, back_exponent: its inverse; least: the smallest difference whose exponential is not 0.
     """
 
     multiplier: int

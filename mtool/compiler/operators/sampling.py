@@ -1,6 +1,6 @@
-"""Elements between elements: Resize 19, Upsample 9; GridSample 22, DeformConv 22, RoiAlign 22, AffineGrid 20.
+"""Interpolation: Resize 19, Upsample 9; GridSample 22, DeformConv 22, RoiAlign 22, AffineGrid 20.
 
-Where a resized axis reads, and with which weights, is a table; the others read at positions that the run computes.
+A resized axis has a table of positions and weights; the other operators compute positions at run time.
 Sources: ONNX Resize (coordinate modes, antialias, exclude_outside); the cubic kernel is Keys' (1981).
 """
 
@@ -36,9 +36,9 @@ from mtool.compiler.operators.window import Convolution, guarded, window_of
 class Resize(Attributes):
     """Resize, Upsample, with ONNX's names.
 
-    scales: the output's size in terms of the input's, along each dimension.
-    rois: the begin and end of the part of each dimension that is read, in parts of it.
-    nearest_mode: also "simple", as before opset 11: the next above where it shrinks, else the one below.
+    scales: the ratio of the output's size to the input's, along each dimension.
+    rois: the start and end of the region read along each dimension, as fractions of its size.
+    nearest_mode: also "simple", as before opset 11: round up when shrinking, otherwise down.
     """
 
     scales: tuple[float, ...]
@@ -53,10 +53,10 @@ class Resize(Attributes):
 
 
 def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tuple[float, float]) -> float:
-    """Return where output x lies in the input, in float32 as in onnxruntime: it decides which neighbour is nearest.
+    """Return the position of output x in the input, in float32 as in onnxruntime, because it decides about ties.
 
-    What the standard calls the length of the resized tensor is its whole number of elements, so that corners align
-    where they are to; onnx's reference evaluator takes size * scale.
+    The standard's "length of the resized tensor" is the integer number of elements here, so that corners align exactly;
+    onnx's reference evaluator uses size * scale.
     """
     at, factor, low, high = np.float32(x), np.float32(scale), np.float32(roi[0]), np.float32(roi[1])
     half, last = np.float32(0.5), np.float32(size - 1)
@@ -228,7 +228,7 @@ CUBIC = -0.75  # the kernel's coefficient, as in PyTorch
 
 
 class GridSample(Attributes):
-    """mode, padding_mode: ONNX's words; align_corners: -1 and 1 are the middles of the outermost elements (1)."""
+    """mode, padding_mode: ONNX's values; align_corners: -1 and 1 are the centres of the outermost elements (1)."""
 
     mode: str = "linear"
     padding_mode: str = "zeros"
@@ -236,18 +236,18 @@ class GridSample(Attributes):
 
 
 class DeformConv(Convolution):
-    """offset_group: the groups of channels, each with its offsets."""
+    """offset_group: the number of channel groups, each with its offsets."""
 
     offset_group: int = 1
 
 
 class RoiAlign(Attributes):
-    """Regions in bins.
+    """Regions divided into bins.
 
-    sampling_ratio: samples of a bin along each dimension, at least 1.
-    spatial_scale: from the regions' coordinates to elements.
+    sampling_ratio: the number of samples per bin along each dimension, at least 1.
+    spatial_scale: the factor from the regions' coordinates to elements.
     mode: "avg" or "max".
-    half_pixel: coordinates are half an element less.
+    half_pixel: half an element is subtracted from coordinates.
     """
 
     sampling_ratio: int
@@ -320,7 +320,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
         else:
             x, low, high = _times(_add(_times(shifted, size), _number(-1, coordinate)), 0.5), -0.5, size - 0.5
         x = call("rint", x) if mode == "nearest" else x
-        if padding == "border" and mode != "cubic":  # whose weights are of where x is, as in PyTorch and onnxruntime
+        if padding == "border" and mode != "cubic":  # cubic weights use the unclamped x, as in PyTorch and onnxruntime
             x = call("minimum", call("maximum", x, _number(0, x)), _number(size - 1, x))
         elif padding == "reflection":
             x = _reflected(x, low, high)
@@ -349,7 +349,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
 
 
 def _deform_conv(ctx: Lowering, node: Node) -> None:
-    """DeformConv: a convolution whose taps are moved by an offset each, sampled between the four neighbours."""
+    """DeformConv: a convolution with an offset per tap, interpolated between the four neighbours."""
     x, w, offsets, bias, mask = [*node.inputs, "", ""][:5]
     kind, weights, result, attrs = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]], DeformConv.of(node)
     kh, kw = attrs.kernel
@@ -438,7 +438,7 @@ def _fits_offsets(node: OnnxNode) -> bool:
 def _deform_conv_form(node: OnnxNode) -> None:
     window = window_of(node, node.kind(1).shape[2:])
     if len(window.kernel) != 2:
-        raise Unsupported(f"{window.rank} spatial dimensions; 2 are supported")
+        raise Unsupported(f"it has {window.rank} spatial dimensions; expected 2")
     groups = {name: node.attrs.get(name, 1) for name in ("group", "offset_group")}
     node.emit(DeformConv(**vars(window), **groups))
 
@@ -451,7 +451,7 @@ def _fits_boxes(node: OnnxNode) -> bool:
 def _roi_align_form(node: OnnxNode) -> None:
     attrs = node.attrs
     if not attrs.get("sampling_ratio"):
-        raise Unsupported("a sampling_ratio of 0, as many samples as the box is large, is not supported")
+        raise Unsupported("a sampling_ratio of 0 (adaptive to the size of the box) is not supported")
     half = attrs.get("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "output_half_pixel")
     node.emit(attributes_of(RoiAlign, attrs, half_pixel=half == "half_pixel"))
 

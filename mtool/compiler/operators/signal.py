@@ -1,6 +1,6 @@
-"""Operators of TensorFlow Lite Micro's Signal library on integers: windows, energies, filter banks, gains, logarithms.
+"""TensorFlow Lite Micro's Signal library on integers: windows, energies, filter banks, gains, logarithms.
 
-Each is one C template with that library's arithmetic, to the bit. Source: signal/src (Apache-2.0), by the file's name.
+Each operator is one C template with the library's exact arithmetic. Source: signal/src (Apache-2.0), by file name.
 """
 
 import math
@@ -18,26 +18,26 @@ _SIGNAL = ("mt_signal.h",)
 
 
 class Shift(Attributes):
-    """shift: by how many bits a product is shifted to the right, or an input to the left."""
+    """shift: the number of bits by which a product is shifted right, or an input left."""
 
     shift: int
 
 
 class Log(Shift):
-    """scale: of the natural logarithm."""
+    """scale: the factor of the natural logarithm."""
 
     scale: int
 
 
 class Energy(Attributes):
-    """The frequencies from `start` to before `end`; the others have no energy."""
+    """The frequencies from `start` to `end` (exclusive); others have no energy."""
 
     start: int
     end: int
 
 
 class SpectralSubtraction(Attributes):
-    """The options of the operator: factors of `bits` bits behind the point, other ones for odd channels."""
+    """The operator's options: factors with `bits` fractional bits, different ones for odd channels."""
 
     smoothing: int
     one_minus_smoothing: int
@@ -50,7 +50,7 @@ class SpectralSubtraction(Attributes):
 
 
 class OverlapAdd(Attributes):
-    """step: how many samples a frame begins behind the one before."""
+    """step: the number of samples between the starts of two frames."""
 
     step: int
 
@@ -64,7 +64,7 @@ def _unshifted(ctx: Lowering, node: Node) -> dict[str, object]:
 
 
 def _filter_bank(ctx: Lowering, node: Node) -> None:
-    """filter_bank.cc: the energies of each channel's frequencies, by weights that rise and fall."""
+    """filter_bank.cc: the energy of each channel, with rising and falling weights of its frequencies."""
     x, weights, unweights, *indices = node.inputs
     signed = any((ctx.constants[name] < 0).any() for name in (weights, unweights))
     values = {"channels": ctx.types[node.outputs[0]].count, "signed": signed}
@@ -78,7 +78,7 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
 
 
 def _log(ctx: Lowering, node: Node) -> None:
-    """filter_bank_log.cc: scaled natural logarithms; the table has what log2(1 + f) is above f, for each 128th."""
+    """filter_bank_log.cc: scaled natural logarithms; the table has log2(1 + f) - f in steps of 1/128."""
     attrs = Log.of(node)
     parts = np.arange(129) / 128
     above = np.rint(65536 * (np.log2(1 + parts) - parts)).astype(np.uint16)
@@ -97,7 +97,7 @@ def _overlap(ctx: Lowering, node: Node) -> dict[str, object]:
 
 
 def _as(*dtypes: DType) -> Infer:
-    """Outputs of the first input's shape."""
+    """Infer outputs with the first input's shape."""
     return lambda attrs, inputs: [TensorType(dtype, inputs[0].shape) for dtype in dtypes]
 
 
@@ -108,51 +108,51 @@ def _joined(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorT
     return TensorType(kind.dtype, (*outer, frames * attrs.step)), rest
 
 
-# window.cc: x * window >> shift, saturated; a window after the other.
+# window.cc: x * window >> shift, saturated, for each window.
 _WINDOW = by_template(
     "signal_window", "x window", "y",
     lambda ctx, node: {**_shifted(ctx, node), "length": ctx.types[node.inputs[1]].shape[0]}, overwrites={"y": "x"},
 )  # fmt: skip
-# fft_auto_scale.cc: x to the left by as many bits as are free.
+# fft_auto_scale.cc: x shifted left by the number of unused bits.
 _AUTO_SCALE = by_template("signal_auto_scale", "x", "y scale_bits", _unshifted, headers=_SIGNAL)
-# energy.cc: the squares of both parts of a complex number, added up.
+# energy.cc: the sum of the squares of a complex number's parts.
 _ENERGY = by_template(
     "signal_energy", "x", "y",
     lambda ctx, node: {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)},
 )  # fmt: skip
-# filter_bank_square_root.cc: rounded roots, shifted back by what the transform's input was shifted by.
+# filter_bank_square_root.cc: rounded square roots, shifted back by the shift of the transform's input.
 _SQUARE_ROOT = by_template("signal_square_root", "x scale_bits", "y", _unshifted, headers=_SIGNAL)
-# filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is kept.
+# filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is a state.
 _SUBTRACTION = by_template(
     "signal_spectral_subtraction", "x noise", "y next",
     lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "options": SpectralSubtraction.of(node)},
     overwrites={"next": "noise"},
 )  # fmt: skip
-# pcan_argc_fixed.cc: a gain by the noise, and a root of what is large.
+# pcan_argc_fixed.cc: a gain that depends on the noise, and compression of large values.
 _PCAN = by_template("signal_pcan", "x noise gains", "y", _shifted, headers=_SIGNAL, overwrites={"y": "x"})
-# overlap_add.cc: frames added up where they overlap; what reaches into the next call is kept.
+# overlap_add.cc: the sum of overlapping frames; the part for the next call is kept.
 _OVERLAP_ADD = by_template("signal_overlap_add", "x rest", "y next", _overlap, overwrites={"next": "rest"})
 
 
 # SignalRfft, SignalIrfft: the fast Fourier transforms of real numbers of TensorFlow Lite Micro's Signal library.
 #
-# They have the arithmetic of KISS FFT, which rounds and halves at each stage, on integers of 16 and 32 bits and floats.
+# They have KISS FFT's arithmetic, which rounds and halves at each stage, on 16- and 32-bit integers and floats.
 # Source: signal/micro/kernels/rfft.cc, irfft.cc; kissfft's kiss_fft.c, tools/kiss_fftr.c.
 
 RADICES = (2, 3, 4, 5)
-"""The stages that there are."""
+"""The supported stages."""
 
 _SUFFIXES = {DType.INT16: "i16", DType.INT32: "i32", DType.FLOAT32: "f32"}
 
 
 class Transform(Attributes):
-    """length: how many real numbers the transform has; an even number."""
+    """length: the transform's number of real numbers, which is even."""
 
     length: int
 
 
 def radices_of(length: int) -> tuple[int, ...]:
-    """Return the stages of a transform of complex numbers, as kf_factor of KISS FFT finds them."""
+    """Return the stages of a complex transform, as KISS FFT's kf_factor."""
     found, radix, rest, most = [], 4, length, math.isqrt(length)
     while rest > 1:
         while rest % radix:
@@ -165,7 +165,7 @@ def radices_of(length: int) -> tuple[int, ...]:
 
 
 def _points(phases: Sequence[float], dtype: DType) -> Array:
-    """Return points of the unit circle, as pairs: rounded with ties upwards, or floats; cosines of C's own library."""
+    """Return points of the unit circle as pairs: rounded with ties upwards, or floats; cosines are the C library's."""
     pairs = np.asarray([(math.cos(phase), math.sin(phase)) for phase in phases], np.float64).reshape(-1)
     if dtype.is_float:
         return pairs.astype(np.float32)

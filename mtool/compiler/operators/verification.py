@@ -1,4 +1,4 @@
-"""Verification: whether each node of a graph is of a known kind and meets what that says of its nodes."""
+"""Verification: each node of a graph has a known kind and meets its kind's requirements."""
 
 from mtool.compiler.ir import Graph, Node, control
 from mtool.compiler.ir.graph import verify as verify_structure
@@ -7,20 +7,20 @@ from mtool.compiler.operators import lowering_of
 
 
 def verify(graph: Graph) -> None:
-    """Check that a graph is well formed, and each node of it and of the graphs in it.
+    """Check a graph, its nodes and the graphs in it.
 
     Raises:
-        AssertionError: it is not; a bug of the pass that made it.
+        AssertionError: the graph is not valid, which is a bug in the pass that made it.
     """
     for one in control.with_own_bodies(graph):
         verify_own(one)
 
 
 def verify_own(graph: Graph) -> None:
-    """Check the same of a graph, but for the graphs in it.
+    """Check a graph and its nodes, but not the graphs in it.
 
     Raises:
-        AssertionError: it is not; a bug of the pass that made it.
+        AssertionError: the graph is not valid, which is a bug in the pass that made it.
     """
     verify_structure(graph)
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Windows that slide over space, in one or more dimensions: what convolutions and pools of all kinds are told."""
+"""Sliding windows in one or more dimensions: the attributes of all convolutions and pools."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,14 +14,14 @@ from mtool.compiler.operators.problems import Unsupported
 Pair = tuple[int, int]
 
 CONV = "Conv"
-"""The operator, by which passes and backends look for it and frontends write it."""
+"""The operator's name, shared by frontends, passes and backends."""
 
 
 class Window(Attributes):
-    """A window over the spatial dimensions; each tuple has a number for each of them, in elements.
+    """A window over the spatial dimensions; each tuple has one number per dimension, in elements.
 
     kernel, strides, dilations: at least 1.
-    pads: before each dimension, then behind each; of ConvTranspose before each only.
+    pads: before each dimension, then behind each; for ConvTranspose only before each.
     """
 
     kernel: tuple[int, ...]
@@ -35,12 +35,12 @@ class Window(Attributes):
         return len(self.kernel)
 
     def ends(self, made: Sequence[int]) -> tuple[int, ...]:
-        """Return the place behind the last element that `made` windows reach along each dimension."""
+        """Return the end (exclusive) of `made` windows along each dimension."""
         sizes = zip(made, self.kernel, self.strides, self.dilations, self.pads, strict=False)
         return tuple((count - 1) * stride + (taps - 1) * step + 1 - pad for count, taps, stride, step, pad in sizes)
 
     def inside(self, size: Sequence[int], made: Sequence[int]) -> list[Array]:
-        """Return for each dimension how many taps of each of `made` windows lie inside of an input of `size`."""
+        """Return, for each dimension, how many taps of each of `made` windows lie inside an input of `size`."""
         counts = []
         for n in range(self.rank):
             taps = np.arange(self.kernel[n]) * self.dilations[n] - self.pads[n]
@@ -50,7 +50,7 @@ class Window(Attributes):
 
 
 class Convolution(Window):
-    """Conv, ConvInteger, ConvTranspose: a window whose channels are in `group` parts."""
+    """Conv, ConvInteger, ConvTranspose: a window with `group` groups of channels."""
 
     group: int = 1
 
@@ -59,8 +59,8 @@ class Pool(Window):
     """MaxPool, AveragePool, LpPool and their global forms.
 
     count_pads: the average counts padding as zeros, up to `limits`.
-    limits: for each dimension, from where on nothing is counted.
-    p: of a norm, at least 1.
+    limits: for each dimension, the end of the counted elements.
+    p: the norm's order, at least 1.
     """
 
     kind: Literal["max", "average", "lp"]
@@ -70,7 +70,7 @@ class Pool(Window):
 
 
 def pair(values: tuple[int, ...], single: int) -> Pair:
-    """Return a number for each of one or two dimensions as (vertical, horizontal), `single` where one is missing."""
+    """Return the numbers of one or two dimensions as (vertical, horizontal), with `single` for a missing one."""
     return (values[0], values[1]) if len(values) == 2 else (single, values[0])
 
 
@@ -81,13 +81,13 @@ def four_pads(pads: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def spatial_attributes(attrs: Attrs, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return strides, dilations and pads of so many dimensions: 1, 1 and 0 where they are not given."""
+    """Return strides, dilations and pads for `rank` dimensions; the defaults are 1, 1 and 0."""
     pads = tuple(attrs.get("pads") or (0,) * 2 * rank)
     return tuple(attrs.get("strides") or (1,) * rank), tuple(attrs.get("dilations") or (1,) * rank), pads
 
 
 def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
-    """Return explicit strides, dilations and pads of a convolution, auto_pad resolved.
+    """Return a convolution's explicit strides, dilations and pads, with auto_pad resolved.
 
     Raises:
         Unsupported: they do not fit the input.
@@ -95,7 +95,7 @@ def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
     spatial, result, rank, attrs = node.shape[2:], node.result.shape[2:], len(kernel), node.attrs
     strides, dilations, pads = spatial_attributes(attrs, rank)
     if not len(spatial) == len(result) == len(strides) == len(dilations) == rank:
-        raise Unsupported(f"its kernel has {rank} dimensions, its input {len(spatial)}")
+        raise Unsupported(f"its kernel has {rank} dimensions; its input has {len(spatial)}")
     check_window(attrs, kernel, strides, dilations)
     begin, end = [], []
     for i in range(rank):
@@ -109,12 +109,12 @@ def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
         else:
             before = pads[i]
         begin.append(before)
-        end.append(max(missing - before, 0))  # what the output really reaches
+        end.append(max(missing - before, 0))  # the padding that the output really uses
     return Window(kernel=tuple(kernel), strides=strides, dilations=dilations, pads=(*begin, *end))
 
 
 def check_window(attrs: Attrs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> None:
-    """Refuse numbers that are out of range.
+    """Check that numbers are in range.
 
     Raises:
         Unsupported: one is.
@@ -124,7 +124,7 @@ def check_window(attrs: Attrs, kernel: Sequence[int], strides: Sequence[int], di
 
 
 def check_windows_fit(node: OnnxNode) -> None:
-    """Check that a convolution's window fits into its input; onnx's shape inference rounds what is missing away.
+    """Check that a convolution's window fits into its input; onnx's shape inference rounds the difference away.
 
     Raises:
         Unsupported: it does not.
@@ -141,7 +141,7 @@ def check_windows_fit(node: OnnxNode) -> None:
         span = (kernel[index] - 1) * dilations[index] + 1
         padded = size if mode == "VALID" else size + pads[index] + pads[rank + index]
         if padded < span:
-            raise Unsupported(f"its window reaches over {span:,} elements, its padded input has {padded:,}")
+            raise Unsupported(f"its window spans {span:,} elements; its padded input has {padded:,}")
 
 
 def convolution_form(node: OnnxNode) -> None:
@@ -152,9 +152,9 @@ def convolution_form(node: OnnxNode) -> None:
     """
     x, w, group = node.shape, node.kind(1).shape, node.attrs.get("group", 1)
     if len(x) < 3 or len(x) != len(w):
-        raise Unsupported(f"its input has {len(x)} dimensions, its filters {len(w)}")
+        raise Unsupported(f"its input has {len(x)} dimensions; its filters have {len(w)}")
     if group < 1 or x[1] != w[1] * group or w[0] % group:
-        raise Unsupported(f"{x[1]} input channels do not fit {w[0]}x{w[1]} filters in {group} groups")
+        raise Unsupported(f"its {x[1]} input channels do not fit its {w[0]}x{w[1]} filters in {group} groups")
     window = window_of(node, w[2:])
     node.emit(Convolution(group=group, **vars(window)))
 
@@ -165,14 +165,14 @@ def has_kernel(filters: tuple[int, ...], attrs: Attrs) -> bool:
 
 
 def position(output: Expr, tap: Expr, node: Node, i: int) -> Expr:
-    """Return where tap `tap` of an output lies along spatial dimension i."""
+    """Return the position of an output's tap along spatial dimension i."""
     attrs = Window.of(node)
     moved = output * attrs.strides[i] + tap * attrs.dilations[i]
     return moved - attrs.pads[i]
 
 
 def within(position: Expr, node: Node, i: int, size: int, result: int) -> list[Expr]:
-    """Return the conditions that have to be tested for a position to lie in the input."""
+    """Return the conditions to test for a position to be inside the input."""
     attrs = Window.of(node)
     last = (result - 1) * attrs.strides[i] + (attrs.kernel[i] - 1) * attrs.dilations[i] - attrs.pads[i]
     tests = inside(position, size)
@@ -180,6 +180,6 @@ def within(position: Expr, node: Node, i: int, size: int, result: int) -> list[E
 
 
 def guarded(conditions: Sequence[Expr], value: Expr, otherwise: Expr) -> Expr:
-    """Return a value where all conditions hold."""
+    """Return a value where all conditions hold, otherwise another one."""
     condition = every(conditions)
     return value if condition is None else choose(condition, value, otherwise)

@@ -88,9 +88,9 @@ def test_a_second_memory(tmp_path: Path) -> None:
     [
         ({"places": []}, "no OfflineMemoryAllocation"),
         ({"places": [0, 0]}, "no OfflineMemoryAllocation"),
-        ({"places": [-1, -1, -1, 0, 90, 48, -1]}, "'from' lies outside of its working memory"),
-        ({"places": [-1, -1, -1, 32, 16, 48, -1]}, "'from' lies outside of its working memory"),
-        ({"places": [-1, -1, -1, 0, 16, -1, -1]}, "'to' lies outside of its working memory"),
+        ({"places": [-1, -1, -1, 0, 90, 48, -1]}, "'from' is outside its working memory"),
+        ({"places": [-1, -1, -1, 32, 16, 48, -1]}, "'from' is outside its working memory"),
+        ({"places": [-1, -1, -1, 0, 16, -1, -1]}, "'to' is outside its working memory"),
         ({"inputs": ["commands", "constants", "scratch", "scratch"]}, "for an Arm Ethos-U alone"),
         ({"inputs": ["commands", "none", "scratch", "scratch", "from"]}, "for an Arm Ethos-U alone"),
         ({"inputs": ["commands", "scratch", "scratch", "scratch", "from"]}, "are not in the file"),

@@ -302,7 +302,7 @@ def test_every_limit_can_be_set() -> None:
         with pytest.raises(ModelError, match=f"limit '{name}'"):
             Budget().check(name, default + 1, "here")
         Budget({name: default + 1}).check(name, default + 1, "here")
-    with pytest.raises(UsageError, match="no limit named other"):
+    with pytest.raises(UsageError, match="unknown limit other"):
         from_proto(whole([node("Relu", ["x"], ["y"])]), "m", ModelOptions(limits={"other": 1}))
 
 

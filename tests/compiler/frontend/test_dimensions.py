@@ -63,7 +63,7 @@ def test_no_size_is_suggested_where_none_is_known_to_work(tmp_path: Path) -> Non
     proto = onnx.load(save(tmp_path, [banish], ["n", 4]))
     proto.opset_import.append(helper.make_opsetid("org.example", 1))
     onnx.save(proto, tmp_path / "m.onnx")
-    assert hint_of(tmp_path / "m.onnx") == "give --dim n=N: the sizes that the model was made for"
+    assert hint_of(tmp_path / "m.onnx") == "give --dim n=N, with the sizes that the model was trained for"
 
 
 def test_sizes_that_are_given_are_kept(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_window_larger_than_its_padded_input_is_refused(tmp_path: Path, attrib
     conv = helper.make_node("Conv", ["x", "w"], ["y"], strides=[4], **attributes)
     with pytest.raises(ModelError) as refused:
         load(save(tmp_path, [conv], [1, 1, 3], 5))
-    assert "its window reaches over 5 elements" in refused.value.details[0]
+    assert "its window spans 5 elements" in refused.value.details[0]

@@ -122,7 +122,7 @@ def test_it_is_read_from_the_models_folder(place: Callable[[TensorProto], onnx.M
         ("way/secret", "outside its folder"),
         ("a\0b", "can't be read"),
         ("", "can't be read"),
-        ("cwd", "lacks its external data"),
+        ("cwd", "is missing"),
         (".", "can't be read"),
         ("sub", "can't be read"),
         ("pipe", "can't be read"),

@@ -42,7 +42,7 @@ def constant(path: Path, name: str, value: Any) -> Any:
 def test_a_constant_that_does_not_go_into_its_input(path: Path, name: str, value: Any) -> None:
     with pytest.raises(UsageError) as caught:
         constant(path, name, np.asarray(value))
-    assert f"--const {name} does not go into that input" in caught.value.what
+    assert f"--const {name} does not fit that input" in caught.value.what
     assert caught.value.details[0].startswith("expected  ")
 
 
@@ -63,7 +63,7 @@ def test_a_state_of_one_number_whatever_its_shape(path: Path, value: Any) -> Non
 @pytest.mark.parametrize("value", ["a", None, {"a": 1}, 1 + 2j, [1, 2], np.ones((1, 5))])
 def test_a_state_that_begins_as_what_it_can_not_be(path: Path, value: Any) -> None:
     options = ModelOptions(constants={"k": np.array([2])}, states=[("next", "s")], state_values={"s": value})
-    with pytest.raises(UsageError, match="does not go into that input"):
+    with pytest.raises(UsageError, match="does not fit that input"):
         load(path, options)
 
 

@@ -48,7 +48,7 @@ def test_an_image_of_the_run_is_asked_for() -> None:
 def test_what_is_no_image_of_the_operators_formats_is_refused(encoded: bytes) -> None:
     with pytest.raises(ModelError) as refused:
         loaded(encoded)
-    assert "no image that can be decoded" in refused.value.details[0]
+    assert "not an image that Pillow can decode" in refused.value.details[0]
 
 
 def test_an_image_that_unpacks_to_very_much_is_not_decoded() -> None:

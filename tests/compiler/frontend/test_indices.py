@@ -16,21 +16,21 @@ F, LONG = np.float32, np.int64
 
 # Operator, attributes, shapes of the inputs (None: the indices), indices inside, some outside, and what is said.
 CASES: list[tuple[str, dict[str, Any], list[Any], Any, Any, str]] = [
-    ("Gather", {"axis": 1}, [(3, 5), None], [0, -5, 4], [0, 5], "its indices hold 5 for a dimension of 5; expected -5"),
-    ("Gather", {}, [(3, 5), None], [[2], [-3]], [[2], [-4]], "hold -4 for a dimension of 3; expected -3 to 2"),
-    ("Gather", {"axis": -1}, [(3, 5), None], -5, 2**32, "hold 4294967296 for a dimension of 5; expected -5 to 4"),
-    ("GatherElements", {"axis": 1}, [(2, 3), None], [[-3], [2]], [[0], [3]], "hold 3 for a dimension of 3"),
-    ("GatherND", {}, [(2, 3), None], [[1, 2], [-2, -3]], [[1, 3]], "hold 3 for a dimension of 3; expected -3 to 2"),
-    ("GatherND", {}, [(2, 3), None], [[1], [-2]], [[2]], "hold 2 for a dimension of 2"),
-    ("GatherND", {"batch_dims": 1}, [(2, 3), None], [[2], [-3]], [[0], [-4]], "hold -4 for a dimension of 3"),
-    ("ScatterElements", {"axis": 0}, [(3, 2), None, (1, 2)], [[2, -3]], [[3, 0]], "hold 3 for a dimension of 3"),
-    ("ScatterND", {}, [(3, 2), None, (1, 2)], [[-3]], [[-4]], "hold -4 for a dimension of 3"),
-    ("ScatterND", {}, [(3, 2), None, (1,)], [[2, 1]], [[2, 2]], "hold 2 for a dimension of 2"),
-    ("ReverseSequence", {}, [(4, 2), None], [1, 4], [1, 5], "its sequence_lens hold 5 for a dimension of 4"),
-    ("RoiAlign", {"sampling_ratio": 2}, [(2, 1, 4, 4), (1, 4), None], [1], [2], "indices hold 2"),
-    ("RoiAlign", {"sampling_ratio": 2}, [(2, 1, 4, 4), (1, 4), None], [0], [-1], "batch_indices hold"),
+    ("Gather", {"axis": 1}, [(3, 5), None], [0, -5, 4], [0, 5], "indices contain 5 for a dimension of 5; expected -5"),
+    ("Gather", {}, [(3, 5), None], [[2], [-3]], [[2], [-4]], "contain -4 for a dimension of 3; expected -3 to 2"),
+    ("Gather", {"axis": -1}, [(3, 5), None], -5, 2**32, "contain 4294967296 for a dimension of 5; expected -5 to 4"),
+    ("GatherElements", {"axis": 1}, [(2, 3), None], [[-3], [2]], [[0], [3]], "contain 3 for a dimension of 3"),
+    ("GatherND", {}, [(2, 3), None], [[1, 2], [-2, -3]], [[1, 3]], "contain 3 for a dimension of 3; expected -3 to 2"),
+    ("GatherND", {}, [(2, 3), None], [[1], [-2]], [[2]], "contain 2 for a dimension of 2"),
+    ("GatherND", {"batch_dims": 1}, [(2, 3), None], [[2], [-3]], [[0], [-4]], "contain -4 for a dimension of 3"),
+    ("ScatterElements", {"axis": 0}, [(3, 2), None, (1, 2)], [[2, -3]], [[3, 0]], "contain 3 for a dimension of 3"),
+    ("ScatterND", {}, [(3, 2), None, (1, 2)], [[-3]], [[-4]], "contain -4 for a dimension of 3"),
+    ("ScatterND", {}, [(3, 2), None, (1,)], [[2, 1]], [[2, 2]], "contain 2 for a dimension of 2"),
+    ("ReverseSequence", {}, [(4, 2), None], [1, 4], [1, 5], "its sequence_lens contain 5 for a dimension of 4"),
+    ("RoiAlign", {"sampling_ratio": 2}, [(2, 1, 4, 4), (1, 4), None], [1], [2], "indices contain 2"),
+    ("RoiAlign", {"sampling_ratio": 2}, [(2, 1, 4, 4), (1, 4), None], [0], [-1], "batch_indices contain"),
     ("MaxUnpool", {"kernel_shape": [2], "strides": [2]}, [(1, 1, 2), None], [[[0, 3]]], [[[0, 4]]], "dimension of 4"),
-    ("GRU", {"hidden_size": 1}, [(3, 1, 2), (1, 3, 2), (1, 3, 1), "", None], [3], [4], "sequence_lens hold 4"),
+    ("GRU", {"hidden_size": 1}, [(3, 1, 2), (1, 3, 2), (1, 3, 1), "", None], [3], [4], "sequence_lens contain 4"),
 ]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_constant_data_make_no_difference() -> None:
         )  # fmt: skip
         with pytest.raises(ModelError) as caught:
             import_graph(proto, "test")
-        assert "its indices hold 3 for a dimension of 3" in caught.value.details[0]
+        assert "its indices contain 3 for a dimension of 3" in caught.value.details[0]
 
 
 def test_computed_constants_are_looked_at_too() -> None:
@@ -75,7 +75,7 @@ def test_computed_constants_are_looked_at_too() -> None:
     ]
     with pytest.raises(ModelError) as caught:
         import_graph(model(nodes, {"x": (F, (4,))}, ["y"]), "test")
-    assert caught.value.details == ("Gather  last   its indices hold 4 for a dimension of 4; expected -4 to 3",)
+    assert caught.value.details == ("Gather  last   its indices contain 4 for a dimension of 4; expected -4 to 3",)
 
 
 def reading_until(limit: float, rows: int) -> onnx.ModelProto:

@@ -83,7 +83,7 @@ def test_without_a_maximum_it_is_refused_by_name() -> None:
 
 
 def test_a_maximum_of_something_else() -> None:
-    with pytest.raises(UsageError, match="nothing named other"):
+    with pytest.raises(UsageError, match="--max names other"):
         onnx_backend.prepare(collatz(), maxima={"last": 3, "other": 2})
 
 

@@ -28,7 +28,7 @@ def load(op: str, dtypes: list[int], shapes: list[list[int]], opset: int = 21, *
     [
         ("NonMaxSuppression", [T.FLOAT, T.UINT4], [[1, 6, 4], [1, 2, 6]], "'scores' is uint4; expected float"),
         ("Conv", [T.FLOAT, T.INT8], [[1, 1, 4, 4], [1, 1, 3, 3]], "'W' is int8"),
-        ("Conv", [T.FLOAT, T.DOUBLE], [[1, 1, 4, 4], [1, 1, 3, 3]], "'X' and 'W' are float32 and float64"),
+        ("Conv", [T.FLOAT, T.DOUBLE], [[1, 1, 4, 4], [1, 1, 3, 3]], "'X' and 'W' differ in type: float32, float64"),
         ("Add", [T.BOOL, T.BOOL], [[2], [2]], "'A' is bool"),
         ("Where", [T.FLOAT, T.FLOAT, T.FLOAT], [[2], [2], [2]], "'condition' is float32; expected bool"),
         ("GlobalAveragePool", [T.INT8], [[1, 2, 4, 4]], "'X' is int8"),

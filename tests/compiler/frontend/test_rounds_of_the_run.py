@@ -48,7 +48,7 @@ def test_once_known_they_are(rounds: int) -> None:
 def test_what_has_to_be_known_is_named_and_no_limit_that_would_not_help() -> None:
     with pytest.raises(NeedsValues) as caught:
         batch.to_c(grows("Identity (c)"), "m")
-    assert "changes from float32[6] to float32[12], so its input 'M' has to be known" in caught.value.details[0]
+    assert "from float32[6] to float32[12] in a round; its input 'M' must be a constant" in caught.value.details[0]
     assert "--const n=" in str(caught.value.hint)
 
 
@@ -82,7 +82,7 @@ def test_branches_whose_sizes_depend_on_data_have_one_largest_size() -> None:
     )
     with pytest.raises(ModelError) as caught:
         batch.to_c(proto, "m", ModelOptions(maxima={"y/a": 6, "y.1/b": 8}))
-    assert "its branches give int64[2,6] and int64[2,8]; state the same --max in both" in caught.value.details[0]
+    assert "types, int64[2,6] and int64[2,8]; give the same --max in both" in caught.value.details[0]
     assert batch.to_c(proto, "m", ModelOptions(maxima={"y/a": 8, "y.1/b": 8}))
 
 

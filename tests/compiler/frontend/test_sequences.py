@@ -51,4 +51,4 @@ def test_it_computes_what_onnxruntime_does(name: str) -> None:
 def test_sequences_of_different_lengths() -> None:
     with pytest.raises(ModelError) as caught:
         onnx_backend.run_model(model(MODELS["of a branch"].replace("(n, x)", "(n)")), [X, np.array(True)])
-    assert "its branches give sequences of 2 and 1 elements" in caught.value.details[0]
+    assert "its branches return sequences of different lengths, 2 and 1" in caught.value.details[0]

@@ -41,7 +41,7 @@ def test_a_name_that_is_not_utf_8_is_told(place: str, tmp_path: Path) -> None:
     assert f"{place}_".encode() in data
     path = tmp_path / "m.onnx"
     path.write_bytes(data.replace(f"{place}_".encode(), b"\xff" * len(place) + b"_"))
-    with pytest.raises(ModelError, match="holds a name that is no text"):
+    with pytest.raises(ModelError, match="contains a name that is not UTF-8"):
         frontend.load(path, ModelOptions(dims={"dim_": 2}))
 
 

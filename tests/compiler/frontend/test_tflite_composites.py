@@ -103,10 +103,10 @@ def test_composites_that_double_at_every_level(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("edgetpu-custom-op", "for a Coral Edge TPU alone: give the model that edgetpu_compiler was given"),
-        ("ethos-u", "for an Arm Ethos-U alone: give the model that Vela was given"),
-        ("FlexErf", "an operator of TensorFlow itself"),
-        ("MyThing", "only the runtime that the model was made for has"),
+        ("edgetpu-custom-op", "it runs only on a Coral Edge TPU; give the model from before edgetpu_compiler"),
+        ("ethos-u", "it runs only on an Arm Ethos-U; give the model from before Vela"),
+        ("FlexErf", "it is a TensorFlow operator"),
+        ("MyThing", "it is an unknown custom operator"),
     ],
 )
 def test_operators_for_other_machines_say_so(name: str, words: str, tmp_path: Path) -> None:

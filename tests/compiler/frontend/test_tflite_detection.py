@@ -86,9 +86,9 @@ def test_scores_that_are_no_numbers_are_no_detections(tmp_path: Path) -> None:
     [
         ({"max_detections": 0}, "its option 'max_detections' is 0"),
         ({"max_detections": 2**31 - 1}, "its option 'max_detections'"),
-        ({"num_classes": 9}, "for 9 classes"),
+        ({"num_classes": 9}, "do not fit 9 classes"),
         ({"y_scale": 0.0}, "its option 'y_scale' is 0.0; expected a positive number"),
-        ({"nms_iou_threshold": 1.5}, "its thresholds are 1.5 of overlap"),
+        ({"nms_iou_threshold": 1.5}, "its overlap threshold 1.5"),
         ({"num_classes": None}, "its option 'num_classes' is not given"),
     ],
 )

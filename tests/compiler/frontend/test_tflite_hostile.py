@@ -68,7 +68,7 @@ def test_an_input_over_two_gibibytes(shape: list[int], tmp_path: Path) -> None:
     data = model([T("x", shape), T("y", shape)], [RELU], ["x"], ["y"])
     with pytest.raises(ModelError, match="damaged") as refused:
         load(save(tmp_path, data))
-    assert "'x' has shape" in refused.value.details[0]
+    assert "'x' has the invalid shape" in refused.value.details[0]
     data = model([T("x", [2**29 - 1]), T("y", [2**29 - 1])], [RELU], ["x"], ["y"])
     assert load(save(tmp_path, data)).types["x"].bytes == 2**31 - 4
 
@@ -169,7 +169,7 @@ def test_what_python_raises_becomes_the_operators_error(tmp_path: Path, monkeypa
     with pytest.raises(ModelError) as refused:
         load(save(tmp_path, model([T("x", [4]), T("y", [4])], [RELU], ["x"], ["y"])))
     assert "y (RELU 0)" in refused.value.details[0]
-    assert "do not go together (IndexError" in refused.value.details[0]
+    assert "do not match (IndexError" in refused.value.details[0]
 
 
 def test_constants_that_nothing_reads_do_not_count(tmp_path: Path) -> None:

@@ -121,14 +121,14 @@ def test_an_onnx_model_has_its_own_way_to_quantize_activations(tmp_path: Path) -
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy"]
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", values[:1], values[1:])), tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match="not a TFLite model, which --hybrid int8 is for"):
+    with pytest.raises(UsageError, match="not a TFLite model; --hybrid int8 needs one"):
         frontend.load(tmp_path / "m.onnx", ModelOptions(hybrid="int8"))
 
 
 def test_float_arithmetic_has_no_rounding_of_tflite(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(product("FULLY_CONNECTED")[0])
-    with pytest.raises(UsageError, match="--rounding tflite and --hybrid float do not go together"):
+    with pytest.raises(UsageError, match="--rounding tflite and --hybrid float exclude each other"):
         frontend.load(path, ModelOptions(rounding="tflite", hybrid="float"))
 
 
@@ -140,7 +140,7 @@ def test_a_batched_product_has_no_rounding_of_tflite(tmp_path: Path) -> None:
     assert frontend.load(path).nodes
     with pytest.raises(ModelError) as refused:
         frontend.load(path, ModelOptions(rounding="tflite"))
-    assert "no form with --rounding tflite" in str(refused.value.details)
+    assert "not supported for it with --rounding tflite" in str(refused.value.details)
 
 
 def test_a_layer_in_a_branch_is_verified_by_the_reference_kernels(tmp_path: Path) -> None:

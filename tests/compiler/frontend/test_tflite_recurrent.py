@@ -273,4 +273,4 @@ def test_what_does_not_fit_together_is_told(tmp_path: Path) -> None:
     assert "power of 2" in refused(changed(whole, "c", scale=0.001), tmp_path)
     assert "int16" in refused(changed(whole, "c", dtype=np.int8), tmp_path)
     bank = svdf("bank", rank=2)
-    assert "do not fit together" in refused(replace(bank, op=replace(bank.op, values={"Rank": 4})), tmp_path)
+    assert "do not match" in refused(replace(bank, op=replace(bank.op, values={"Rank": 4})), tmp_path)

@@ -56,7 +56,7 @@ def second(data: bytes, folder: Path) -> Tensor:
 
 
 def damage(data: bytes, folder: Path) -> str:
-    with pytest.raises(ModelError, match="is damaged, or cut short") as caught:
+    with pytest.raises(ModelError, match="is damaged or truncated") as caught:
         read(saved(data, folder))
     return str(caught.value.details[0])
 
@@ -71,7 +71,7 @@ def test_four_bits_lie_two_in_a_byte_the_first_in_the_low_half(count: int, numbe
 def test_four_bits_that_are_too_few(tmp_path: Path) -> None:
     packed = T("w", [5], np.int8, 0.1, data=np.array([0x21, 0x8F]).astype(np.int8))
     data = changed(of(packed), field(TYPE), "<b", tflite.TensorType.INT4)
-    assert damage(data, tmp_path) == "tensor 1 'w' has 2 bytes of data instead of 3"
+    assert damage(data, tmp_path) == "tensor 1 'w' has 2 bytes of data; expected 3"
 
 
 def test_a_type_that_there_is_no_array_of(tmp_path: Path) -> None:
@@ -93,19 +93,19 @@ def test_an_operator_of_such_a_type_is_refused(tmp_path: Path) -> None:
 def test_bytes_that_are_not_the_shapes(tmp_path: Path) -> None:
     for count in (3, 5):
         data = of(T("w", [4], np.float32, data=np.ones(count)))
-        assert damage(data, tmp_path) == f"tensor 1 'w' has {4 * count} bytes of data instead of 16"
+        assert damage(data, tmp_path) == f"tensor 1 'w' has {4 * count} bytes of data; expected 16"
 
 
 def test_a_shape_below_zero(tmp_path: Path) -> None:
-    assert damage(of(T("w", [2, -2])), tmp_path) == "tensor 1 'w' has shape [2, -2]"
+    assert damage(of(T("w", [2, -2])), tmp_path) == "tensor 1 'w' has the invalid shape [2, -2]"
     assert second(of(T("w", [2**31 - 1], np.int8)), tmp_path).shape == (2**31 - 1,)  # the largest
-    assert damage(of(T("w", [0, -2])), tmp_path) == "tensor 1 'w' has shape [0, -2]"
+    assert damage(of(T("w", [0, -2])), tmp_path) == "tensor 1 'w' has the invalid shape [0, -2]"
 
 
 def test_a_buffer_that_is_not_there(tmp_path: Path) -> None:
     data = of(T("w", [4], data=np.ones(4)))
     assert second(changed(data, field(BUFFER), "<I", 0), tmp_path).data is None
-    assert damage(changed(data, field(BUFFER), "<I", 2), tmp_path) == "tensor 1 'w' has buffer 2 of 2"
+    assert damage(changed(data, field(BUFFER), "<I", 2), tmp_path) == "tensor 1 'w' has buffer 2, but there are 2"
 
 
 def behind(start: int, size: int) -> bytes:
@@ -157,7 +157,7 @@ def test_data_behind_the_flatbuffer(tmp_path: Path) -> None:
     (tensor,) = read(saved(behind(0, 4), tmp_path)).tensors
     assert tensor.data is not None and tensor.data.tolist() == [7, 8, 9, 10]
     for start, size in ((1, 4), (0, 5), (10_000, 4), (2**40, 4), (0, 2**40)):
-        assert damage(behind(start, size), tmp_path) == "tensor 0 'w' has its data outside the file"
+        assert damage(behind(start, size), tmp_path) == "the data of tensor 0 'w' is outside the file"
 
 
 def quantized(scale: Any, zero: int = 3, axis: int = 0) -> bytes:
@@ -207,7 +207,7 @@ def test_a_file_without_outputs_or_of_another_version(tmp_path: Path) -> None:
     data = bytearray(model(tensors, [Op("EXP", ["x"], ["y"])], ["x"], ["y"]))
     root = tflite.Model.GetRootAs(bytes(data), 0)
     struct.pack_into("<I", data, root._tab.Pos + root._tab.Offset(4), 2)
-    assert damage(bytes(data), tmp_path) == "it says schema version 2; there is only version 3"
+    assert damage(bytes(data), tmp_path) == "its schema version is 2; expected 3"
 
 
 def test_numbers_of_tensors_and_codes_that_there_are_none_of(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_numbers_of_tensors_and_codes_that_there_are_none_of(tmp_path: Path) -> 
             if number == -1 and words.startswith("an input of operator"):
                 assert read(saved(bytes(new), tmp_path)).operators[0].inputs == (-1, -1)
             else:
-                assert damage(bytes(new), tmp_path) == f"{words} {number} of 2"
+                assert damage(bytes(new), tmp_path) == f"{words} {number}, but there are 2"
 
 
 @pytest.mark.parametrize("code", [2, 3, 255])
@@ -239,7 +239,7 @@ def test_codes_of_operators_that_there_are_none_of(code: int, tmp_path: Path) ->
     data = bytearray(model([T(name, [4]) for name in "xyz"], ops, ["x"], ["z"]))
     table = tflite.Model.GetRootAs(data, 0).Subgraphs(0).Operators(1)._tab
     struct.pack_into("<I", data, table.Pos + table.Offset(4), code)
-    assert damage(bytes(data), tmp_path) == f"operator 1 has code {code} of 2"
+    assert damage(bytes(data), tmp_path) == f"operator 1 has code {code}, but there are 2"
 
 
 @pytest.mark.parametrize("old", [0, 127])

@@ -165,5 +165,5 @@ def test_options_that_are_none_are_refused(custom: Any, tmp_path: Path) -> None:
     tensors = [T("x", [1, 4, 4, 1]), T("y", [1, 2, 2, 1]), T("p", [1, 2, 2, 1])]
     op = Op("CUSTOM MaxPoolingWithArgmax2D", ["x"], ["y", "p"], custom=custom)
     path.write_bytes(model(tensors, [op], ["x"], ["y", "p"]))
-    with pytest.raises(ModelError, match=r"its options have|its padding is number"):
+    with pytest.raises(ModelError, match=r"its options have|its padding"):
         load(path)

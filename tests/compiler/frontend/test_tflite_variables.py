@@ -128,10 +128,10 @@ def test_an_output_or_input_that_is_kept_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "extra", "words"),
     [
-        (np.zeros([2, 2], np.int8), [], "its variable is int8\\[1, 3, 4\\], and begins as int8\\[2, 2\\]"),
-        (np.zeros(SHAPE, np.float32), [], "and begins as float32"),
-        (None, [Op("ASSIGN_VARIABLE", ["h", "all"], [])], "in one place, int8\\[1, 4, 4\\] in another"),
-        (np.zeros(SHAPE, np.int8), [ONCE], "after that is used"),
+        (np.zeros([2, 2], np.int8), [], "its variable is int8\\[1, 3, 4\\], its initial value int8\\[2, 2\\]"),
+        (np.zeros(SHAPE, np.float32), [], "its initial value float32"),
+        (None, [Op("ASSIGN_VARIABLE", ["h", "all"], [])], "its variable has two types: .* and int8\\[1, 4, 4\\]"),
+        (np.zeros(SHAPE, np.int8), [ONCE], "that has been used before"),
     ],
 )
 def test_what_does_not_fit_is_refused(first: Array | None, extra: list[Op], words: str, tmp_path: Path) -> None:
@@ -141,17 +141,17 @@ def test_what_does_not_fit_is_refused(first: Array | None, extra: list[Op], word
 
 def test_what_is_no_variable_can_t_be_read(tmp_path: Path) -> None:
     data = model([tensor("x"), tensor("y")], [Op("READ_VARIABLE", ["x"], ["y"])], ["x"], ["y"])
-    with pytest.raises(ModelError, match="its input 0 is not what a VAR_HANDLE makes"):
+    with pytest.raises(ModelError, match="its input 0 is not the output of a VAR_HANDLE"):
         load(saved(data, tmp_path))
 
 
 @pytest.mark.parametrize(
     ("number", "graph", "words"),
     [
-        (2, Graph([], []), "it names subgraph 2 of 2"),
-        (0, Graph([], []), "it names subgraph 0 of 2"),
-        (1, Graph([tensor("a"), tensor("b")], [Op("RELU", ["a"], ["b"])]), r"its subgraph has b \(RELU 0\)"),
-        (1, Graph([tensor("a")], [Op("ASSIGN_VARIABLE", ["a", "a"], [])]), "what is not a constant, or to no variable"),
+        (2, Graph([], []), "it refers to subgraph 2, but there are 2"),
+        (0, Graph([], []), "it refers to subgraph 0, but there are 2"),
+        (1, Graph([tensor("a"), tensor("b")], [Op("RELU", ["a"], ["b"])]), r"b \(RELU 0\) in its subgraph"),
+        (1, Graph([tensor("a")], [Op("ASSIGN_VARIABLE", ["a", "a"], [])]), "does not assign a constant to a variable"),
     ],
 )
 def test_a_first_subgraph_that_is_more_than_constants(number: int, graph: Graph, words: str, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_declared_output_is_not_empty_because_the_model_says_so(op: str, input
     proto = model([helper.make_node(op, list(inputs), outputs)], inputs, outputs)
     for place, code in zip(range(len(outputs)), (TensorProto.FLOAT, TensorProto.INT64), strict=False):
         proto.graph.output[place].CopyFrom(helper.make_tensor_value_info(outputs[place], code, (0,)))
-    with pytest.raises(ModelError, match=r"has to be known|give --max"):
+    with pytest.raises(ModelError, match=r"must be a constant|give --max"):
         import_graph(proto, "test")
 
 
@@ -132,7 +132,7 @@ def test_a_function_that_makes_a_value_twice_is_malformed() -> None:
     proto.graph.node[0].CopyFrom(helper.make_node("twice", ["x"], ["y"], domain="own"))
     proto.opset_import.append(helper.make_opsetid("own", 1))
     proto.functions.append(function)
-    with pytest.raises(ModelError, match="made twice"):
+    with pytest.raises(ModelError, match="also an output of another node"):
         import_graph(proto, "test")
 
 
@@ -146,10 +146,10 @@ def test_a_model_without_outputs_is_refused() -> None:
 def test_a_view_has_as_many_elements_as_its_input() -> None:
     constants = {"shape": np.array([6, 1], LONG)}
     proto = model([helper.make_node("Reshape", ["x", "shape"], ["y"])], {"x": (F, (2, 3, 4))}, ["y"], constants)
-    with pytest.raises(ModelError, match="as many elements"):
+    with pytest.raises(ModelError, match="number of elements"):
         import_graph(proto, "test")
     proto = model([helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": (F, (2, 3)), "s": (LONG, (1,))}, ["y"])
-    with pytest.raises(ModelError, match="as many elements"):
+    with pytest.raises(ModelError, match="number of elements"):
         import_graph(declared(proto, (7,)), "test")
 
 
@@ -174,5 +174,5 @@ def test_the_ends_of_a_slice_that_are_attributes_may_lie_beyond_everything() -> 
 )
 def test_random_numbers_are_an_input(op: str, inputs: list[str], attrs: dict[str, Any]) -> None:
     proto = model([helper.make_node(op, inputs, ["y"], **attrs)], {"x": (F, (1, 4))}, ["y"])
-    with pytest.raises(ModelError, match="random: make it an input of the model"):
+    with pytest.raises(ModelError, match="random; make it an input of the model"):
         import_graph(declared(proto, (1, 4)), "test")

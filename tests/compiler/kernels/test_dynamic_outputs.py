@@ -160,5 +160,5 @@ def test_without_a_maximum_the_error_says_what_to_give() -> None:
 
 
 def test_a_maximum_of_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="nothing named other"):
+    with pytest.raises(UsageError, match="--max names other"):
         onnx_backend.prepare(detector()[0], maxima={"selected": 8, "other": 3})

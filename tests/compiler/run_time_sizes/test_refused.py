@@ -143,7 +143,7 @@ def test_a_state_can_not_follow_a_size(tmp_path: Path) -> None:
         ({"maxima": {"m": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
         (
             {"maxima": {"batch": 3}, "dims": {"batch": 2}},
-            "batch of test has a size by --dim and a largest",
+            "both --dim and --max are given for batch of test",
         ),
         ({"maxima": {"batch": 3}, "conventions": codegen.conventions(executor="graph")}, "graph-host"),
     ],

@@ -304,9 +304,9 @@ def test_a_state_begins_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_first_value_that_does_not_go_into_the_state(value: Any, tmp_path: Path) -> None:
     onnx.save(quantized(False), path := tmp_path / "model.onnx")
     options = frontend.ModelOptions(states=[("next", "h")], state_values={"h": np.asarray(value)})
-    with pytest.raises(UsageError, match="does not go into that input") as refused:
+    with pytest.raises(UsageError, match="does not fit that input") as refused:
         frontend.load(path, options)
     assert refused.value.details[0] == "expected  int8[1,4], from -128 to 127, or one number"
     options = frontend.ModelOptions(states=[("next", "h")], state_values={"x": np.asarray(1)})
-    with pytest.raises(UsageError, match="which is no state"):
+    with pytest.raises(UsageError, match="an initial value is given for it"):
         frontend.load(path, options)

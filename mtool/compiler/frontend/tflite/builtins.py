@@ -1,4 +1,4 @@
-"""The table of TFLite's operators: how each is translated, in which arithmetic."""
+"""The table of TFLite's operators, and the translation of each in each arithmetic."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,16 +29,16 @@ from mtool.compiler.operators.problems import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """What is known of an operator.
+    """An operator's translations.
 
-    real: how it is translated in the arithmetic of real numbers; quantized operands are dequantized.
-    exact: in the integer arithmetic of LiteRT's reference kernels; None: it computes no new integers.
-    wide: the same of int16 around 0, where that is another one.
-    hybrid: with float activations and int8 weights, in products of integers as LiteRT computes them.
-    is_move: it only moves elements, also those of complex numbers.
-    is_coarse: all of LiteRT's kernels compute it coarsely for int16: by tables, and by shares of 10 bits.
-    is_integer: LiteRT computes its integers in one way only, whatever the rounding.
-    has_outputs: whether it has any.
+    real: the translation to real numbers; quantized operands are dequantized.
+    exact: the translation to the integer arithmetic of LiteRT's reference kernels; None: it only moves integers.
+    wide: the same for int16 with zero point 0, where it differs.
+    hybrid: the translation for float activations and int8 weights, to integer products as in LiteRT.
+    is_move: it only moves elements, also complex ones.
+    is_coarse: all of LiteRT's kernels compute it coarsely for int16: by tables, and with fractions of 10 bits.
+    is_integer: LiteRT has one integer arithmetic for it, whatever the rounding.
+    has_outputs: whether it has outputs.
     """
 
     real: Translate
@@ -51,10 +51,10 @@ class Builtin:
     has_outputs: bool = True
 
     def translate_exactly(self, t: Translation) -> None:
-        """Append it in integer arithmetic.
+        """Append the operator in integer arithmetic.
 
         Raises:
-            Unsupported: it has none, and computes new integers.
+            Unsupported: it has none, and does more than move integers.
         """
         exact = self.wide if self.wide is not None and elementwise.is_wide(t) else self.exact
         if exact is not None:
@@ -63,7 +63,7 @@ class Builtin:
         start = len(t.nodes)
         self.real(t)
         if any(node.op_type == "QuantizeLinear" for node in t.nodes[start:]):
-            raise Unsupported("it has no form with --rounding tflite")
+            raise Unsupported("it is not supported with --rounding tflite")
 
 
 def _moves(*kinds: str, real: Translate) -> dict[str, Builtin]:
@@ -71,12 +71,12 @@ def _moves(*kinds: str, real: Translate) -> dict[str, Builtin]:
 
 
 def _of_floats(real: Translate, function: elementwise.Function) -> Builtin:
-    """A function of real numbers by a table: of 8 bits with an entry each, of int16 with lines between entries."""
+    """A function of real numbers as a table: for 8 bits with all results, for int16 interpolated linearly."""
     return Builtin(real, by_table(single(function)), interpolated(function), is_coarse=True)
 
 
 def _clip(real: Translate, least: float, most: float, *, wide: bool = False) -> Builtin:
-    """Numbers between two others; `wide`: LiteRT has it of int16, too."""
+    """A clamp to two numbers; `wide`: LiteRT has it for int16, too."""
     exact = elementwise.linear(least, most)
     return Builtin(real, by_table(exact), elementwise.wide_linear(least, most) if wide else None)
 
@@ -84,7 +84,7 @@ def _clip(real: Translate, least: float, most: float, *, wide: bool = False) -> 
 def _products(
     translate: Callable[[type[Real]], Translate], operands: tuple[int, ...], hybrid: type[Hybrid] | None = None
 ) -> Builtin:
-    """Sums of products, whose translator asks an arithmetic for their parts."""
+    """Sums of products, whose translator takes an arithmetic."""
     exact = checked(translate(Exact), *operands)
     return Builtin(translate(Real), exact, hybrid=None if hybrid is None else translate(hybrid))
 
@@ -264,15 +264,15 @@ BUILTINS: dict[str, Builtin] = {
     "CUSTOM Convolution2DTransposeBias": Builtin(custom.transpose_conv_bias),
     custom.KIND: Builtin(custom.ethos_u),
 }
-"""TFLite's operators by name, with those that rewriting.py puts in."""
+"""TFLite's operators by name, and those that rewriting.py inserts."""
 
 
 def is_hybrid(operator: Operator, tensors: Sequence[Tensor]) -> bool:
-    """Whether LiteRT quantizes the activations of an operator, which has int8 weights without zero point."""
+    """Whether an operator is a hybrid one: it has int8 weights without zero point, and LiteRT quantizes its input."""
     known = BUILTINS.get(operator.kind)
     return known is not None and known.hybrid is not None and products.has_int8_weights(operator, tensors)
 
 
 def is_without_form(operator: Operator, tensors: Sequence[Tensor]) -> bool:
-    """Whether LiteRT quantizes the activations of an operator, and no translation here does."""
+    """Whether LiteRT quantizes the activations of an operator, but mtool has no such translation."""
     return operator.kind == "BATCH_MATMUL" and products.has_int8_weights(operator, tensors)

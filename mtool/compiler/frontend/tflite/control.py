@@ -1,4 +1,4 @@
-"""Control flow, IF and WHILE, as ONNX's If and Loop; resource variables, which VAR_HANDLE finds by their names."""
+"""Control flow, IF and WHILE, as ONNX's If and Loop; resource variables, which VAR_HANDLE looks up by name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,13 +27,13 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
 
     Args:
         t: the model around it.
-        option: what names it in the operator at work.
-        prefix: of its names.
-        operands: what goes in.
-        wanted: what comes out.
+        option: the operator's option with its number.
+        prefix: the prefix of its names.
+        operands: the tensors at its inputs.
+        wanted: the tensors at its outputs.
 
     Raises:
-        Unsupported: there is none of that number, or its inputs and outputs are others.
+        Unsupported: there is no such subgraph, or its inputs and outputs do not match.
     """
     number = t.op.option(option)
     network = t.subgraph(number, operands)
@@ -42,12 +42,12 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
     shared = len(network.crossing)
     for what, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, wanted)):
         if len(declared) - shared != len(tensors):
-            raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what} instead of {len(tensors)}")
+            raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what}; expected {len(tensors)}")
         for index, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
             dtype, shape = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _shape(value)
             if dtype != tensor.dtype or (what == "inputs" and shape != tensor.shape):
                 found = f"{dtype}{[*shape]} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
-                raise Unsupported(f"number {index} of its {what} is {found}")
+                raise Unsupported(f"{what.removesuffix('s')} {index} is {found}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
     kept = (replace(one, input=prefix + one.input, last=prefix + one.last) for one in network.crossing)
@@ -59,12 +59,12 @@ def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def _key_of(key: Key, number: int) -> Key:
-    """Return what tells a variable of a subgraph from those of others: resource variables belong to all."""
+    """Return the key of a subgraph's variable, unique in the model; resource variables are shared by all subgraphs."""
     return key if isinstance(key, tuple) and key[0] in ("resource", "subgraph") else ("subgraph", number, key)
 
 
 def _shared_variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
-    """Return the variables that bodies share, and the value that each has before."""
+    """Return the variables that bodies share, with their values before the operator."""
     found: dict[Key, tuple[Kept, str]] = {}
     for key, kept in (pair for body in bodies for pair in body.variables.items()):
         if kept.first is not None:
@@ -76,7 +76,7 @@ def _shared_variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, s
 
 
 def _rename(graph: onnx.GraphProto, prefix: str) -> None:
-    """Put a prefix in front of all names of a graph, and of those in it."""
+    """Add a prefix to all names of a graph and of the graphs in it."""
     waiting = [graph]
     while waiting:
         one = waiting.pop()
@@ -94,12 +94,12 @@ def _copies(t: Translation, pairs: Iterable[tuple[str, str]]) -> list[onnx.NodeP
 
 
 def _fed(values: Sequence[str], graph: onnx.GraphProto) -> Iterable[tuple[str, str]]:
-    """Return values and the names of a graph's inputs; what is left of these are variables."""
+    """Return pairs of a value and the name of a graph's input; further inputs are variables."""
     return zip(values, (one.name for one in graph.input), strict=False)
 
 
 def _read(body: _Body, values: Mapping[Key, str]) -> Iterable[tuple[str, str]]:
-    """Return values and the names of a subgraph's variables."""
+    """Return pairs of a value and the name of a subgraph's variable."""
     return [(values[key], kept.input) for key, kept in body.variables.items() if key in values]
 
 
@@ -138,7 +138,7 @@ def loop(t: Translation) -> None:
     for index, tensor in enumerate(operands):
         result = t.result(index)
         if result.dtype != tensor.dtype or not result.allows(tensor.shape):
-            raise Unsupported(f"its output {index} has another type or shape than its input {index}")
+            raise Unsupported(f"its output {index} and its input {index} differ in type or shape")
     condition = [_CONDITION]
     first, again = (
         _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
@@ -149,7 +149,7 @@ def loop(t: Translation) -> None:
     for index, (output, tensor) in enumerate(zip(t.op.outputs, operands, strict=True)):
         made = _shape(body.graph.output[index])
         if t.tensors[output].open and made != tensor.shape:
-            raise Unsupported(f"its value {index} is {[*tensor.shape]} before a round, and {[*made]} after it")
+            raise Unsupported(f"its value {index} changes its shape in a round, from {[*tensor.shape]} to {[*made]}")
         t.tensors[output] = replace(t.tensors[output], shape=tensor.shape)
     variables = _shared_variables(t, first, body)
     values = [t.stored(index) for index in range(len(operands))]
@@ -185,10 +185,10 @@ def _info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kept, str]]) -> None:
-    """Append a node whose outputs are those of the operator at work, and the variables that it writes."""
+    """Append a node whose outputs are those of the current operator, and the variables that it writes."""
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
-    t.nodes.append(node)  # which is not copied, and still grows
+    t.nodes.append(node)  # append does not copy it, and it still grows
     t.nodes += _copies(t, zip(outputs, [t.names[number] for number in t.op.outputs], strict=True))
     for key, (kept, value) in variables.items():
         if kept.is_written:
@@ -198,7 +198,7 @@ def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, t
 
 
 def call_once(t: Translation) -> None:
-    """CALL_ONCE: the subgraph assigns constants."""
+    """CALL_ONCE: the subgraph assigns initial values."""
     graph = t.other(t.op.option("InitSubgraphIndex"))
     handles: dict[int, Key] = {}
     for operator in graph.operators:
@@ -206,11 +206,11 @@ def call_once(t: Translation) -> None:
             handles[operator.outputs[0]] = _key(operator.option("Container"), operator.option("SharedName"))
             continue
         if operator.kind != "ASSIGN_VARIABLE" or len(operator.inputs) != 2:
-            raise Unsupported(f"its subgraph has {operator.name}; it may only assign constants to variables")
+            raise Unsupported(f"{operator.name} in its subgraph does not assign a constant to a variable")
         handle, value = operator.inputs
         data = graph.tensors[value].data if value >= 0 else None
         if handle not in handles or data is None:
-            raise Unsupported(f"its subgraph assigns what is not a constant, or to no variable, in {operator.name}")
+            raise Unsupported(f"{operator.name} in its subgraph does not assign a constant to a variable")
         t.variables.begin(handles[handle], data)
 
 
@@ -225,7 +225,7 @@ def var_handle(t: Translation) -> None:
 
 def _variable(t: Translation) -> Key:
     if not t.has(0) or t.op.inputs[0] not in t.handles:
-        raise Unsupported("its input 0 is not what a VAR_HANDLE makes")
+        raise Unsupported("its input 0 is not the output of a VAR_HANDLE")
     return t.handles[t.op.inputs[0]]
 
 

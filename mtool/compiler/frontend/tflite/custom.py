@@ -1,4 +1,4 @@
-"""Custom operators: detection, poses, MediaPipe's and Ethos-U's, and why another one can't be compiled."""
+"""Custom operators: detection, poses, MediaPipe's and Ethos-U's, and the reasons why others can't be compiled."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,54 +17,54 @@ from mtool.compiler.operators.external import kind_number
 from mtool.compiler.operators.problems import Unsupported
 
 _COMPILED = {
-    "edgetpu-custom-op": "it is a network for a Coral Edge TPU alone: give the model that edgetpu_compiler was given",
-    "ethos-u": "it is a network for an Arm Ethos-U alone: give the model that Vela was given",
+    "edgetpu-custom-op": "it runs only on a Coral Edge TPU; give the model from before edgetpu_compiler",
+    "ethos-u": "it runs only on an Arm Ethos-U; give the model from before Vela",
 }
 
 
 def reason(kind: str) -> str:
-    """Return why there is no translation of an operator; `kind` is as `Operator` has it."""
+    """Return the reason why an operator can't be translated; `kind` is `Operator.kind`."""
     if kind == "STABLEHLO_COMPOSITE":
-        return "its decomposition is no subgraph of the file, or has other numbers of inputs and outputs"
+        return "its decomposition is missing in the file, or its numbers of inputs or outputs differ"
     custom = kind.removeprefix("CUSTOM ")
     if custom == kind:
         return "not supported"
     if custom in _COMPILED:
         return _COMPILED[custom]
     if custom.startswith("Flex"):
-        return "it is an operator of TensorFlow itself: convert with target_spec.supported_ops of TFLITE_BUILTINS alone"
-    return "it is a custom operator, which only the runtime that the model was made for has"
+        return "it is a TensorFlow operator; convert the model with only TFLITE_BUILTINS in target_spec.supported_ops"
+    return "it is an unknown custom operator"
 
 
 MOST_BYTES = 64 * 1024
 MOST_NUMBERS = 64
 _BROKEN = (Exception, RecursionError)
-"""What reading damaged bytes may raise: the library checks nothing, and asserts here and there."""
+"""The exceptions on reading damaged bytes: the library checks nothing, apart from a few assertions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Options by name."""
+    """A custom operator's numeric options by name."""
 
     by_name: Mapping[str, int | float | bool]
 
     def whole(self, name: str, default: int | None = None, *, least: int = -(2**31), most: int = 2**32 - 1) -> int:
-        """Return an integer of 32 bits between two others.
+        """Return an option that is a 32-bit integer from `least` to `most`.
 
         Raises:
-            Unsupported: it is not given and has no default, or is another number.
+            Unsupported: it is not given and has no default, or is out of range.
         """
         found = self.by_name.get(name, default)
         if found is None:
             raise Unsupported(f"its option {name!r} is not given")
         if not float(found).is_integer() or not -(2**31) <= found < 2**32:
-            raise Unsupported(f"its option {name!r} is {found}; expected an integer of 32 bits")
+            raise Unsupported(f"its option {name!r} is {found}; expected a 32-bit integer")
         if not least <= found <= most:
             raise Unsupported(f"its option {name!r} is {int(found)}; expected {least} to {most}")
         return int(found)
 
     def real(self, name: str) -> float:
-        """Return a number.
+        """Return an option that is a number.
 
         Raises:
             Unsupported: it is not given.
@@ -75,10 +75,10 @@ class Numbers:
 
 
 def numbers_of(operator: Operator) -> Numbers:
-    """Return the options of a custom operator that are numbers; those of other kinds are left out.
+    """Return the numeric options of a custom operator.
 
     Raises:
-        ModelError: they are no map of flexbuffers, or damaged.
+        ModelError: the options are damaged, or not a flexbuffer map.
     """
     if not operator.custom:
         return Numbers({})
@@ -88,16 +88,16 @@ def numbers_of(operator: Operator) -> Numbers:
         raise ModelError(
             f"the options of {operator.name} are damaged",
             details=[f"{type(found).__name__}: {found}", f"{len(operator.custom):,} bytes"],
-            hint="export the model again, or compare its size with the original's",
+            hint="export the model again, or compare its size with the original file's",
         ) from None
 
 
 def _read(data: bytes) -> dict[str, int | float | bool]:
     if len(data) > MOST_BYTES:
-        raise ValueError(f"they have more than {MOST_BYTES:,} bytes")
+        raise ValueError(f"expected at most {MOST_BYTES:,} bytes")
     root = flexbuffers.GetRoot(data)
     if not root.IsMap:
-        raise ValueError("they are no map")
+        raise ValueError("expected a flexbuffer map")
     entries = root.AsMap
     if len(entries) > MOST_NUMBERS:
         raise ValueError(f"they have {len(entries):,} entries")
@@ -111,7 +111,7 @@ def _read(data: bytes) -> dict[str, int | float | bool]:
 
 
 MOST_DETECTIONS = 2**15
-NUM_DETECTIONS_PER_CLASS = 100  # where the options do not say
+NUM_DETECTIONS_PER_CLASS = 100  # the default
 _DETECTION_TYPES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
@@ -126,7 +126,7 @@ def _detection_grid(tensor: Tensor) -> tuple[float, float]:
     """Return scale and zero point of a tensor; floats have a scale of 0.
 
     Raises:
-        Unsupported: it is of another type.
+        Unsupported: its type is not supported.
     """
     if tensor.dtype == np.float32:
         return 0.0, 0.0
@@ -139,13 +139,13 @@ def _check_detection_shapes(t: Translation, classes: int) -> None:
     boxes, scores, anchors = t.shape(0, 3), t.shape(1, 3), t.shape(2, 2)
     count = boxes[1]
     if boxes[0] != 1 or scores[:2] != (1, count) or anchors != (count, 4) or boxes[2] < 4 or not count:
-        raise Unsupported(f"its boxes are {list(boxes)}, its scores {list(scores)}, its anchors {list(anchors)}")
+        raise Unsupported(f"its boxes {list(boxes)}, scores {list(scores)} and anchors {list(anchors)} do not match")
     if scores[2] - classes not in (0, 1):
-        raise Unsupported(f"its scores are {list(scores)} for {classes} classes")
+        raise Unsupported(f"its scores {list(scores)} do not fit {classes} classes")
 
 
 def detection_postprocess(t: Translation) -> None:
-    """TFLite_Detection_PostProcess: its outputs have the shapes that its options say, whatever the file says."""
+    """TFLite_Detection_PostProcess: the options, not the file's tensors, determine the shapes of the outputs."""
     t.check_counts(3, 4)
     options = numbers_of(t.op)
     classes = options.whole("num_classes", least=1, most=2**15)
@@ -154,7 +154,7 @@ def detection_postprocess(t: Translation) -> None:
     _check_detection_shapes(t, classes)
     overlap, least = options.real("nms_iou_threshold"), options.real("nms_score_threshold")
     if not 0 < overlap <= 1 or math.isnan(least):
-        raise Unsupported(f"its thresholds are {overlap} of overlap and {least} of score")
+        raise Unsupported(f"its overlap threshold {overlap} or its score threshold {least} is out of range")
     grids = [number for index in range(3) for number in _detection_grid(t.tensor(index))]
     made = t.several(
         "DetectionPostProcess", 4, *[t.stored(index) for index in range(3)],
@@ -168,7 +168,7 @@ def detection_postprocess(t: Translation) -> None:
 
 
 def _put_shaped(t: Translation, values: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
-    """Make values of float32 the outputs, whose shapes these are."""
+    """Make float32 values the outputs, with these shapes."""
     for index, (value, shape) in enumerate(zip(values, shapes, strict=False)):
         if t.result(index).dtype != np.float32:
             raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
@@ -179,7 +179,7 @@ def _put_shaped(t: Translation, values: Sequence[str], shapes: Sequence[tuple[in
 
 MOST_POSES = 2**10
 _CHANNELS = (KEYPOINTS, 2 * KEYPOINTS, 4 * (KEYPOINTS - 1), 2 * KEYPOINTS)
-"""Of the inputs: scores; offsets to the nearest keypoint; to its neighbours, there and back; from all of a person."""
+"""Factors of the inputs: scores; offsets to the nearest keypoint; to its neighbours, both ways; over a person."""
 
 
 def _between(options: Numbers, name: str, least: float, most: float) -> float:
@@ -190,10 +190,10 @@ def _between(options: Numbers, name: str, least: float, most: float) -> float:
 
 
 def _pose_grid(tensor: Tensor, unit: float) -> tuple[float, float]:
-    """Return scale and zero point of a tensor whose numbers are multiplied by `unit`, in float32 as libcoral has them.
+    """Return scale and zero point of a tensor whose numbers are multiplied by `unit`, in float32 as in libcoral.
 
     Raises:
-        Unsupported: it is of another type.
+        Unsupported: its type is not supported.
     """
     if tensor.dtype == np.float32:
         return unit, 0.0
@@ -201,7 +201,7 @@ def _pose_grid(tensor: Tensor, unit: float) -> tuple[float, float]:
         raise Unsupported(f"its input {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
     scale = float(np.float32(tensor.scale[0]) * np.float32(unit))
     if scale < np.finfo(np.float32).tiny:
-        raise Unsupported(f"the scale of its input {tensor.name!r} is {scale:g}")
+        raise Unsupported(f"the scale of its input {tensor.name!r}, {scale:g}, is out of range")
     return scale, float(tensor.zero_point[0])
 
 
@@ -210,11 +210,11 @@ def _check_pose_shapes(t: Translation) -> None:
     sizes = [shapes[0][:3]] * 3 + [(1, MASK, MASK)]
     for shape, size, channels in zip(shapes, sizes, _CHANNELS, strict=False):
         if shape[0] != 1 or 0 in shape or shape != (*size, channels):
-            raise Unsupported(f"its inputs are {', '.join(str(list(one)) for one in shapes)}")
+            raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(one)) for one in shapes)}")
 
 
 def posenet_decoder(t: Translation) -> None:
-    """PosenetDecoderOp: its outputs have the shapes that its options say, whatever the file says."""
+    """PosenetDecoderOp: the options, not the file's tensors, determine the shapes of the outputs."""
     counts = (4, 5) if len(t.op.inputs) > 3 else (3, 4)  # with masks, or without
     t.check_counts(*counts)
     _check_pose_shapes(t)
@@ -235,33 +235,33 @@ def posenet_decoder(t: Translation) -> None:
 
 
 SAME, VALID = 1, 2  # TfLitePadding
-MOST = 2**12  # of a window or a stride
+MOST = 2**12  # the largest window or stride
 
 
 def _numbers(t: Translation, count: int) -> list[int]:
     """Return the first numbers of the options: the padding, then sizes.
 
     Raises:
-        Unsupported: there are not as many, or a size is none.
+        Unsupported: there are too few, or one is out of range.
     """
     if len(t.op.custom) < 4 * count:
-        raise Unsupported(f"its options have {len(t.op.custom)} bytes; expected {4 * count} or more")
+        raise Unsupported(f"its options have {len(t.op.custom)} bytes; expected at least {4 * count}")
     padding, *sizes = (int(number) for number in np.frombuffer(t.op.custom, "<i4", count))
     if padding not in (SAME, VALID) or not all(0 < size <= MOST for size in sizes):
-        raise Unsupported(f"its padding is number {padding}, its stride and window {sizes}")
+        raise Unsupported(f"its padding {padding}, or its stride and window {sizes} are out of range")
     return [padding, *sizes]
 
 
 def _before(
     padding: int, size: Sequence[int], made: Sequence[int], window: Sequence[int], stride: Sequence[int]
 ) -> list[int]:
-    """Return the pads before height and width; there are as many behind, or one more."""
+    """Return the pads before height and width; the pads behind are equal, or one more."""
     pairs = zip(size, made, window, stride, strict=True)
     return [max((out - 1) * s + k - n, 0) // 2 for n, out, k, s in pairs] if padding == SAME else [0, 0]
 
 
 def max_pooling(t: Translation) -> None:
-    """MaxPoolingWithArgmax2D: the largest, and its position in the window, from the left, then down."""
+    """MaxPoolingWithArgmax2D: the maximum, and its position in the window, row by row."""
     t.check_types(["float32"] * 1, ["float32"] * 2)
     padding, across, down, wide, high = _numbers(t, 5)
     activation = int(np.frombuffer(t.op.custom[20:24], "<i4").sum())
@@ -283,7 +283,7 @@ def max_unpooling(t: Translation) -> None:
     _, across, down, wide, high = _numbers(t, 5)
     size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
     if t.shape(1) != t.shape(0):
-        raise Unsupported(f"its places are {list(t.shape(1))} for {list(t.shape(0))} numbers")
+        raise Unsupported(f"its positions {list(t.shape(1))} do not match its values {list(t.shape(0))}")
     made = [n * k for n, k in zip(size, window, strict=True)]
     pads = _before(SAME, made, size, window, stride)
     attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
@@ -296,7 +296,7 @@ def transpose_conv_bias(t: Translation) -> None:
     padding, across, down = _numbers(t, 3)
     size, shape = t.shape(0, 4), t.shape(1, 4)
     if size[3] != shape[3]:
-        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
+        raise Unsupported(f"its weights are for {shape[3]} channels; its input has {size[3]}")
     stride = (down, across)
     pairs = zip(size[1:3], shape[1:3], stride, strict=True)
     totals = [max(0, k - (n - 1) % s - 1) if padding == SAME else 0 for n, k, s in pairs]
@@ -308,12 +308,12 @@ def transpose_conv_bias(t: Translation) -> None:
 
 
 KIND = "CUSTOM ethos-u"
-_FIXED = 4  # inputs before those of the network
+_FIXED = 4  # the inputs before the network's own
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 def working_memories(operators: Sequence[Operator]) -> set[int]:
-    """Return the tensors that such operators read and nothing makes."""
+    """Return the tensors that Ethos-U operators read and no operator writes."""
     made = {number for one in operators for number in one.outputs}
     return {number for one in operators if one.kind == KIND for number in one.inputs} - made
 
@@ -323,18 +323,18 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _places(scratch: Tensor, tensors: list[Tensor]) -> list[int]:
-    """Return where tensors begin in the working memory.
+    """Return the offsets of tensors in the working memory.
 
     Raises:
-        Unsupported: the file does not say it, or one lies outside.
+        Unsupported: the file does not have them, or one is outside.
     """
     if scratch.place is None:
-        raise Unsupported("the file has no OfflineMemoryAllocation that says where its tensors lie")
+        raise Unsupported("the file has no OfflineMemoryAllocation with the offsets of its tensors")
     found = []
     for one in tensors:
         place = -1 if one.place is None else one.place - scratch.place
         if place < 0 or place + _bytes(one) > _bytes(scratch):
-            raise Unsupported(f"its tensor {one.name!r} lies outside of its working memory")
+            raise Unsupported(f"its tensor {one.name!r} is outside its working memory")
         found.append(place)
     return found
 
@@ -346,7 +346,7 @@ def ethos_u(t: Translation) -> None:
         raise Unsupported(reason(t.op.kind))
     fixed = [t.tensors[number] for number in t.op.inputs[:_FIXED]]
     if any(one.dtype not in _BYTES for one in fixed):
-        raise Unsupported("its command stream, constants and working memory are not of bytes")
+        raise Unsupported("its command stream, constants and working memory are not int8 or uint8")
     if any(one.data is None for one in fixed[:2]) or any(one.data is not None and one.data.size for one in fixed[2:]):
         raise Unsupported("its command stream or its constants are not in the file")
     read = [t.tensor(number) for number in range(_FIXED, count)]

@@ -1,4 +1,4 @@
-"""Operators on single elements."""
+"""Elementwise operators."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ Function = Callable[[Translation, Array], Array]
 
 
 def plain(onnx: str, inputs: int = 1, *, is_stored: bool = False) -> Translate:
-    """A builtin that is one ONNX operator of its real inputs and a fused activation, or of the elements as stored."""
+    """A builtin that is one ONNX operator on its real inputs and a fused activation, or on the stored elements."""
 
     def translate(t: Translation) -> None:
         made = t(onnx, *[(t.stored if is_stored else t.real)(index) for index in range(inputs)])
@@ -49,7 +49,7 @@ def plain(onnx: str, inputs: int = 1, *, is_stored: bool = False) -> Translate:
 
 
 def composed(build: Callable[..., str], inputs: int = 1) -> Translate:
-    """An operator that is several of ONNX's, made by `build` of its real inputs."""
+    """An operator that `build` composes from several ONNX operators on its real inputs."""
 
     def translate(t: Translation) -> None:
         t.store(build(t, *[t.real(index) for index in range(inputs)]))
@@ -63,7 +63,7 @@ def floor_div(t: Translation) -> None:
     if t.tensor(0).dtype.kind == "f" or t.tensor(0).is_quantized:
         t.store(t("Floor", t("Div", a, b)))
         return
-    remainder = t("Mod", a, b)  # the sign of the divisor: what is left is divisible
+    remainder = t("Mod", a, b)  # with the sign of the divisor; the rest is divisible
     t.put(t("Div", t("Sub", a, remainder), b))
 
 
@@ -83,7 +83,7 @@ def add_n(t: Translation) -> None:
 
 
 def select(t: Translation) -> None:
-    """SELECT, SELECT_V2; the former's condition may have one dimension, that of the first axis."""
+    """SELECT, SELECT_V2; SELECT's condition may have one dimension, which belongs to the first axis."""
     condition, x = t.shape(0), t.shape(1)
     name = t.stored(0)
     if t.op.kind == "SELECT" and len(condition) == 1 and len(x) > 1:
@@ -99,7 +99,7 @@ def prelu(t: Translation, x: str, slope: str) -> str:
 
 
 def requantize(t: Translation) -> None:
-    """QUANTIZE, DEQUANTIZE: the same numbers on another grid, or on none."""
+    """QUANTIZE, DEQUANTIZE: the same numbers with another quantization, or as floats."""
     if t.op.kind == "DEQUANTIZE" and not t.tensor(0).is_quantized and t.tensor(0).dtype != np.float16:
         raise Unsupported(f"its input is {t.tensor(0).dtype}, which is not quantized")
     if t.tensor(0).is_quantized and t.result().is_quantized and t.result().dtype == np.int32:
@@ -109,9 +109,9 @@ def requantize(t: Translation) -> None:
 
 
 def atan2(t: Translation, y: str, x: str) -> str:
-    """ATAN2: the angle of (x, y), by that of y / x; LiteRT reads as many numbers of both, whatever their shapes."""
+    """ATAN2: the angle of (x, y), from that of y / x; LiteRT ignores the operands' shapes."""
     if t.shape(0) != t.shape(1):
-        raise Unsupported(f"its operands are {list(t.shape(0))} and {list(t.shape(1))}, which LiteRT does not heed")
+        raise Unsupported(f"its operands are {list(t.shape(0))} and {list(t.shape(1))}; LiteRT needs equal shapes")
     angle, half = t("Atan", t("Div", y, x)), t.constant("half", np.pi, np.float32)
     left = t("Where", t("GreaterOrEqual", y, 0.0), half, t("Neg", half))
     beside = t("Add", angle, t("Where", t("Less", x, 0.0), left, 0.0))
@@ -120,10 +120,10 @@ def atan2(t: Translation, y: str, x: str) -> str:
 
 
 def right_shift(t: Translation) -> None:
-    """RIGHT_SHIFT: by as many bits as there are at most; of signed integers the sign fills what is left."""
+    """RIGHT_SHIFT: an arithmetic shift of signed integers; larger shifts than the type has bits are clamped."""
     kind, x = t.tensor(0).dtype, t.stored(0)
     if kind.kind not in "iu" or t.tensor(1).dtype != kind:
-        raise Unsupported(f"its inputs are {kind} and {t.tensor(1).dtype}")
+        raise Unsupported(f"its inputs are {kind} and {t.tensor(1).dtype}; expected the same integer type")
     unsigned = f"uint{8 * kind.itemsize}"
     bits = t.cast(t("Clip", t.stored(1), kind.type(0), kind.type(8 * kind.itemsize - 1)), unsigned)
 
@@ -139,16 +139,16 @@ def right_shift(t: Translation) -> None:
 
 
 def stablehlo_and(t: Translation) -> None:
-    """STABLEHLO_AND: of truths, or of the bits of integers."""
+    """STABLEHLO_AND: logical for booleans, bitwise for integers."""
     plain("And" if t.result().dtype == np.bool_ else "BitwiseAnd", 2, is_stored=True)(t)
 
 
 def fake_quant(t: Translation, x: str) -> str:
-    """FAKE_QUANT: floats on a grid of so many bits, one of whose steps is 0; LiteRT does not heed `narrow_range`."""
+    """FAKE_QUANT: floats rounded to a grid of `num_bits` that contains 0; LiteRT ignores `narrow_range`."""
     single = np.float32
     low, high, bits = single(t.op.option("Min")), single(t.op.option("Max")), t.op.option("NumBits")
     if not 2 <= bits <= 16 or not low <= 0 <= high or not low < high:
-        raise Unsupported(f"its range is {low} to {high} in {bits} bits")
+        raise Unsupported(f"its range {low} to {high} in {bits} bits is not valid")
     most = single(2**bits - 1)
     step = (high - low) / most
     point = single(np.clip(np.floor(-low / step + single(0.5)), 0, most))
@@ -157,13 +157,13 @@ def fake_quant(t: Translation, x: str) -> str:
     return t("Add", t("Mul", t("Floor", t("Add", scaled, 0.5)), step), bottom)
 
 
-SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left before they are scaled
-WIDE_SUM_SHIFT = 15  # the same of int16
-DIFFERENCE_SHIFT = 7  # the same of a difference that is squared
+SUM_SHIFT = 20  # the left shift of a sum's operands before they are scaled
+WIDE_SUM_SHIFT = 15  # the same for int16
+DIFFERENCE_SHIFT = 7  # the same for a squared difference
 
 
 def exact_sum(kind: str) -> Translate:
-    """ADD, SUB: both operands in steps of twice the larger scale, 20 bits to the left, those of int16 15 bits."""
+    """ADD, SUB: both operands in steps of twice the larger scale, shifted left by 20 bits, int16 by 15 bits."""
 
     def translate(t: Translation) -> None:
         eight_bits(t, 0, 1, wide=True)
@@ -186,7 +186,7 @@ def _on_one_grid(t: Translation, left: int) -> tuple[list[str], float]:
     unit, terms = 2 * max(scales), []
     for index, scale in enumerate(scales):
         value, share = centred(t, index), scale / unit
-        if share == 0.5 and left:  # of an even number that is no rounding
+        if share == 0.5 and left:  # half of an even number needs no rounding
             terms.append(t("Mul", value, 1 << (left - 1)))
         else:
             terms.append(rescale_to(t, t("Mul", value, 1 << left) if left else value, share))
@@ -194,28 +194,28 @@ def _on_one_grid(t: Translation, left: int) -> tuple[list[str], float]:
 
 
 def power_of_2(scale: np.float32) -> int | None:
-    """Return the exponent of a scale that is a power of 2, or very nearly so; None: it is none."""
+    """Return the exponent of a scale that is (almost) a power of 2; None for others."""
     exponent = math.log2(float(scale))
     return round(exponent) if abs(exponent - round(exponent)) < 1e-3 else None
 
 
 def _shifted_sum(t: Translation, kind: str, exponents: Sequence[int]) -> None:
-    """ADD, SUB of int16 whose scales are powers of 2: one operand is shifted to the right, ties away from zero."""
+    """ADD, SUB of int16 whose scales are powers of 2: one operand is shifted right, ties away from zero."""
     shifts = [exponents[2] - exponents[index] for index in (0, 1)]
     if min(shifts) != 0 or max(shifts) > 15:
         powers = ", ".join(f"2^{exponent}" for exponent in exponents)
-        raise Unsupported(f"the scales of its operands and its result are {powers}, which LiteRT refuses")
+        raise Unsupported(f"LiteRT does not support the scales of its operands and its result, {powers}")
     if kind == "Add" and t.shape(0) != t.shape(1):
-        raise Unsupported("its scales are powers of 2 and its operands of two shapes, which LiteRT does not heed")
+        raise Unsupported("its operands differ in shape; with scales that are powers of 2, LiteRT needs equal ones")
     terms = [mean_of(t, centred(t, index), 1 << shift) for index, shift in enumerate(shifts)]
     t.put(t.cast(t("Clip", t(kind, *terms), *limits(t.result(), t.activation)), np.int16))
 
 
 def exact_squared_difference(t: Translation) -> None:
-    """SQUARED_DIFFERENCE: of int8 7 bits to the left; of int16, which TFLite Micro has, none."""
+    """SQUARED_DIFFERENCE: int8 is shifted left by 7 bits, int16 (TFLite Micro) is not."""
     eight_bits(t, 0, 1, wide=True)
     if t.result().dtype == np.uint8:
-        raise Unsupported("it is of uint8, which neither LiteRT nor TFLite Micro has")
+        raise Unsupported("uint8 is not supported by LiteRT or TFLite Micro")
     left = 0 if t.result().dtype == np.int16 else DIFFERENCE_SHIFT
     terms, unit = _on_one_grid(t, left)
     difference = t("Sub", *terms)
@@ -224,7 +224,7 @@ def exact_squared_difference(t: Translation) -> None:
 
 
 def exact_prelu(t: Translation) -> None:
-    """PRELU: what is below 0 times the slope, with a multiplier of its own; of int16 with slopes of int8."""
+    """PRELU: negative numbers are multiplied by the slope, with their own multiplier; int16 has int8 slopes."""
     eight_bits(t, 0, wide=True)
     slope = t.tensor(1)
     if slope.dtype not in EIGHT_BITS or slope.scale.size != 1:
@@ -233,7 +233,7 @@ def exact_prelu(t: Translation) -> None:
 
 
 def _put_by_sign(t: Translation, slope: np.float32, below: Callable[[str], str] = lambda x: x) -> None:
-    """Make numbers from 0 on the output as they are, and what `below` makes of all others in steps of `slope`."""
+    """Make the output: positive numbers and 0 unchanged, `below` of negative ones in steps of `slope`."""
     x, out = centred(t, 0), t.result()
     above = rescale_to(t, x, _ratio(t), out.dtype, out.zero)
     other = rescale_to(t, below(x), float(slope / out.scale[0]), out.dtype, out.zero)
@@ -249,13 +249,13 @@ def exact_product(t: Translation) -> None:
 
 
 def exact_quotient(t: Translation) -> None:
-    """DIV: the reciprocal of the divisor with 31 bits, times the dividend, then to the grid of the result."""
+    """DIV: the dividend times the divisor's 31-bit reciprocal, scaled to the result's grid."""
     eight_bits(t, 0, 1, wide=True)
     a, b, out = t.tensor(0), t.tensor(1), t.result()
     if a.dtype != b.dtype or a.dtype != out.dtype:
-        raise Unsupported(f"its operands are {a.dtype} and {b.dtype}, its result {out.dtype}")
+        raise Unsupported(f"its operands are {a.dtype} and {b.dtype}, its result {out.dtype}; expected one type")
     if b.data is not None and (b.data == b.zero).any():
-        raise Unsupported("a divisor is 0, which LiteRT refuses when the model runs")
+        raise Unsupported("a constant divisor is 0")
     by, exponent = fixed_multiplier(float(a.scale[0] / (b.scale[0] * out.scale[0])))  # of float32
     kind = np.iinfo(b.dtype)
     bounds = (kind.min, kind.max) if b.data is None else (b.data.min(), b.data.max())
@@ -284,24 +284,24 @@ def exact_quantize(t: Translation) -> None:
 
 
 def exact_extreme(kind: str) -> Translate:
-    """MAXIMUM, MINIMUM: of the integers as they are stored."""
+    """MAXIMUM, MINIMUM of the stored integers."""
 
     def translate(t: Translation) -> None:
         if not t.same_grid(0, 1):
-            raise Unsupported("its inputs and its output stand on different grids, which LiteRT does not heed")
+            raise Unsupported("its inputs and its output have different quantizations; LiteRT needs equal ones")
         t.put(t(kind, t.stored(0), t.stored(1)))
 
     return translate
 
 
 def exact_hard_swish(t: Translation, x: Array) -> Array:
-    """HARD_SWISH: x * relu6(x + 3) / 6 of integers less their zero point, in fixed point of 16 bits."""
+    """HARD_SWISH: x * relu6(x + 3) / 6 of integers less their zero point, in 16-bit fixed point."""
     out = t.result()
     fine = np.float32(1 / 128) * t.tensor(0).scale[0]
     out_by, out_exponent = fixed_multiplier(float(fine / out.scale[0]))
     by, exponent = fixed_multiplier(float(fine / (np.float32(3) / np.float32(32768))))
     if out_exponent > 0:
-        raise Unsupported("its output has a finer scale than LiteRT takes")
+        raise Unsupported("the scale of its output is too small for LiteRT")
 
     def product(values: Array, multiplier: int) -> Array:
         return np.asarray((values * narrowed(multiplier) + (1 << 14)) >> 15)
@@ -318,19 +318,19 @@ def exact_hard_swish(t: Translation, x: Array) -> Array:
 
 
 def is_wide(t: Translation) -> bool:
-    """Whether the operator at work is one of int16 around 0."""
+    """Whether the current operator works on int16 with zero point 0."""
     tensors = t.tensor(0), t.result()
     return all(tensor.dtype == np.int16 and tensor.scale.size == 1 and not tensor.zero for tensor in tensors)
 
 
 def _shifted(t: Translation, value: str, bits: int, most: int) -> str:
-    """Return int32 numbers of at most so much, shifted to the right: divided, rounded down."""
+    """Return int32 numbers of at most `most`, shifted right: divided, rounded down."""
     more = -(-most // (1 << bits))
     return t("Sub", t("Div", t("Add", value, more << bits), 1 << bits), more)
 
 
 def looked_up(t: Translation, value: str, points: Array) -> str:
-    """Return the table's results for numbers of 16 bits."""
+    """Return the table's interpolated results for 16-bit numbers."""
     moved = t("Add", value, 2**15)
     index = t("Div", moved, 128)
     offset = t("Sub", moved, t("Mul", index, 128))
@@ -342,7 +342,7 @@ def looked_up(t: Translation, value: str, points: Array) -> str:
 
 
 def interpolated(function: Function) -> Translate:
-    """A function of real numbers of int16, its table in float32 (LUTPopulateInt16)."""
+    """A function of real numbers for int16, with its table computed in float32 (LUTPopulateInt16)."""
 
     def translate(t: Translation) -> None:
         least, most = (t.tensor(0).scale[0] * np.float32(bound) for bound in (LOW, HIGH))
@@ -359,7 +359,7 @@ def interpolated(function: Function) -> Translate:
 
 
 def _argument(t: Translation, most: int) -> str:
-    """Return the input in steps of 1 / (3 * 4096); a scale of 2^-12 to 2^(most - 12) is no multiplication there."""
+    """Return the input in steps of 1 / (3 * 4096); scales from 2^-12 to 2^(most - 12) need no multiplication."""
     scale, exponent = float(t.tensor(0).scale[0]), power_of_2(t.tensor(0).scale[0])
     x = t.cast(t.stored(0), np.int32)
     if exponent is not None and 0 <= 12 + exponent <= most:
@@ -368,7 +368,7 @@ def _argument(t: Translation, most: int) -> str:
     while multiplier <= 32767.0 / 2.0 and bits <= 30:
         bits, multiplier = bits + 1, multiplier * 2
     if bits > 16 or multiplier > 32767:
-        raise Unsupported(f"its input has a scale of {scale:.3g}")
+        raise Unsupported(f"the scale of its input, {scale:.3g}, is out of range")
     return _shifted(t, t("Add", t("Mul", x, int(multiplier)), (1 << bits) >> 1), bits, 2**30)
 
 
@@ -395,7 +395,7 @@ def wide_logistic(t: Translation) -> None:
 
 
 def wide_tanh(t: Translation) -> None:
-    """TANH, as twice the sigmoid of twice the argument, less 1."""
+    """TANH, by 2 * sigmoid(2 * x) - 1."""
     x = _argument(t, 1)
     result = _between(t, x, 8)
     above = t("Sub", result, (1 << 23) - (1 << 7))
@@ -404,7 +404,7 @@ def wide_tanh(t: Translation) -> None:
 
 
 def by_table(results: Function) -> Translate:
-    """An operator of one 8-bit input: its results for each of the 256, from the integers less their zero point."""
+    """An operator of one 8-bit input as a table of 256 results, computed from the integers less their zero point."""
 
     def translate(t: Translation) -> None:
         eight_bits(t, 0)
@@ -420,28 +420,28 @@ def _ratio(t: Translation) -> float:
 
 
 def _clamped(t: Translation, steps: Array, least: float = -math.inf, most: float = math.inf) -> Array:
-    """Return steps of the output as it has them, between two real numbers."""
+    """Return steps as the output's integers, clamped to two real numbers."""
     low, high = between(t.result(), least, most)
     results: Array = np.clip(steps + t.result().zero, low, max(low, high))
     return results
 
 
 def linear(least: float, most: float) -> Function:
-    """RELU and the like: numbers between two others."""
+    """RELU and similar operators: a clamp to two numbers."""
     return lambda t, x: _clamped(t, rescaled(x, _ratio(t)), least, most)
 
 
 def wide_linear(least: float, most: float) -> Translate:
-    """The same of int16."""
+    """The same for int16."""
     return lambda t: t.put(
         rescale_to(t, centred(t, 0), _ratio(t), np.int16, t.result().zero, between(t.result(), least, most))
     )
 
 
 def negative(t: Translation, x: Array) -> Array:
-    """NEG: of the integers as they are stored; that of the least one is itself."""
+    """NEG of the stored integers; the smallest one stays as it is."""
     if t.tensor(0).zero or not t.same_grid(0):
-        raise Unsupported("its numbers stand on two grids, or on one not around 0, which LiteRT does not heed")
+        raise Unsupported("its input and its output need the same quantization, with zero point 0")
     return -x
 
 
@@ -467,7 +467,7 @@ def wide_absolute(t: Translation) -> None:
 
 
 def single(function: Function) -> Function:
-    """A function of real numbers in float32, its results rounded with ties away from zero (LUTPopulate)."""
+    """A function of real numbers, computed in float32, with ties rounded away from zero (LUTPopulate)."""
 
     def results(t: Translation, x: Array) -> Array:
         real = (x.astype(np.float32) * t.tensor(0).scale[0]).astype(np.float64)
@@ -478,14 +478,14 @@ def single(function: Function) -> Function:
 
 
 def sigmoid(_t: Translation, x: Array) -> Array:
-    """Each of its steps is one of float32."""
+    """The sigmoid, with every step in float32."""
     one, power = np.float32(1), np.exp(np.minimum(-x, 88.0)).astype(np.float32)
     made: Array = one / (one + power)
     return made
 
 
 def root(t: Translation, x: Array) -> Array:
-    """SQRT, its results cut off towards zero; LiteRT stops at numbers below 0, which have a root of 0 here."""
+    """SQRT, truncated towards zero; of negative numbers, on which LiteRT fails, it is 0."""
     real = np.maximum(x, 0).astype(np.float32) * t.tensor(0).scale[0]
     return _clamped(t, (np.sqrt(real) / t.result().scale[0]).astype(np.int64))
 
@@ -498,14 +498,14 @@ def wide_root(t: Translation) -> None:
 
 
 def logarithm(t: Translation, x: Array) -> Array:
-    """LOG: of what is not positive the least number of the output."""
+    """LOG; of numbers that are not positive it is the smallest number of the output."""
     out = t.result()
     least = (np.iinfo(out.dtype).min - out.zero) * float(out.scale[0])
     return np.where(x > 0, np.log(np.maximum(x, 1e-300)), least)
 
 
 def gaussian(t: Translation, x: Array) -> Array:
-    """GELU, by erfc, or by tanh where that is near enough to its user."""
+    """GELU, by erfc, or by tanh with the option `approximate`."""
     if t.op.option("Approximate", False):
         made: Array = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
         return made
@@ -514,16 +514,16 @@ def gaussian(t: Translation, x: Array) -> Array:
 
 
 def inverse_root_or_most(t: Translation, x: Array) -> Array:
-    """RSQRT of int16: of 0 the largest number; LiteRT stops at numbers below 0."""
+    """RSQRT of int16: the largest number for 0; LiteRT fails on negative numbers."""
     most = float(np.float32(2**15 - 1) * t.result().scale[0])
     return np.where(x > 0, 1 / np.sqrt(np.maximum(x, 1e-30)), most)
 
 
 def exact_inverse_root(t: Translation, numbers: Array) -> Array:
-    """RSQRT of int8: of 0 the largest number; LiteRT stops at numbers below 0."""
-    out, fine = t.result(), 20  # bits behind the point of a reciprocal of a root
+    """RSQRT of int8: the largest number for 0; LiteRT fails on negative numbers."""
+    out, fine = t.result(), 20  # fractional bits of an inverse square root
     if out.dtype != np.int8:
-        raise Unsupported(f"it is of {out.dtype}, which LiteRT does not have")
+        raise Unsupported(f"its type {out.dtype} is not supported by LiteRT")
     by, shift = fixed_multiplier(1 / float(np.sqrt(t.tensor(0).scale[0]) * out.scale[0]))  # the product is of float32
     made = np.full(numbers.shape, np.iinfo(out.dtype).max - out.zero)
     for index in np.flatnonzero(numbers > 0):

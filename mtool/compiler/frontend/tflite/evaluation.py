@@ -1,7 +1,7 @@
-"""What is known of a model's tensors before it runs: the values of what is computed from constants, and shapes.
+"""Evaluate at compile time: the values of tensors that are computed from constants, and shapes.
 
-A model whose batch is left open computes its shapes as it runs, by SHAPE, STRIDED_SLICE, PACK and the like; converters
-write weights of float16 or sparse ones behind an operator that expands them. Operators that need such a value find it.
+A model with an open batch size computes shapes by SHAPE, STRIDED_SLICE, PACK and similar operators; converters put an
+operator that expands them behind float16 or sparse weights. Operators that need such a value get it here.
 """
 
 from collections import ChainMap
@@ -22,10 +22,10 @@ from mtool.compiler.operators.problems import Unsupported
 
 
 def settle(t: Translation, start: int) -> None:
-    """Find out what the nodes from `start` on, those of the operator at work, make of what is known.
+    """Evaluate the current operator's nodes, those from `start` on.
 
-    If all its inputs are constants, their values take the place of the nodes. If the file leaves the size of an output
-    open, the output has the size that is inferred from then on.
+    If all its inputs are constants, the values replace the nodes. If the file leaves the size of an output open, the
+    output gets the inferred size.
 
     Raises:
         ModelError: it exceeds the budget.
@@ -48,7 +48,7 @@ def settle(t: Translation, start: int) -> None:
             kinds = own_outputs(node, types) if node.domain else infer(node, OPSET, types, constants, {})
         except Unsupported:
             if not known:
-                return  # the import of the node says why
+                return  # the import of the node reports the reason
         try:
             made = fold(node, OPSET, constants, kinds, t.budget) if known else {}
         except Unsupported:
@@ -67,13 +67,13 @@ def settle(t: Translation, start: int) -> None:
 
 
 def _dequantized(t: Translation) -> dict[str, Array]:
-    """Return the values of the constants that the operator at work reads behind a DEQUANTIZE."""
+    """Return the values of the constants that the current operator reads through a DEQUANTIZE."""
     found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantized}
     return {name: data for name, data in found.items() if data is not None}
 
 
 def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:
-    """Return the types of what the nodes of the operator at work read."""
+    """Return the types of the values that the current operator's nodes read."""
     names = {name for node in nodes for name in node.input if name}
     read = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
     types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in read.items()}
@@ -85,7 +85,7 @@ def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, T
 
 
 def _settled(t: Translation, number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a tensor's shape with the sizes that the file leaves open as they are inferred."""
+    """Return a tensor's shape, with the inferred sizes where the file leaves them open."""
     tensor = t.tensors[number]
     if len(shape) != len(tensor.shape):
         return tensor.shape
@@ -93,10 +93,10 @@ def _settled(t: Translation, number: int, shape: tuple[int, ...]) -> tuple[int, 
 
 
 def specialise(t: Translation, options: ModelOptions, title: str) -> None:
-    """Give open dimensions of the inputs their sizes, and inputs their values.
+    """Set the inputs' open dimensions, and replace inputs by constants.
 
     Raises:
-        UsageError: the model has no such dimension or input, or the value does not go into the input.
+        UsageError: the model has no such dimension or input, or a value does not fit its input.
     """
     inputs = {t.names[number]: number for number in t.model.inputs}
     check_names(options.constants, inputs, "input", title)
@@ -111,7 +111,7 @@ def specialise(t: Translation, options: ModelOptions, title: str) -> None:
 
 
 def _sized(tensor: Tensor, name: str, sizes: dict[str, int]) -> Tensor:
-    """Return a tensor with the sizes of its open dimensions, which are taken out of `sizes`."""
+    """Return a tensor with the sizes of its open dimensions, which are removed from `sizes`."""
     shape = list(tensor.shape)
     for dim in tensor.open:
         shape[dim] = sizes.pop(f"{name}_{dim}", shape[dim])

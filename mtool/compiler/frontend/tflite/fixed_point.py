@@ -22,11 +22,11 @@ RANGES = {
     tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
     tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
 }
-"""What fused activations leave of real numbers, of those that only clamp."""
+"""The ranges of fused activations that only clamp."""
 
 
 def multipliers(scales: float | Array) -> tuple[Array, Array]:
-    """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), as `rescale` takes them."""
+    """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), for `rescale`."""
     found = [fixed_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
     return np.asarray([m for m, _ in found], np.int32), np.asarray([-1 - e for _, e in found], np.int8)
 
@@ -35,15 +35,15 @@ def limits(tensor: Tensor, activation: int) -> tuple[int, int]:
     """Return the smallest and largest integer of an output behind a fused activation.
 
     Raises:
-        Unsupported: the activation is none that only clamps.
+        Unsupported: the activation does more than clamp.
     """
     if activation not in RANGES:
-        raise Unsupported(f"its fused activation is number {activation}")
+        raise Unsupported(f"its fused activation number {activation} is not supported")
     return between(tensor, *RANGES[activation])
 
 
 def between(tensor: Tensor, least: float, most: float) -> tuple[int, int]:
-    """Return the integers of a tensor that are nearest to two real numbers, as far as it has them."""
+    """Return a tensor's integers nearest to two real numbers, clamped to its type."""
     bounds = np.iinfo(tensor.dtype)
 
     def step(value: float) -> int:
@@ -56,7 +56,7 @@ def between(tensor: Tensor, least: float, most: float) -> tuple[int, int]:
 
 
 def rescaled(values: Array, scale: float) -> Array:
-    """Return int64 values times a scale, by its multiplier, rounded twice."""
+    """Return int64 values times a scale, by its fixed-point multiplier, rounded twice."""
     return scaled_by(values, *fixed_multiplier(scale))
 
 
@@ -69,12 +69,12 @@ def scaled_by(values: Array, multiplier: int, exponent: int) -> Array:
 
 
 def narrowed(multiplier: Any) -> Any:
-    """Return multipliers of 31 bits behind the point as such of 15."""
+    """Convert multipliers from 31 to 15 fractional bits."""
     return np.minimum((np.asarray(multiplier, np.int64) + (1 << 15)) >> 16, 2**15 - 1)
 
 
 def inverse_root(number: int) -> tuple[int, int]:
-    """Return 1 / sqrt(number) as a multiplier of 31 bits behind the point and an exponent, by Newton's iteration.
+    """Return 1 / sqrt(number) as a multiplier with 31 fractional bits and an exponent, by Newton's iteration.
 
     Source: tensorflow/lite/kernels/internal/common.h (GetInvSqrtQuantizedMultiplierExp).
     """
@@ -94,7 +94,7 @@ def inverse_root(number: int) -> tuple[int, int]:
 
 
 def exponentials(scale: float) -> Array:
-    """Return exp(-scale * d) for d = 255 … 0 as int32 with 31 bits behind the point, as TFLite's softmax has them."""
+    """Return exp(-scale * d) for d = 255 … 0 as int32 with 31 fractional bits, as in TFLite's softmax."""
     whole = 5  # bits before the point of the exponent's argument
     multiplier, left = fixed_multiplier(min(scale * 2 ** (31 - whole), 2.0**31 - 1))
     differences, right = np.arange(-255, 1), 31 - left
@@ -114,11 +114,11 @@ def divided(value: Any, shift: int) -> Any:
 
 
 FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
-"""exp(-2^n), with 31 bits behind the point."""
+"""exp(-2^n), with 31 fractional bits."""
 
 
 def _exponential(arguments: Array, whole: int) -> Array:
-    """Return exp of numbers that are not positive, with `whole` bits before the point."""
+    """Return exp of numbers that are not positive, with `whole` integer bits."""
     fraction = 31 - whole
     quarter = 1 << (fraction - 2)
     rest = (arguments & (quarter - 1)) - quarter
@@ -130,7 +130,7 @@ def _exponential(arguments: Array, whole: int) -> Array:
 
 
 def exp_near_zero(argument: Any) -> Any:
-    """Return exp of numbers from -1/4 to 0, by its series around -1/8."""
+    """Return exp of numbers from -1/4 to 0, by the series around -1/8."""
     x = argument + (1 << 28)
     square = _product(x, x)
     cube, fourth = _product(square, x), _product(square, square)
@@ -147,9 +147,9 @@ def single_rounding(scales: Array, reach: Reach, low: int, high: int) -> tuple[A
 
     Args:
         scales: float64 [N].
-        reach: of the sums, [N].
-        low: the least result, less its zero point.
-        high: the greatest.
+        reach: the ranges of the sums, [N].
+        low: the smallest result, less its zero point.
+        high: the largest.
     """
     nominal, shifts = multipliers(scales)
     if (shifts.astype(int) + 32 > MOST_PLACES).any() or (shifts.astype(int) + 32 < 1).any() or not nominal.all():
@@ -167,7 +167,7 @@ def single_rounding(scales: Array, reach: Reach, low: int, high: int) -> tuple[A
 
 
 def _bounds(scales: Array, places: Array, steps: Array, least: Array, most: Array) -> tuple[Array, Array]:
-    """Return the least and the greatest multiplier of each channel that takes all steps where the scale takes them."""
+    """Return each channel's smallest and largest multiplier that has the same results as the scale for all steps."""
     halves = steps - 0.5
 
     def takes(sums: Array) -> Array:

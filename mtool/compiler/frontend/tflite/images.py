@@ -25,7 +25,7 @@ def window(t: Translation) -> dict[str, Any]:
     """Return a pool's window, strides and pads, as attributes."""
     kernel = t.op.option("FilterHeight"), t.op.option("FilterWidth")
     if min(kernel) < 1:
-        raise Unsupported(f"its window is {kernel[0]} x {kernel[1]}")
+        raise Unsupported(f"its window {kernel[0]} x {kernel[1]} is not valid")
     strides = steps(t, "Stride{}")
     pads = padding(t.op.option("Padding"), t.shape(0, 4)[1:3], kernel, strides)
     return {"kernel_shape": kernel, "strides": strides, "pads": pads}
@@ -37,14 +37,14 @@ def average_pool(t: Translation) -> None:
 
 
 def l2_pool(t: Translation) -> None:
-    """L2_POOL_2D: the root of the mean of the squares."""
+    """L2_POOL_2D: the square root of the mean of the squares."""
     x = t.image(0)
     mean = t("AveragePool", t("Mul", x, x), **window(t), count_include_pad=0)
     t.store_image(t.activated(t("Sqrt", mean)))
 
 
 def max_pool(t: Translation) -> None:
-    """MAX_POOL_2D, of the integers themselves where the output stands on the same grid."""
+    """MAX_POOL_2D, on the stored integers where the output has the same quantization."""
     if t.same_grid(0) and not t.activation and t.result().dtype.name != "int16":
         _put_moved(t, "MaxPool", **window(t))
     else:
@@ -52,7 +52,7 @@ def max_pool(t: Translation) -> None:
 
 
 def _put_moved(t: Translation, kind: str, *more: Operand, **attrs: Any) -> None:
-    """Make what an operator makes of the image, as it is stored, the output."""
+    """Make an operator's result for the stored image the output."""
     image = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
     t.put(t("Transpose", t(kind, image, *more, **attrs), perm=NHWC_OF_NCHW))
 
@@ -68,7 +68,7 @@ def resize(mode: str) -> Translate:
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = (batch, channels, *size)
-        if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
+        if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moves stored elements, as in LiteRT
             _put_moved(t, "Resize", "", "", sizes, **attrs)
         else:
             t.store_image(t("Resize", t.image(0), "", "", sizes, **attrs))
@@ -77,12 +77,12 @@ def resize(mode: str) -> Translate:
 
 
 def _resized(t: Translation) -> tuple[list[int], bool, bool]:
-    """Return height and width of a resized image, and whether its corners or its pixels' centres are aligned."""
+    """Return height and width of the resized image, and whether corners or pixel centres are aligned."""
     size, corners, centres = t.numbers(1, "the size"), t.op.option("AlignCorners"), t.op.option("HalfPixelCenters")
     if len(size) != 2 or min(size) < 1:
-        raise Unsupported(f"its size is {size}")
+        raise Unsupported(f"its size {size} is not valid")
     if corners and centres:
-        raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
+        raise Unsupported("align_corners and half_pixel_centers exclude each other")
     return size, corners, centres
 
 
@@ -98,12 +98,12 @@ def blocks(kind: str, **fixed: str) -> Translate:
 
 
 def space_to_batch(t: Translation) -> None:
-    """SPACE_TO_BATCH_ND: pad, cut each spatial axis into blocks, bring the position within the block to the front."""
+    """SPACE_TO_BATCH_ND: pad, split each spatial axis into blocks, move the position in the block to the front."""
     shape, block = t.shape(0), t.numbers(1, "the block")
     pads = np.reshape(t.known(2, "the pads"), (-1, 2)).tolist()
     spatial = len(block)
     if len(pads) != spatial or len(shape) <= spatial or not t.same_grid(0) or min(block, default=0) < 1:
-        raise Unsupported(f"its input is {list(shape)}, its block {block}, its pads {pads}")
+        raise Unsupported(f"its block {block} and pads {pads} do not fit its input {list(shape)}")
     value = t.stored(0)
     rest = len(shape) - 1 - spatial
     if np.any(pads):
@@ -111,7 +111,7 @@ def space_to_batch(t: Translation) -> None:
         value = t("Pad", value, ends, np.asarray(t.tensor(0).zero, t.tensor(0).dtype))
     sizes = [n + a + b for n, (a, b) in zip(shape[1:], pads, strict=False)]
     if any(size % b for size, b in zip(sizes, block, strict=True)):
-        raise Unsupported(f"its padded size is {sizes}, its block {block}")
+        raise Unsupported(f"its padded size {sizes} is not a multiple of its block {block}")
     blocks = [size // b for size, b in zip(sizes, block, strict=True)]
     cut = [shape[0], *(n for pair in zip(blocks, block, strict=True) for n in pair), *shape[1 + spatial :]]
     inner, outer = [2 + 2 * n for n in range(spatial)], [1 + 2 * n for n in range(spatial)]
@@ -120,12 +120,12 @@ def space_to_batch(t: Translation) -> None:
 
 
 def batch_to_space(t: Translation) -> None:
-    """BATCH_TO_SPACE_ND: the other way round, then crop."""
+    """BATCH_TO_SPACE_ND: the inverse, then crop."""
     shape, block = t.shape(0), t.numbers(1, "the block")
     crops = np.reshape(t.known(2, "the crops"), (-1, 2)).tolist()
     spatial, count = len(block), int(np.prod(block))
     if len(crops) != spatial or len(shape) <= spatial or count < 1 or shape[0] % count or not t.same_grid(0):
-        raise Unsupported(f"its input is {list(shape)}, its block {block}, its crops {crops}")
+        raise Unsupported(f"its block {block} and crops {crops} do not fit its input {list(shape)}")
     batch, sizes, rest = shape[0] // count, shape[1 : 1 + spatial], shape[1 + spatial :]
     value = t("Reshape", t.stored(0), [*block, batch, *sizes, *rest])
     woven = [dim for n in range(spatial) for dim in (spatial + 1 + n, n)]
@@ -137,7 +137,7 @@ def batch_to_space(t: Translation) -> None:
 
 
 def exact_average_pool(t: Translation) -> None:
-    """AVERAGE_POOL_2D: the sum of the integers inside, divided with ties away from zero."""
+    """AVERAGE_POOL_2D: the sum of the integers in the window, divided with ties away from zero."""
     eight_bits(t, 0, wide=True)
     attrs = window(t)
     t.check_grid(0)
@@ -157,11 +157,11 @@ def exact_average_pool(t: Translation) -> None:
 
 
 def exact_max_pool(t: Translation) -> None:
-    """MAX_POOL_2D: of the integers themselves, kept inside of the activation's limits."""
+    """MAX_POOL_2D of the stored integers, clamped to the activation's limits."""
     t.check_grid(0)
     kind = t.result().dtype
     value = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
-    if kind == np.int16:  # which MaxPool does not have; float32 has its numbers
+    if kind == np.int16:  # MaxPool has no int16; float32 represents it exactly
         value = t.cast(value, np.float32)
     value = t("Transpose", t("MaxPool", value, **window(t)), perm=NHWC_OF_NCHW)
     if t.activation:
@@ -171,7 +171,7 @@ def exact_max_pool(t: Translation) -> None:
 
 
 def _inside(t: Translation, kernel_shape: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
-    """Return how many elements of the window lie inside the image, [1, height, width, 1] of the output."""
+    """Return the number of the window's elements inside the image, [1, height, width, 1] of the output."""
     counts, image = [], t.shape(0)[1:3]
     sides = zip(image, pads, pads[2:], kernel_shape, strides, strict=False)
     made = [(n + a + b - k) // s + 1 for n, a, b, k, s in sides]
@@ -183,17 +183,17 @@ def _inside(t: Translation, kernel_shape: tuple[int, int], strides: tuple[int, i
     return inside
 
 
-FRACTION_BITS = 10  # bits behind the point of a position between two pixels
+FRACTION_BITS = 10  # fractional bits of a position between two pixels
 
 
 def exact_resize_bilinear(t: Translation) -> None:
-    """RESIZE_BILINEAR: of the integers, in fixed point, int16 in 64 bits; of uint8 in float32."""
+    """RESIZE_BILINEAR of the integers in fixed point, int16 in 64 bits; uint8 in float32."""
     _, height, width, _ = t.shape(0, 4)
     x, (size, _, _) = t.tensor(0), _resized(t)
     if min(height, width) < 1:
-        raise Unsupported(f"its input is {list(x.shape)}")
+        raise Unsupported(f"its input {list(x.shape)} is not an image")
     if x.dtype.name not in GRIDS or not t.same_grid(0):
-        raise Unsupported(f"its input is {x.dtype}, or its output stands on another grid")
+        raise Unsupported(f"its input type {x.dtype} is not supported, or its output has another quantization")
     neighbours = _neighbours_by_floats if x.dtype == np.uint8 else _neighbours
     rows, columns = (neighbours(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
     dtype = {"uint8": np.float32, "int8": np.int32, "int16": np.int64}[x.dtype.name]
@@ -216,7 +216,7 @@ def exact_resize_bilinear(t: Translation) -> None:
 
 
 def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
-    """Return, for each pixel that is made, the two that it lies between, and what share of both it is, of 1024."""
+    """Return, for each output pixel, the two input pixels around it, and their weights in units of 1/1024."""
     one = 1 << FRACTION_BITS
     step = (one * size + made // 2) // made
     if t.op.option("AlignCorners") and made > 1:
@@ -231,7 +231,7 @@ def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Arr
 
 
 def _neighbours_by_floats(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
-    """Return the same with shares of 1, in float32."""
+    """Return the same with float32 weights."""
     step = np.float32(size) / np.float32(made)
     if t.op.option("AlignCorners") and made > 1:
         step = np.float32(size - 1) / np.float32(made - 1)

@@ -25,15 +25,15 @@ from mtool.compiler.operators.problems import REFUSED, Unsupported, ValueNeeded,
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
-    """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
+    """Read a TFLite model and return its graph; values and nodes keep the tensors' names from the file.
 
     Args:
         path: the model file.
-        options: of the model; a dimension that the file leaves open has the name `<input>_<number>`, and unless that is
-            given, the size that stands in the file.
+        options: of the model; an open dimension is named `<input>_<number>`; without a value it has the size in the
+            file.
 
     Raises:
-        UsageError: the file is missing, or what is given names nothing of the model.
+        UsageError: the file is missing, or an option names a dimension, input or output that the model does not have.
         ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
             them are listed).
     """
@@ -51,35 +51,35 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     if options.rounding == "onnx" and not is_part_of(network.proto):
         return graph
     own = {name: source for name, source in graph.sources.items() if name in network.tensors}
-    return replace(graph, sources=own)  # what LiteRT has: the tensors of the file
+    return replace(graph, sources=own)  # the file's tensors, as LiteRT has them
 
 
 def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
-    """Return what stands for 0 in the inputs that states feed, those of the model's own and these."""
+    """Return the zero points of the inputs that states feed: the model's own states and these."""
     wanted = {value for _, value in (*network.states, *states)}
     return {name: tensor.zero for name, tensor in network.tensors.items() if name in wanted}
 
 
 def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: Budget | None = None) -> Network:
-    """Return a TFLite model as ONNX; what has no translation is a node of the domain `problems.REFUSED`.
+    """Return a TFLite model as ONNX; an operator without translation is a node of the domain `problems.REFUSED`.
 
     Args:
         model: the model.
-        title: what it is called in messages.
-        options: of them the arithmetic, and the dimensions and inputs that are given, which the result has no more.
-        budget: what may be made.
+        title: its name in messages.
+        options: the arithmetic, and the dimensions and inputs to replace, are used.
+        budget: the limits of the import.
 
     Raises:
-        UsageError: a dimension or an input that is given is none of the model, or options do not go together.
-        ModelError: the order of the operators is not one of execution, or it exceeds the budget.
+        UsageError: the model has no such dimension or input, or options exclude each other.
+        ModelError: an operator comes before its inputs, or the model exceeds the budget.
     """
     budget = budget or Budget()
     parts = (model, *model.others) if options.rounding == "tflite" and not in_integers(options) else ()
     if any(is_hybrid(operator, part.tensors) for part in parts for operator in part.operators):
         raise UsageError(
-            f"--rounding tflite and --hybrid {options.hybrid} do not go together",
-            details=[f"LiteRT brings the float activations of {title} to 8 bits, where weights are int8"],
-            hint="leave one of them out",
+            f"--rounding tflite and --hybrid {options.hybrid} exclude each other",
+            details=[f"LiteRT quantizes the float activations of {title} to 8 bits where weights are int8"],
+            hint="omit one of them",
         )
     translation = Translation(with_rows(inlined(model, title, budget)), budget, at_once=options.whole)
     specialise(translation, options, title)
@@ -87,7 +87,7 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
 
 
 def _network(translation: Translation, title: str, options: ModelOptions, depth: int) -> Network:
-    """Translate a model, or a subgraph that is in so many others."""
+    """Translate a model, or a subgraph at a nesting depth."""
     model = translation.model
     translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
@@ -97,27 +97,28 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
         for number in operator.inputs if operator.kind in BUILTINS else ():
             if number not in known:
                 raise ModelError(
-                    f"{title} is not in an order of execution",
-                    details=[f"{operator.name} reads {tensors[number].name!r}, which nothing before it makes"],
+                    f"the operators of {title} are not in execution order",
+                    details=[f"{operator.name} reads {tensors[number].name!r} before it is computed"],
                 )
         again = known.intersection(operator.outputs)
         if again:
-            raise ModelError(f"{title} makes {tensors[again.pop()].name!r} twice", details=[operator.name])
+            output = tensors[again.pop()].name
+            raise ModelError(f"two operators of {title} have the output {output!r}", details=[operator.name])
         known.update(operator.outputs)
         _translate(translation, operator, options)
     missing = [tensors[number].name for number in model.outputs if number not in known]
     if missing:
-        raise ModelError(f"{title} never makes its output {missing[0]!r}")
+        raise ModelError(f"{title} has no operator that computes its output {missing[0]!r}")
     return translation.network(title)
 
 
 def _subgraph(
     t: Translation, title: str, options: ModelOptions, depth: int, number: int, operands: Sequence[Tensor]
 ) -> Network:
-    """Return a subgraph of the file as ONNX, by its number; sizes that it leaves open are those of its operands.
+    """Return a subgraph of the file as ONNX, by its number; open sizes are taken from its operands.
 
     Raises:
-        Unsupported: there is none.
+        Unsupported: there is no such subgraph.
         ModelError: it exceeds the budget.
     """
     model = replace(t.other(number), others=t.model.others)
@@ -132,7 +133,7 @@ def _subgraph(
 
 
 def _translate(t: Translation, operator: Operator, options: ModelOptions) -> None:
-    """Append the nodes of an operator, or one that says why there are none.
+    """Append the nodes of an operator, or one with the reason why it is not supported.
 
     Raises:
         ModelError: it exceeds the budget.
@@ -145,7 +146,7 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
         if not operator.outputs and builtin.has_outputs:
             raise Unsupported("it has no output")
         if options.rounding == "tflite" and is_without_form(operator, t.tensors):
-            raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
+            raise Unsupported("float activations with int8 weights are not supported for it with --rounding tflite")
         if _is_exact(t, operator, builtin, options):
             builtin.translate_exactly(t)
         elif any(number in t.complex for number in operator.inputs):
@@ -157,7 +158,7 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
         settle(t, start)
     except MtoolError:
         raise
-    except Exception as problem:  # Unsupported, or what a malformed operator leads to
+    except Exception as problem:  # Unsupported, or a malformed operator
         reason = str(problem) if isinstance(problem, Unsupported) else disagreement(problem)
         del t.nodes[start:]
         outputs = [t.names[number] for number in operator.outputs] or [t.unique(operator.name)]
@@ -168,7 +169,7 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
 
 
 def _is_exact(t: Translation, operator: Operator, builtin: Builtin, options: ModelOptions) -> bool:
-    """Whether an operator is to have the integer arithmetic of LiteRT's reference kernels."""
+    """Whether an operator gets the integer arithmetic of LiteRT's reference kernels."""
     if builtin.is_integer or not operator.outputs or (options.whole and operator.kind == "SOFTMAX"):
         return False
     rounding = options.rounding
@@ -179,7 +180,7 @@ def _is_exact(t: Translation, operator: Operator, builtin: Builtin, options: Mod
 
 
 def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
-    """Return the quantization that the file gives to the graph's values."""
+    """Return the file's quantization of the graph's values."""
     return {
         name: Quant(
             tuple(tensor.scale.tolist()),
@@ -192,7 +193,7 @@ def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
 
 
 def _check_shapes(network: Network, graph: Graph, title: str) -> None:
-    """Check the shapes that the file gives its tensors against the inferred ones.
+    """Check the shapes of the file's tensors against the inferred ones.
 
     Raises:
         ModelError: a shape or a type differs.
@@ -203,9 +204,9 @@ def _check_shapes(network: Network, graph: Graph, title: str) -> None:
             continue
         if not tensor.allows(kind.shape) or kind.dtype.numpy != tensor.dtype:
             raise ModelError(
-                f"{title} contradicts itself",
+                f"{title} is inconsistent",
                 details=[
-                    f"tensor {name!r}: the file says {tensor.dtype}{list(tensor.shape)}",
-                    f"its operator makes {kind}",
+                    f"tensor {name!r} in the file: {tensor.dtype}{list(tensor.shape)}",
+                    f"its operator's output: {kind}",
                 ],
             )

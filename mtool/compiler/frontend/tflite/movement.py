@@ -1,4 +1,4 @@
-"""Operators that move, pick, place or repeat elements: on the stored integers, where the grid stays the same."""
+"""Operators that move, pick, place or repeat elements: on the stored integers, where the quantization is the same."""
 
 import functools
 import itertools
@@ -18,7 +18,7 @@ from mtool.compiler.operators.problems import Unsupported
 
 
 def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
-    """Make the output `build` of input `index`: as it is stored, on whatever grids they stand, as LiteRT does."""
+    """Make `build` of the stored input `index` the output, whatever the quantizations are, as in LiteRT."""
     if t.tensor(index).dtype == t.result().dtype:
         t.put(build(t.stored(index)))
     else:
@@ -26,18 +26,18 @@ def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
 
 
 def view(t: Translation) -> None:
-    """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what shape the output has, and what it is given has to agree."""
+    """RESHAPE, SQUEEZE, EXPAND_DIMS: the file has the output's shape; a shape operand has to match it."""
     made = _asked(t) if t.result().open else t.result().shape
     if not _VIEWS[t.op.kind](t, made):
-        raise Unsupported(f"its output is {list(made)}, which it does not make of {list(t.shape(0))}")
+        raise Unsupported(f"its input {list(t.shape(0))} can't be reshaped to its output {list(made)}")
     moved(t, lambda x: t("Reshape", x, made))
 
 
 def _asked(t: Translation) -> tuple[int, ...]:
-    """Return the shape of an output some of whose sizes the file leaves open.
+    """Return the shape of an output with open sizes.
 
     Raises:
-        Unsupported: they follow from nothing that is known.
+        Unsupported: the sizes can't be determined.
     """
     shape, declared, count = t.shape(0), t.result(), math.prod(t.shape(0))
     if t.op.kind == "EXPAND_DIMS" and t.tensor(1).data is not None:
@@ -49,12 +49,12 @@ def _asked(t: Translation) -> tuple[int, ...]:
         sizes = [-1 if index in declared.open else size for index, size in enumerate(declared.shape)]
     rest = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) > 1 or min(sizes, default=0) < -1 or (-1 in sizes and (not rest or count % rest)):
-        raise Unsupported(f"its output's shape is {sizes}, its input's {list(shape)}")
+        raise Unsupported(f"its output's shape {sizes} can't be determined from its input {list(shape)}")
     return tuple(count // rest if size == -1 else size for size in sizes)
 
 
 def _is_reshaped(t: Translation, made: tuple[int, ...]) -> bool:
-    """Tell whether a shape is what is asked for, if a constant asks; -1 there is what is left."""
+    """Whether a shape matches a constant shape operand, in which -1 stands for the remaining size."""
     if not t.has(1) or t.tensor(1).data is None:
         return True
     asked = t.numbers(1, "the shape")
@@ -72,7 +72,7 @@ def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
         return True
     (axis,), rank = t.numbers(1, "the axis"), len(shape)
     if not -rank - 1 <= axis <= rank:
-        raise Unsupported(f"its axis is {axis} of {rank} dimensions")
+        raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
     index = axis % (rank + 1)
     return made == (*shape[:index], 1, *shape[index:])
 
@@ -81,7 +81,7 @@ _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_e
 
 
 def move(kind: str, role: str, first: int = 0) -> Translate:
-    """One ONNX operator of what is stored, with a constant list behind its input: the input `1 - first`."""
+    """One ONNX operator on the stored input `first`, with a constant list as second operand, input `1 - first`."""
 
     def translate(t: Translation) -> None:
         numbers = t.numbers(1 - first, role)
@@ -99,14 +99,14 @@ def transpose(t: Translation) -> None:
 def _pads(t: Translation) -> list[int]:
     pads = np.reshape(t.known(1, "the pads"), (-1, 2))
     if len(pads) != len(t.shape(0)):
-        raise Unsupported(f"it has {len(pads)} pairs of pads for {len(t.shape(0))} axes")
+        raise Unsupported(f"it has {len(pads)} pairs of pads; its input has {len(t.shape(0))} dimensions")
     if (pads < 0).any():
         raise Unsupported(f"its pads are {pads.tolist()}")
     return [int(number) for number in pads.T.reshape(-1)]
 
 
 def pad(t: Translation) -> None:
-    """PAD with what 0 is stored as, PADV2 with a stated value."""
+    """PAD with the zero point, PADV2 with a given value."""
     pads, dtype = _pads(t), t.tensor(0).dtype
     t.check_grid(0)
     value = t.known(2, "the value").reshape(-1)[0] if t.has(2) else t.tensor(0).zero
@@ -114,12 +114,12 @@ def pad(t: Translation) -> None:
 
 
 def mirror_pad(t: Translation) -> None:
-    """MIRROR_PAD: mode 0 repeats from beside the edge, mode 1 (symmetric) from the edge on."""
+    """MIRROR_PAD: mode 0 (reflect) excludes the edge, mode 1 (symmetric) includes it."""
     pads, shape = _pads(t), t.shape(0)
     edge = int(t.op.option("Mode") == 0)
     rank = len(shape)
     if any(max(pads[n], pads[rank + n]) > shape[n] - edge for n in range(rank)):
-        raise Unsupported(f"its pads are {pads} for {list(shape)}")
+        raise Unsupported(f"its pads {pads} do not fit its input {list(shape)}")
 
     def build(x: str) -> str:
         for axis, size in enumerate(shape):
@@ -136,7 +136,7 @@ def mirror_pad(t: Translation) -> None:
 def concatenation(t: Translation) -> None:
     """Append CONCATENATION."""
     if t.activation:
-        raise Unsupported("it has a fused activation, which some of LiteRT's kernels refuse and others leave out")
+        raise Unsupported("it has a fused activation, which LiteRT's kernels refuse or ignore")
     t.move(lambda *parts: t("Concat", *parts, axis=t.op.option("Axis")), *range(len(t.op.inputs)))
 
 
@@ -151,15 +151,15 @@ def pack(t: Translation) -> None:
 
 
 def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
-    """Slices along an axis, one an output."""
+    """Append the slices along an axis, one per output."""
     shape = t.shape(x)
     if not -len(shape) <= axis < len(shape) or len(sizes) != len(t.op.outputs):
-        raise Unsupported(f"its axis is {axis} of {len(shape)}, for {len(t.op.outputs)} outputs")
+        raise Unsupported(f"its axis {axis} and outputs ({len(t.op.outputs)}) do not fit its input {list(shape)}")
     size = shape[axis]
     if -1 in sizes:
         sizes = [size - (sum(sizes) + 1) if number == -1 else number for number in sizes]
     if sum(sizes) != size or min(sizes) < 0:
-        raise Unsupported(f"its parts are {sizes} of {size}")
+        raise Unsupported(f"its parts {sizes} do not add up to {size}")
     t.check_grid(x)
     for index, end in enumerate(itertools.accumulate(sizes)):
         t.put(t("Slice", t.stored(x), [end - sizes[index]], [end], [axis % len(shape)]), index)
@@ -170,7 +170,7 @@ def split_equal(t: Translation) -> None:
     (axis,), count = t.numbers(0, "the axis"), len(t.op.outputs)
     shape = t.shape(1)
     if not -len(shape) <= axis < len(shape) or shape[axis] % count:
-        raise Unsupported(f"its axis is {axis} of {list(shape)}, for {count} outputs")
+        raise Unsupported(f"its axis {axis} and outputs ({count}) do not fit its input {list(shape)}")
     _split(t, 1, axis, [shape[axis] // count] * count)
 
 
@@ -184,7 +184,7 @@ def unpack(t: Translation) -> None:
     """Append UNPACK."""
     shape, axis = t.shape(0), t.op.option("Axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] != len(t.op.outputs) or not t.same_grid(0):
-        raise Unsupported(f"its axis is {axis} of {list(shape)}, for {len(t.op.outputs)} outputs")
+        raise Unsupported(f"its axis {axis} and outputs ({len(t.op.outputs)}) do not fit its input {list(shape)}")
     for index in range(len(t.op.outputs)):
         t.put(t("Gather", t.stored(0), np.int64(index), axis=axis), index)
 
@@ -193,29 +193,29 @@ def cut(t: Translation) -> None:
     """Append SLICE."""
     shape, begin, size = t.shape(0), t.numbers(1, "the begin"), t.numbers(2, "the size")
     if not len(begin) == len(size) == len(shape):
-        raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
+        raise Unsupported(f"its begin {begin} and size {size} do not fit its input {list(shape)}")
     ends = [n if length == -1 else start + length for n, start, length in zip(shape, begin, size, strict=True)]
     if any(not 0 <= start <= end <= n for start, end, n in zip(begin, ends, shape, strict=True)):
-        raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
+        raise Unsupported(f"its begin {begin} and size {size} do not fit its input {list(shape)}")
     moved(t, lambda x: t("Slice", x, begin, ends))
 
 
 def strided_slice(t: Translation) -> None:
-    """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`. With `offset`, ends count from begins."""
+    """STRIDED_SLICE, with masks: bit n of each belongs to entry n of `begin`. With `offset`, ends count from begins."""
     shape = t.shape(0)
     begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
     masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
-    told = f"its begin is {begin}, its end {end}, its strides {steps}, its input {list(shape)}"
+    refusal = f"its begin {begin}, end {end} and strides {steps} do not fit its input {list(shape)}"
     entries = range(len(begin))
     fresh = {n for n in entries if masks["NewAxis"] >> n & 1 and not masks["Ellipsis"] >> n & 1}
     if not len(begin) == len(end) == len(steps) or 0 in steps or masks["Ellipsis"].bit_count() > 1:
-        raise Unsupported(told)
+        raise Unsupported(refusal)
     rest = len(shape) - (len(begin) - len(fresh) - (masks["Ellipsis"].bit_count()))
     if rest < 0:
-        raise Unsupported(told)
+        raise Unsupported(refusal)
     parts: list[tuple[int, int, int, int]] = []  # first, last, axis, stride
     gone, added = [], []
-    axis, made, far = 0, 0, 2**31 - 1  # of the input, and of the output
+    axis, made, far = 0, 0, 2**31 - 1  # axis of the input, sizes of the output
     for n, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
         if masks["Ellipsis"] >> n & 1:
             axis, made = axis + rest, made + rest
@@ -229,14 +229,14 @@ def strided_slice(t: Translation) -> None:
                 first = 0 if step > 0 else shape[axis] - 1
             first += shape[axis] if first < 0 else 0
             if not 0 <= first < shape[axis]:
-                raise Unsupported(f"its begin is {begin}, its input {list(shape)}")
+                raise Unsupported(f"its begin {begin} is out of range for its input {list(shape)}")
             last, step = first + 1, 1
             gone.append(axis)
         else:
             first = (0 if step > 0 else far) if masks["Begin"] >> n & 1 else first
             if t.op.option("Offset"):
                 last += min(first, shape[axis] - 1) + (shape[axis] if first < 0 else 0)
-                last = last if last >= 0 else -far  # an index, never counted from the end
+                last = last if last >= 0 else -far  # an index that does not count from the end
             last = (far if step > 0 else -far) if masks["End"] >> n & 1 else last
             made += 1
         parts.append((first, last, axis, step))
@@ -267,7 +267,7 @@ def shape_of(t: Translation) -> None:
     """Append SHAPE."""
     dtype = {tflite.TensorType.INT32: np.int32, tflite.TensorType.INT64: np.int64}.get(t.op.option("OutType"))
     if dtype is None:
-        raise Unsupported(f"its out_type is number {t.op.option('OutType')}; expected int32 or int64")
+        raise Unsupported(f"its out_type is {t.op.option('OutType')}; expected int32 or int64")
     t.fix(t.op.outputs[0], np.asarray(t.shape(0), dtype))
 
 
@@ -290,18 +290,18 @@ def rank_of(t: Translation) -> None:
 
 
 def exact_concatenation(t: Translation) -> None:
-    """CONCATENATION: of uint8 each input by a table of its own; others are copied."""
+    """CONCATENATION: uint8 inputs are converted by a table each; others are copied."""
     operands = range(len(t.op.inputs))
     if t.same_grid(*operands):
         concatenation(t)
         return
     if any(tensor.dtype != np.uint8 for tensor in (t.result(), *(t.tensor(index) for index in operands))):
-        raise Unsupported("its inputs and its output stand on different grids, which LiteRT has for uint8 only")
+        raise Unsupported("its inputs and its output are quantized differently, which LiteRT supports only for uint8")
     t.put(t("Concat", *[_on_grid_of(t, index, t.result()) for index in operands], axis=t.op.option("Axis")))
 
 
 def _on_grid_of(t: Translation, index: int, out: Tensor) -> str:
-    """Return an input on the grid of the output, by float32 arithmetic."""
+    """Return an input with the output's quantization, by float32 arithmetic."""
     tensor = t.tensor(index)
     if tensor.zero == out.zero and tensor.scale[0] == out.scale[0]:
         return t.stored(index)
@@ -315,28 +315,28 @@ def replaced_row(t: Translation) -> None:
     """ROW: the tensor, the number of the row, the row with a leading dimension of one."""
     shape, row = t.shape(0), t.shape(2)
     if row != (1, *shape[1:]):
-        raise Unsupported(f"it replaces a row of {list(shape)} by {list(row)}")
+        raise Unsupported(f"it can't replace a row of {list(shape)} by {list(row)}")
     number = t("Reshape", t.cast(t.stored(1), np.int64), [1, 1])
     t.move(lambda whole, part: t("ScatterND", whole, number, part), 0, 2)
 
 
 def topk(t: Translation) -> None:
-    """TOPK_V2: the largest along the last axis, and their indices; of equal ones the first."""
+    """TOPK_V2: the largest elements along the last axis, and their indices; the first of equal ones."""
     (k,), size = t.numbers(1, "k"), (t.shape(0) or (0,))[-1]
     if not 0 < k <= size or t.tensor(0).dtype != t.result().dtype:
-        raise Unsupported(f"it picks {k} of {size}")
+        raise Unsupported(f"its k is {k}; expected at most {size}")
     values, indices = t.several(TOP_K, 2, t.stored(0), [k], axis=-1, largest=1, sorted=1)
     t.put(values)
     t.put(t.cast(indices, t.result(1).dtype), 1)
 
 
 def one_hot(t: Translation) -> None:
-    """ONE_HOT: a number that is no index leaves `off` everywhere."""
+    """ONE_HOT: an index out of range gives `off` everywhere."""
     (depth,), rank = t.numbers(1, "the depth"), len(t.shape(0)) + 1
     axis = t.op.option("Axis", -1)
     axis = rank - 1 if axis == -1 else axis
     if depth < 0 or not 0 <= axis < rank:
-        raise Unsupported(f"its depth is {depth}, its axis {axis} of {rank}")
+        raise Unsupported(f"its depth {depth} or its axis {axis} is out of range; its output has {rank} dimensions")
     t.afford(8 * depth)
     index = t("Unsqueeze", t.cast(t.stored(0), np.int64), [axis])
     sizes = [depth if number == axis else 1 for number in range(rank)]
@@ -347,11 +347,11 @@ def one_hot(t: Translation) -> None:
 
 
 def scatter_nd(t: Translation) -> None:
-    """SCATTER_ND: what is placed twice is summed."""
+    """SCATTER_ND: updates of the same element are added."""
     shape = t.numbers(2, "the shape")
     t.check_grid(1)
     if t.result().dtype == np.bool_ or min(shape, default=1) < 1:
-        raise Unsupported(f"it makes {t.result().dtype}{shape}")
+        raise Unsupported(f"its output {t.result().dtype}{shape} is not supported")
     zeros = t.filled(shape, 0)
     t.put(t("ScatterND", zeros, t.cast(t.stored(0), np.int64), t.stored(1), reduction="add"))
 
@@ -362,7 +362,7 @@ def sparse_to_dense(t: Translation) -> None:
     t.check_grid(2, 3)
     count = shape_of_indices[0] if shape_of_indices else 1
     if (shape_of_indices[1:] or (1,)) != (len(shape),) or len(shape_of_indices) > 2:
-        raise Unsupported(f"its indices are {list(shape_of_indices)}, its output's shape {shape}")
+        raise Unsupported(f"its indices {list(shape_of_indices)} do not fit its output's shape {shape}")
     dense = t("Expand", t("Reshape", t.stored(3), []), shape)
     indices = t("Reshape", t.cast(t.stored(0), np.int64), (count, len(shape)))
     values = t.stored(2)
@@ -372,10 +372,10 @@ def sparse_to_dense(t: Translation) -> None:
 
 
 def reverse_sequence(t: Translation) -> None:
-    """REVERSE_SEQUENCE: of each row of the batch so many elements."""
+    """REVERSE_SEQUENCE: reverse a given number of elements in each row of the batch."""
     rank, time, batch = len(t.shape(0)), t.op.option("SeqDim"), t.op.option("BatchDim")
     if not (0 <= time < rank and 0 <= batch < rank) or time == batch:
-        raise Unsupported(f"it reverses axis {time} by axis {batch} of {rank}")
+        raise Unsupported(f"its seq_dim {time} and batch_dim {batch} are not two of its input's {rank} dimensions")
     lengths = t.cast(t.stored(1), np.int64)
     order = [batch, time, *(number for number in range(rank) if number not in (batch, time))]
     back = [order.index(number) for number in range(rank)]
@@ -389,7 +389,7 @@ def reverse_sequence(t: Translation) -> None:
 
 
 def matrix_diag(t: Translation) -> None:
-    """MATRIX_DIAG: vectors as diagonals, 0 elsewhere."""
+    """MATRIX_DIAG: vectors as diagonals, with 0 elsewhere."""
     t.check_grid(0)
     size = (t.shape(0) or (0,))[-1]
     t.afford(size * size)
@@ -398,11 +398,11 @@ def matrix_diag(t: Translation) -> None:
 
 
 def matrix_set_diag(t: Translation) -> None:
-    """MATRIX_SET_DIAG: matrices with another diagonal."""
+    """MATRIX_SET_DIAG: matrices with a new diagonal."""
     t.check_grid(0, 1)
     shape = t.shape(0)
     if len(shape) < 2 or t.shape(1) != (*shape[:-2], min(shape[-2:])):
-        raise Unsupported(f"its matrices are {list(shape)}, their diagonals {list(t.shape(1))}")
+        raise Unsupported(f"its matrices {list(shape)} and diagonals {list(t.shape(1))} do not match")
     t.afford(shape[-2] * shape[-1])
     axis = -1 if shape[-2] <= shape[-1] else -2  # the shorter one goes along the diagonal's elements
     value = t("Unsqueeze", t.stored(1), [axis])
@@ -410,7 +410,7 @@ def matrix_set_diag(t: Translation) -> None:
 
 
 def segments(kind: str) -> Translate:
-    """SEGMENT_SUM, UNSORTED_SEGMENT_*: elements with the same number, summed or so; those below 0 are left out."""
+    """SEGMENT_SUM, UNSORTED_SEGMENT_*: reduce the elements of each segment; negative segment numbers are skipped."""
 
     def translate(t: Translation) -> None:
         t.check_grid(0)
@@ -419,11 +419,11 @@ def segments(kind: str) -> Translate:
             known = t.numbers(1, "the segments")
             count = known[-1] + 1 if known else 0
             if known != sorted(known):
-                raise Unsupported("its segments do not ascend")
+                raise Unsupported("its segment numbers are not sorted")
         else:
             (count,) = t.numbers(2, "the number of segments")
         if shape[: len(segments)] != segments or count < 1 or dtype == np.bool_:
-            raise Unsupported(f"its input is {dtype}{list(shape)}, its segments are {list(segments)}, {count} of them")
+            raise Unsupported(f"its segment numbers {list(segments)} do not fit its input {dtype}{list(shape)}")
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
         first = {"add": 0, "mul": 1, "max": limits.min, "min": limits.max}[kind]
         rest, numbers = shape[len(segments) :], t.cast(t.stored(1), np.int64)
@@ -437,11 +437,11 @@ def segments(kind: str) -> Translate:
 
 
 def embedding_lookup(t: Translation) -> None:
-    """EMBEDDING_LOOKUP: rows of a table, which may be integers where the result is real."""
+    """EMBEDDING_LOOKUP: rows of a table, which may be quantized while the result is float."""
     table = t.tensor(1)
     if table.is_quantized and t.result().dtype == np.float32:
         if table.scale.size != 1:
-            raise Unsupported(f"its table has {table.scale.size} scales")
+            raise Unsupported(f"its table has {table.scale.size} scales; expected one")
         rows = t("Gather", t.stored(1), t.stored(0), axis=0)
         t.put(t.dequantize(rows, table.dtype, table.scale, table.zero_point))
         return
@@ -449,13 +449,13 @@ def embedding_lookup(t: Translation) -> None:
 
 
 def dynamic_update_slice(t: Translation) -> None:
-    """DYNAMIC_UPDATE_SLICE: a part of a tensor is another; where it begins is kept inside."""
+    """DYNAMIC_UPDATE_SLICE: replace a part of a tensor; its start is clamped so that it stays inside."""
     t.check_grid(0, 1)
     shape, part = t.shape(0), t.shape(1)
     if len(shape) != len(part) or any(size > whole for size, whole in zip(part, shape, strict=True)):
-        raise Unsupported(f"its update is {list(part)}, its operand {list(shape)}")
+        raise Unsupported(f"its update {list(part)} does not fit its operand {list(shape)}")
     if t.shape(2) != (len(shape),):
-        raise Unsupported(f"its begin is {list(t.shape(2))} for {len(shape)} dimensions")
+        raise Unsupported(f"its start indices are {list(t.shape(2))}; its operand has {len(shape)} dimensions")
     t.afford(8 * sum(shape))
     begin, value, hits = t.cast(t.stored(2), np.int64), t.stored(1), []
     for axis, (size, whole) in enumerate(zip(part, shape, strict=True)):
@@ -473,14 +473,14 @@ def dynamic_update_slice(t: Translation) -> None:
 
 
 def gather(t: Translation) -> None:
-    """GATHER, by batch if it is told to: each of the first dimensions has its own indices."""
+    """GATHER, with batch_dims: each element of the first dimensions has its own indices."""
     batch, axis, rank, dims = t.op.option("BatchDims"), t.op.option("Axis"), len(t.shape(0)), len(t.shape(1))
     if not batch:
         moved(t, lambda x: t("Gather", x, t.stored(1), axis=axis))
         return
     batch, axis = (number + (number < 0) * count for number, count in ((batch, dims), (axis, rank)))
     if not 0 <= batch <= axis < rank or batch > dims or t.shape(0)[:batch] != t.shape(1)[:batch]:
-        raise Unsupported(f"it gathers {list(t.shape(1))} of {list(t.shape(0))} along axis {axis}, {batch} by batch")
+        raise Unsupported(f"its indices {list(t.shape(1))}, axis {axis} and batch_dims {batch} do not match")
     indices = t("Unsqueeze", t.cast(t.stored(1), np.int64), [-1])
     order = [*range(batch), axis, *(number for number in range(batch, rank) if number != axis)]
     between, picked = axis - batch, dims - batch
@@ -496,10 +496,10 @@ def gather(t: Translation) -> None:
 
 
 def bucketize(t: Translation) -> None:
-    """BUCKETIZE: how many boundaries a number is not below."""
+    """BUCKETIZE: the number of boundaries that are less than or equal to an element."""
     found: Array = np.asarray(t.op.option("Boundaries", ()), np.float32)
     if (np.diff(found) < 0).any():
-        raise Unsupported("its boundaries do not ascend")
+        raise Unsupported("its boundaries are not sorted")
     rank = len(t.shape(0))
     each = t("Unsqueeze", t.cast(t.stored(0), np.float32), [rank])
     above = t("GreaterOrEqual", each, t.constant("boundaries", found))
@@ -507,9 +507,9 @@ def bucketize(t: Translation) -> None:
 
 
 def unique(t: Translation) -> None:
-    """UNIQUE: each number once, in the order of the first, and where each element is in that."""
+    """UNIQUE: the distinct elements in the order of their first occurrence, and the index of each element in them."""
     if t.tensor(0).dtype != t.result().dtype or len(t.shape(0)) != 1:
-        raise Unsupported(f"its input is {t.tensor(0).dtype}{list(t.shape(0))}")
+        raise Unsupported(f"its input {t.tensor(0).dtype}{list(t.shape(0))} is not supported")
     values, _, inverse = t.several("Unique", 3, t.stored(0), sorted=0)
     t.put(values)
     t.put(t.cast(inverse, t.result(1).dtype), 1)

@@ -28,17 +28,17 @@ from mtool.compiler.operators.problems import OWN, Unsupported
 
 
 def padding(code: int, size: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, ...]) -> list[int]:
-    """Return the pads before each axis, then those behind, as ONNX writes them; `window` is dilated already."""
+    """Return the pads before each axis, then those behind, as in ONNX; `window` is the dilated size."""
     if code == tflite.Padding.VALID:
         return [0] * (2 * len(size))
     if code != tflite.Padding.SAME:
-        raise Unsupported(f"its padding is number {code}")
+        raise Unsupported(f"its padding number {code} is not supported")
     totals = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(size, window, stride, strict=True)]
     return [total // 2 for total in totals] + [total - total // 2 for total in totals]
 
 
 def steps(t: Translation, name: str, axes: str = "HW") -> tuple[int, ...]:
-    """Return an option that stands for several axes, such as StrideH and StrideW.
+    """Return an option that exists for several axes, such as StrideH and StrideW.
 
     Raises:
         Unsupported: one is below 1.
@@ -50,9 +50,9 @@ def steps(t: Translation, name: str, axes: str = "HW") -> tuple[int, ...]:
 
 
 def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
-    """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that.
+    """Return constant weights as real numbers in another layout, with their scales along its `axis`.
 
-    `x` is the input that they are multiplied with.
+    `x` is the number of the input that they are multiplied with.
     """
     tensor = t.weights(index)
     data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
@@ -69,7 +69,7 @@ def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis
 
 
 def _are_along(tensor: Tensor, arranged: Callable[[Array], Array], axis: int) -> bool:
-    """Whether the scales, which lie along an axis of the file's arrangement, lie along `axis` of the other one."""
+    """Whether the scales, which lie along an axis of the file's layout, lie along `axis` of the new one."""
     if tensor.scale.size == 1:
         return True
 
@@ -82,7 +82,7 @@ def _are_along(tensor: Tensor, arranged: Callable[[Array], Array], axis: int) ->
 
 
 def _check_range(t: Translation, x: int, w: int) -> None:
-    """Refuse scales whose product, or its quotient by the output's, is no float32."""
+    """Raise an error if the scales' product, or its quotient by the output's scale, is out of float32's range."""
     source, result = t.tensor(x), t.result()
     with np.errstate(all="ignore"):
         product = t.weights(w).scale * (source.scale if source.is_quantized else np.float32(1))
@@ -92,22 +92,22 @@ def _check_range(t: Translation, x: int, w: int) -> None:
 
 
 def bias(t: Translation, index: int, channels: int, x: int, w: int) -> list[str]:
-    """Return the bias as real numbers; nothing: there is none.
+    """Return the bias as real numbers; empty: there is none.
 
-    Integers count in steps of the input's scale times the weights', whatever the file says of the bias itself.
+    An integer bias has the scale of the input times that of the weights, whatever its own scale in the file.
     """
     if not t.has(index):
         return []
     tensor = t.weights(index)
     data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
-        raise Unsupported(f"it has {data.size} biases for {channels} channels")
+        raise Unsupported(f"its bias has {data.size} elements; expected {channels}, one per channel")
     if data.dtype.kind == "f" and not t.tensor(x).is_quantized:
         return [t.constant("bias", data, np.float32)]
     if tensor is not t.tensor(index):  # integers that DEQUANTIZE makes real
         return [t.constant("bias", (data - tensor.zero_point) * tensor.scale, np.float32)]
     if data.dtype.kind != "i" or not t.tensor(x).is_quantized or not t.tensor(w).is_quantized:
-        raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantized")
+        raise Unsupported(f"its bias is {data.dtype}, but its input or its weights are not quantized")
     scale = t.tensor(x).scale * t.tensor(w).scale
     if data.dtype != np.int32 and np.abs(data).max(initial=0) >= 2**31:  # 16 x 8 bits: int64
         return [t.constant("bias", data.astype(np.float64) * scale, np.float32)]
@@ -119,12 +119,12 @@ STEPS = "QuantizedRows"  # mtool's own operator, of mtool/compiler/operators/qua
 
 
 def in_integers(options: ModelOptions) -> bool:
-    """Whether hybrid operators are to be computed as LiteRT does."""
+    """Whether hybrid operators are computed in integers, as in LiteRT."""
     return options.hybrid in ("auto", "int8")
 
 
 def has_int8_weights(operator: Operator, tensors: Sequence[Tensor]) -> bool:
-    """Whether an operator has float activations, and int8 weights without zero point."""
+    """Whether an operator has float activations and int8 weights without zero point."""
     numbers = (*operator.inputs[:2], *operator.outputs[:1])
     if len(numbers) != 3 or min(numbers) < 0:
         return False
@@ -134,19 +134,19 @@ def has_int8_weights(operator: Operator, tensors: Sequence[Tensor]) -> bool:
 
 
 def is_part_of(network: onnx.ModelProto) -> bool:
-    """Whether a network has such operators, in integers."""
+    """Whether a network has hybrid operators in integers."""
     return any(node.op_type == STEPS and node.domain == OWN for node in network.graph.node)
 
 
 Arranged = Callable[[Array], Array]
-"""How weights are arranged for ONNX."""
+"""Converts weights to ONNX's layout."""
 
 
 @dataclass
 class Real:
     """Sums of products in real numbers; quantized operands are dequantized.
 
-    x, w, b: the operator's inputs that are multiplied, its weights and its bias.
+    x, w, b: the numbers of the input, the weights and the bias among the operator's inputs.
     """
 
     t: Translation
@@ -155,7 +155,7 @@ class Real:
     b: int = 2
 
     def operand(self, index: int, name: str = "") -> str:
-        """Return an input, or the same by another name, as it is multiplied."""
+        """Return an input in the form in which it is multiplied."""
         tensor = self.t.tensor(index)
         return self.t.dequantize(name, tensor.dtype, tensor.scale, tensor.zero_point) if name else self.t.real(index)
 
@@ -164,19 +164,19 @@ class Real:
         return self.operand(index)
 
     def weights(self, arranged: Arranged, axis: int) -> str:
-        """Return the weights in another arrangement, their channels along `axis` of that."""
+        """Return the weights in another layout, with the channels along its `axis`."""
         return weights(self.t, self.w, arranged, axis, self.x)
 
     def bias(self, channels: int) -> list[str]:
-        """Return the bias that is part of the product; nothing: there is none."""
+        """Return the bias that is part of the product; empty: there is none."""
         return bias(self.t, self.b, channels, self.x, self.w)
 
     def put_image(self, made: str, channels: int) -> None:
-        """Make sums, a channels-first image, the output."""
+        """Make the sums, a channels-first image, the output."""
         self.t.store_image(self.t.activated(made), len(self.t.shape(self.x)))
 
     def put_rows(self, made: str, channels: int) -> None:
-        """Make sums, a row for each of the input, the output."""
+        """Make the sums, one row per row of the input, the output."""
         self.t.store(unflat(self.t, self.t.activated(made), channels))
 
     def put_product(self, made: str) -> None:
@@ -185,14 +185,14 @@ class Real:
 
 
 class Hybrid(Real):
-    """Sums of products as LiteRT computes them of float activations and int8 weights, in integers.
+    """Sums of products of float activations and int8 weights in integers, as in LiteRT.
 
-    The activations are quantized as they come, each row (of a dense layer) or image by its own range: around zero, or
-    with a zero point between its ends. The products of int8 are summed up in int32, the sums scaled back by the scales.
+    The activations are quantized at run time, each row (of a dense layer) or image by its own range, with or without a
+    zero point. The int8 products are added in int32, and the sums are multiplied by the scales.
     """
 
     def operand(self, index: int, name: str = "") -> str:
-        """Return the steps of an input; the scale of each row is kept."""
+        """Return the quantized input; the scale of each row is kept."""
         t = self.t
         around_zero = not t.op.option("AsymmetricQuantizeInputs") if t.op.kind == "FULLY_CONNECTED" else not self.apart
         rows, self.scale = t.several(STEPS, 2, name or t.real(index), around_zero=int(around_zero))
@@ -200,22 +200,22 @@ class Hybrid(Real):
 
     @property
     def apart(self) -> bool:
-        """Whether channels have scales of their own or lie in groups."""
+        """Whether the channels have their own scales or form groups."""
         t = self.t
         is_grouped = t.op.kind == "DEPTHWISE_CONV_2D" or t.shape(0)[-1] > t.shape(self.w)[-1]
         return bool(np.unique(t.tensor(self.w).scale).size > 1) or is_grouped
 
     def weights(self, arranged: Arranged, axis: int) -> str:
-        """Return the weights as whole numbers."""
+        """Return the weights as integers."""
         data = arranged(self.t.known(self.w, "weights"))
         return whole(self.t, self.t.constant("weights", data), data.dtype)
 
     def bias(self, channels: int) -> list[str]:
-        """Return nothing: the bias is added to what has been scaled."""
+        """Return nothing: the bias is added to the scaled sums."""
         return []
 
     def put_image(self, made: str, channels: int) -> None:
-        """Make sums, an NCHW image, the output."""
+        """Make the sums, an NCHW image, the output."""
         t = self.t
         sums = t("Transpose", made, perm=NHWC_OF_NCHW)
         if t.op.kind == "DEPTHWISE_CONV_2D":
@@ -227,7 +227,7 @@ class Hybrid(Real):
         self._finish(scaled, channels)
 
     def put_rows(self, made: str, channels: int) -> None:
-        """Make sums, a row for each of the input, the output."""
+        """Make the sums, one row per row of the input, the output."""
         factor = self.t("Mul", self.scale, self._channel_scales(channels))
         self._finish(self.t("Mul", made, factor), channels)
 
@@ -238,17 +238,17 @@ class Hybrid(Real):
         return self.t.constant("scale", scale if scale.size > 1 else scale[0], np.float32)
 
     def _finish(self, made: str, channels: int) -> None:
-        """Add the bias, apply the fused activation, and make that the output."""
+        """Add the bias, apply the fused activation, and make the result the output."""
         t, offsets = self.t, bias(self.t, self.b, channels, self.x, self.w)
         made = t.activated(t("Add", made, *offsets) if offsets else made)
         t.put(unflat(t, made, channels) if t.op.kind == "FULLY_CONNECTED" else made)
 
 
 class Exact(Real):
-    """Sums of products in the integers of LiteRT's reference kernels.
+    """Sums of products in the integer arithmetic of LiteRT's reference kernels.
 
-    They are those of integers with a scale of 1, which are whole numbers, and a Rescale. Requantization rounds twice,
-    as gemmlowp does, but for FULLY_CONNECTED, whose sums are multiplied by a float64 and rounded once.
+    They are sums of integers with a scale of 1, followed by a Rescale. Requantization rounds twice, as in gemmlowp,
+    except for FULLY_CONNECTED, whose sums are multiplied by a float64 and rounded once.
     """
 
     def operand(self, index: int, name: str = "") -> str:
@@ -256,7 +256,7 @@ class Exact(Real):
         return unscaled(self.t, name or self.t.stored(index), self.t.tensor(index))
 
     def factor(self, index: int) -> str:
-        """Return an operand of a matrix product of two variables, of int16 as int64."""
+        """Return an operand of a matrix product of two variables, int16 as int64."""
         if self.t.tensor(0).dtype != np.int16:
             return self.operand(index)
         return self.t.cast(self.t.stored(index), np.int64)
@@ -272,33 +272,33 @@ class Exact(Real):
         return t.dequantize(name, data.dtype, np.ones(points.size, np.float32), points, axis)
 
     def bias(self, channels: int, phases: int = 1) -> list[str]:
-        """Return the bias, for each phase of a transposed convolution once more."""
+        """Return the bias, repeated for each phase of a transposed convolution."""
         t = self.t
         if not t.has(self.b):
             return []
         data = t.known(self.b, "bias").reshape(-1)
         wide = data.dtype == np.int64 and t.result().dtype == np.int16
         if not (data.dtype == np.int32 or wide) or data.size != channels:
-            raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
+            raise Unsupported(f"its bias {data.dtype}[{data.size}] is not supported")
         if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
-            raise Unsupported("its bias has more than 32 bits")
+            raise Unsupported("its bias does not fit in 32 bits")
         return [whole(t, t.constant("bias", np.tile(data, phases), np.int32), np.dtype(np.int32))]
 
     @property
     def scales(self) -> Array:
-        """What a step of the sums is, in steps of the output."""
+        """The scale of the sums divided by the output's."""
         x, w, out = self.t.tensor(self.x), self.t.tensor(self.w), self.t.result()
         return x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
 
     def put_image(self, made: str, channels: int) -> None:
-        """Make sums, an NCHW image, the output."""
+        """Make the sums, an NCHW image, the output."""
         self.t.put(self.rescaled_image(self.t("Transpose", made, perm=NHWC_OF_NCHW)))
 
     def rescaled_image(self, sums: str, phases: int = 1) -> str:
-        """Scale the sums of a convolution; those of int16 have 64 bits, unless their bias has 32."""
+        """Scale the sums of a convolution; int16 ones have 64 bits, unless their bias has 32."""
         t, x, w, out = self.t, self.t.tensor(self.x), self.t.tensor(self.w), self.t.result()
         scales = self.scales
-        if x.dtype == np.uint8:  # these are multiplied as float32
+        if x.dtype == np.uint8:  # uint8 is multiplied as float32
             scales = (x.scale * w.scale).astype(np.float64) / float(out.scale[0])
         scales = np.tile(scales, phases) if scales.size > 1 else scales
         narrow = t.has(self.b) and t.tensor(self.b).dtype == np.int32
@@ -307,11 +307,11 @@ class Exact(Real):
         return rescale_long(t, sums, scales, out, axis=3, activation=t.activation)
 
     def put_rows(self, made: str, channels: int) -> None:
-        """Make sums, a row for each of the input, the output."""
+        """Make the sums, one row per row of the input, the output."""
         t, out, scales = self.t, self.t.result(), self.scales
         if out.dtype == np.int16 and t.has(2) and t.tensor(2).dtype == np.int32:
             raise Unsupported(
-                "its bias has 32 bits, which LiteRT's reference kernel reads as 64; its default one does not"
+                "its bias is int32, which LiteRT's reference kernel reads as int64 (its default kernel does not)"
             )
         found = self._rounding_once(scales) if t.tensor(0).dtype != np.int16 else None
         if found is None:
@@ -322,7 +322,7 @@ class Exact(Real):
         t.put(unflat(t, made, channels))
 
     def _rounding_once(self, scales: Array) -> tuple[Array, Array] | None:
-        """Return multipliers and shifts for the sums of a dense layer of 8 bits, if it has them."""
+        """Return multipliers and shifts that round an 8-bit dense layer's sums once, if there are any."""
         t, x, w, out = self.t, self.t.tensor(0), self.t.tensor(1), self.t.result()
         rows = t.known(1, "weights").astype(np.int16) - w.zero_point.reshape(-1, 1)
         offsets = t.known(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(rows), np.int64)
@@ -339,13 +339,13 @@ class Exact(Real):
 
 
 def _check_kernel_reads(t: Translation) -> None:
-    """Refuse weights of integer products that LiteRT's kernels refuse, or read as other numbers than they stand for.
+    """Check the weights of integer products: LiteRT's kernels refuse some, and misread others.
 
-    Activations of int8 and int16 meet weights of int8 whose zero point is 0. Any other is refused by CONV_2D's kernel;
-    DEPTHWISE_CONV_2D's leaves it out, as does FULLY_CONNECTED's if there are several scales, which reads uint8 as int8.
+    With int8 and int16 activations, weights have to be int8 with zero point 0. CONV_2D's kernel refuses others;
+    DEPTHWISE_CONV_2D's ignores the zero point, as does FULLY_CONNECTED's with several scales; uint8 is read as int8.
 
     Raises:
-        Unsupported: there are such weights.
+        Unsupported: LiteRT's kernels do not support the weights.
     """
     x, w, kind = t.tensor(0), t.tensor(1), t.op.kind
     if not x.is_quantized or x.dtype == np.uint8 or not w.is_quantized:
@@ -357,7 +357,7 @@ def _check_kernel_reads(t: Translation) -> None:
     if points.size and (takes_zero_alone or kind == "CONV_2D"):
         raise Unsupported(
             f"its weights are {w.dtype} with a zero point of {points[0]}; with an input of {x.dtype}, LiteRT's kernel "
-            "takes weights of int8 with a zero point of 0 alone"
+            "needs int8 weights with zero point 0"
         )
 
 
@@ -376,10 +376,10 @@ def conv(arithmetic: type[Real]) -> Translate:
         order: tuple[int, ...]
         if t.op.kind == "DEPTHWISE_CONV_2D":
             if not depth or wanted % depth or shape[0] != 1:
-                raise Unsupported(f"its weights are {list(shape)}, its input has {depth} channels")
+                raise Unsupported(f"its weights {list(shape)} do not fit an input of {depth} channels")
             channels, group, order, window = wanted, depth, (3, 0, 1, 2), shape[1:3]
         elif not wanted or depth % wanted or (rank == 5 and depth != wanted):
-            raise Unsupported(f"its weights are for {wanted} channels, its input has {depth}")
+            raise Unsupported(f"its weights are for {wanted} channels; its input has {depth}")
         elif rank == 5:
             channels, group, order, window = shape[4], 1, (4, 3, 0, 1, 2), shape[:3]
         else:
@@ -396,20 +396,20 @@ def conv(arithmetic: type[Real]) -> Translate:
 
 
 def spread(t: Translation) -> dict[str, Any]:
-    """Return the attributes of the ConvTranspose that TRANSPOSE_CONV is.
+    """Return the attributes of a TRANSPOSE_CONV as a ConvTranspose.
 
     Raises:
-        Unsupported: its output's shape is none.
+        Unsupported: its output's shape is not possible.
     """
     wanted = t.numbers(0, "the output's shape")
     size = t.shape(2, 4)
     if len(wanted) != 4 or min(wanted) < 0:
-        raise Unsupported(f"its output's shape is {wanted}")
+        raise Unsupported(f"its output's shape {wanted} is not valid")
     strides, kernel = steps(t, "Stride{}"), t.shape(1, 4)[1:3]
     for n, out, step, width in zip(size[1:3], wanted[1:3], strides, kernel, strict=True):
         reach = out if t.op.option("Padding") == tflite.Padding.SAME else out - width + 1
         if n != -(-reach // step):
-            raise Unsupported(f"its output's shape {wanted} is not one that an input of {list(size)} makes")
+            raise Unsupported(f"its output's shape {wanted} does not match its input {list(size)}")
     full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
     before, behind, more = [], [], []
     for made, out in zip(full, wanted[1:3], strict=True):
@@ -422,14 +422,14 @@ def spread(t: Translation) -> dict[str, Any]:
 
 
 def transpose_conv(t: Translation) -> None:
-    """TRANSPOSE_CONV: inputs are the output's shape, weights [out, height, width, in], the image, a bias."""
+    """TRANSPOSE_CONV: the inputs are the output's shape, weights [out, height, width, in], the image and a bias."""
     products, attrs, channels = Real(t, 2, 1, 3), spread(t), t.shape(1)[0]
     filters, offsets = products.weights(lambda data: data.transpose(3, 0, 1, 2), 1), products.bias(channels)
     products.put_image(t("ConvTranspose", t.image(2), filters, *offsets, **attrs), channels)
 
 
 def exact_transpose_conv(t: Translation) -> None:
-    """TRANSPOSE_CONV: a convolution with the phases of the stride as channels, which are interleaved once scaled."""
+    """TRANSPOSE_CONV: a convolution with the phases of the stride as channels, which are scaled and interleaved."""
     products = Exact(t, 2, 1, 3)
     attrs, size, outputs = spread(t), t.shape(2, 4), t.shape(1, 4)[0]
     kernel, (before_h, before_w) = t.shape(1, 4)[1:3], attrs["pads"][:2]
@@ -442,7 +442,7 @@ def exact_transpose_conv(t: Translation) -> None:
     count = math.prod(phases.stride)
     top, left, bottom, right = phases.pads
     image = products.operand(2)
-    if min(bottom, right) < 0:  # the last inputs meet no output
+    if min(bottom, right) < 0:  # the last inputs belong to no output
         image = t("Slice", image, (0, 0), (size[1] + min(bottom, 0), size[2] + min(right, 0)), (1, 2))
     image = t("Transpose", image, perm=NCHW_OF_NHWC)
     pads = [top, left, max(bottom, 0), max(right, 0)]
@@ -451,10 +451,10 @@ def exact_transpose_conv(t: Translation) -> None:
 
 
 def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
-    """Return weights [O, KH, KW, C] as those of the phases, OIHW; a tap that is not there is their zero point."""
+    """Return weights [O, KH, KW, C] as those of the phases, OIHW; missing taps are the zero point."""
     points = np.unique(t.tensor(1).zero_point)
     if points.size != 1:
-        raise Unsupported(f"its weights have {points.size} zero points")
+        raise Unsupported(f"its weights have {points.size} zero points; expected one")
     t.afford(2 * math.prod((*phases.taps, *phases.stride)) * weights.shape[0] * weights.shape[3])
     centred = weights.astype(np.int16) - points[0]
     made: Array = phases.filters(centred.transpose(3, 0, 1, 2)).transpose(0, 3, 1, 2) + points[0]
@@ -462,7 +462,7 @@ def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
 
 
 def _interleave(t: Translation, phases: Phases, made: str) -> None:
-    """Make the output of [N, QH, QW, SH * SW * O], without what lies in its padding."""
+    """Make the output from [N, QH, QW, SH * SW * O], without the padding."""
     batch, height, width, channels = t.numbers(0, "the output's shape")
     apart = t("Reshape", made, (batch, *phases.quotients, *phases.stride, channels))
     turned = t("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])
@@ -474,17 +474,17 @@ def _interleave(t: Translation, phases: Phases, made: str) -> None:
 
 
 def flat_rows(products: Real) -> tuple[str, int]:
-    """Return the input of FULLY_CONNECTED as rows that are multiplied, and how many outputs each has.
+    """Return the input of FULLY_CONNECTED as rows, and the number of outputs of each.
 
     Raises:
-        Unsupported: the weights are not for it.
+        Unsupported: the weights do not fit the input.
     """
     t = products.t
     if t.op.option("WeightsFormat"):
-        raise Unsupported("its weights are shuffled")
+        raise Unsupported("shuffled weights are not supported")
     shape, (channels, depth) = t.shape(0), t.shape(1, 2)
     if not depth or math.prod(shape) % depth or not shape:
-        raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
+        raise Unsupported(f"its weights are for {depth} inputs; its input is {list(shape)}")
     if len(shape) == 2 and shape[1] == depth:
         return products.operand(0), channels
     tensor, flat = t.tensor(0), (math.prod(shape) // depth, depth)
@@ -503,7 +503,7 @@ def unflat(t: Translation, made: str, channels: int) -> str:
 
 
 def fully_connected(arithmetic: type[Real]) -> Translate:
-    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+    """FULLY_CONNECTED: weights [out, in]; the input is flattened, except with KeepNumDims."""
 
     def translate(t: Translation) -> None:
         products = arithmetic(t)
@@ -517,14 +517,14 @@ def fully_connected(arithmetic: type[Real]) -> Translate:
 
 
 def batch_matmul(arithmetic: type[Real]) -> Translate:
-    """BATCH_MATMUL: numpy.matmul, of either operand transposed; of int16 in sums of 64 bits."""
+    """BATCH_MATMUL: numpy.matmul, with either operand transposed; int16 in 64-bit sums."""
 
     def translate(t: Translation) -> None:
         products, operands = arithmetic(t), []
         for index, option in ((0, "AdjX"), (1, "AdjY")):
             value, rank = products.factor(index), len(t.shape(index))
             if rank < 2:
-                raise Unsupported(f"its input {index} has {rank} dimensions")
+                raise Unsupported(f"its input {index} has {rank} dimensions; expected at least 2")
             if t.op.option(option):
                 value = t("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
             operands.append(value)

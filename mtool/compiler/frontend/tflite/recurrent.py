@@ -1,7 +1,7 @@
-"""LSTM and RNN, one direction or both, of real numbers or of integers, over a sequence or for one step.
+"""LSTM, RNN and SVDF, in one direction or both, on real numbers or integers, over a sequence or for one step.
 
-Source: tensorflow/lite/kernels/lstm_eval.cc, basic_rnn.cc. A clipped cell, a projection and a normalised gate are not
-ONNX's LSTM: a step is written out, and a Scan repeats it.
+Source: tensorflow/lite/kernels/lstm_eval.cc, basic_rnn.cc. ONNX's LSTM has no clipped cell, projection or normalized
+gates, so a step is written out, and a Scan repeats it.
 """
 
 import math
@@ -24,7 +24,7 @@ from mtool.compiler.operators.epilogue import real_numbers
 from mtool.compiler.operators.problems import Unsupported
 
 Gates = Mapping[str, int]
-"""The inputs of an operator that are a tensor of each gate; an input gate without weights is 1 less the forget gate."""
+"""Numbers of the inputs with a tensor for each gate; an input gate without weights is 1 less the forget gate."""
 
 
 def _gates(first: int) -> Gates:
@@ -33,7 +33,7 @@ def _gates(first: int) -> Gates:
 
 
 def _peepholes(first: int) -> Gates:
-    """The cell has none."""
+    """Return the inputs of the peephole weights; the cell gate has none."""
     return {name: first + number for number, name in enumerate(("input", "forget", "output"))}
 
 
@@ -44,7 +44,7 @@ def _present(t: Translation, gates: Gates) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The inputs of an operator that are the tensors of an LSTM. A projection's bias is behind its weights."""
+    """Numbers of an LSTM's inputs. A projection's bias follows its weights."""
 
     weights: Gates
     recurrent: Gates
@@ -56,12 +56,12 @@ class Operands:
     norms: Gates = field(default_factory=dict)
 
     def gates(self, t: Translation, sums: str) -> dict[str, str]:
-        """Append the split of the sums of all gates; return those of each gate, by its name."""
+        """Split the sums of all gates; return those of each gate, by name."""
         names = [name for name, index in self.weights.items() if t.has(index)]
         return dict(zip(names, t.several("Split", len(names), sums, axis=1, num_outputs=len(names)), strict=True))
 
     def is_normalised(self, t: Translation) -> bool:
-        """Whether the sums of its gates are normalised."""
+        """Whether the sums of its gates are normalized."""
         return bool(self.norms) and t.has(self.norms["output"])
 
 
@@ -69,30 +69,30 @@ ONE = Operands(_gates(1), _gates(5), _peepholes(9), _gates(12), 16, 18, 19, _gat
 FORWARD = Operands(_gates(1), _gates(5), _peepholes(9), _gates(12), 16, 35, 36)
 BACKWARD = Operands(_gates(18), _gates(22), _peepholes(26), _gates(29), 33, 37, 38)
 Step = Callable[[str, Sequence[str]], Sequence[str]]
-"""A step: what is read and the states; it returns the next states, of which the first is the result, too."""
+"""A step: from the input and the states to the next states, of which the first is also the result."""
 
 
 def state_of(t: Translation, index: int, shape: tuple[int, ...], dtype: str) -> State:
-    """Return the variable that is an input of the operator at work.
+    """Return the state at an input of the current operator.
 
     Raises:
-        Unsupported: it is none, or of another type or shape.
+        Unsupported: the input is not a variable, or has the wrong type or shape.
     """
     number = t.op.inputs[index] if t.has(index) else -1
     found = t.tensors[number]
     if number < 0 or found.problem != VARIABLE:
-        raise Unsupported(f"its input {index} is not a variable, which keeps its state")
+        raise Unsupported(f"its input {index}, a state, is not a variable")
     if found.dtype.name != dtype or found.shape[1:] != shape[1:]:
         wanted = f"{dtype}{list(shape)}"
-        raise Unsupported(f"its state {found.name!r} is {found.dtype}{list(found.shape)} instead of {wanted}")
+        raise Unsupported(f"its state {found.name!r} is {found.dtype}{list(found.shape)}; expected {wanted}")
     return State(t, number, replace(found, problem="", shape=shape), lambda: t.names[number])
 
 
 def sizes(t: Translation) -> tuple[int, int, int]:
-    """Return how many steps, images and numbers the input has."""
+    """Return the numbers of steps, batches and features of the input."""
     shape = t.shape(0)
     if len(shape) not in (2, 3):
-        raise Unsupported(f"its input has {len(shape)} dimensions instead of 2 or 3")
+        raise Unsupported(f"its input has {len(shape)} dimensions; expected 2 or 3")
     if len(shape) == 2:
         return 1, *shape
     first, second, count = shape
@@ -100,11 +100,11 @@ def sizes(t: Translation) -> tuple[int, int, int]:
 
 
 def over_time(t: Translation, value: str, states: Sequence[State], step: Step, *, backward: bool = False) -> str:
-    """Append the steps over the input's rows, and give the states their last values; return the results.
+    """Append the steps over the input's rows, and set the states to their last values; return the results.
 
     Args:
-        t: the operator at work.
-        value: its input [steps, images, numbers] or [images, steps, numbers], or of one step.
+        t: the current operator.
+        value: its input [steps, batches, features] or [batches, steps, features], or of one step.
         states: its variables.
         step: appends the nodes of a step.
         backward: from the last row to the first.
@@ -127,7 +127,7 @@ def over_time(t: Translation, value: str, states: Sequence[State], step: Step, *
 
 
 def _one_step(t: Translation, value: str, width: int) -> str:
-    """Return the results of a single step in the shape of the output."""
+    """Return a single step's results in the output's shape."""
     if len(t.shape(0)) == 2:
         return t("Identity", value)  # the state keeps its own name
     images = sizes(t)[1]
@@ -135,7 +135,7 @@ def _one_step(t: Translation, value: str, width: int) -> str:
 
 
 def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> onnx.GraphProto:
-    """Return a step as a graph, whose constants are its own."""
+    """Return a step as a graph with its own constants."""
     stem = t.names[t.op.outputs[0]]
     inside = [t.unique(f"{stem}/state") for _ in states]
     row = t.unique(f"{stem}/row")
@@ -161,7 +161,7 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
 
 
 def _turned(t: Translation, value: str, shape: Sequence[int]) -> str:
-    """Exchange the first two dimensions."""
+    """Swap the first two dimensions."""
     first, second, width = shape
     if 1 in (first, second):
         return t("Reshape", value, (second, first, width))
@@ -175,7 +175,7 @@ def real_activation(t: Translation, value: str) -> str:
 
 
 def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> None:
-    """Make a value the output, whose shape follows from the input's where the file leaves it open."""
+    """Make a value the output, with the given shape where the file leaves it open."""
     tensor = t.result(index)
     if tensor.allows(tuple(shape)):
         t.tensors[t.op.outputs[index]] = replace(tensor, shape=tuple(shape))
@@ -183,7 +183,7 @@ def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> 
 
 
 def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
-    """Return the weights of several gates as one matrix of real numbers; a vector is a diagonal matrix."""
+    """Return the weights of several gates as one matrix of real numbers; a vector becomes a diagonal matrix."""
     tensors = [t.weights(index) for index in operands]
     if all(one.is_quantized and one.data is not None and one.data.ndim == 2 for one in tensors):
         kinds = {one.dtype for one in tensors}
@@ -203,14 +203,14 @@ def _real(t: Translation, index: int, role: str) -> Array:
     data, tensor = t.known(index, role), t.tensor(index)
     if data.dtype.kind != "f":
         if not tensor.is_quantized or tensor.scale.size != 1:
-            raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales")
+            raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales; expected one")
         return real_numbers(data, tensor.scale, tensor.zero_point, None)
     return data.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """An LSTM whose tensors are these inputs: what a step does in the arithmetic of real numbers."""
+    """A step of an LSTM in real numbers."""
 
     t: Translation
     at: Operands
@@ -244,7 +244,7 @@ class _Cell:
         return real_activation(self.t, value)
 
     def without(self, forget: str) -> str:
-        """Return the input gate of an LSTM that has none of its own."""
+        """Return the input gate of an LSTM that couples it to the forget gate."""
         return self.t("Sub", 1.0, forget)
 
     def next_cell(self, forget: str, cell: str, let_in: str, candidate: str) -> str:
@@ -267,7 +267,7 @@ class _Cell:
         return self.t.constant(role, np.concatenate([_real(self.t, index, role).reshape(-1) for index in operands]))
 
     def _gate(self, gate: str, gates: dict[str, str], cell: str) -> str:
-        """Return the argument of a gate's activation; `cell` is what it looks at through a peephole."""
+        """Return the argument of a gate's activation; `cell` is the value at its peephole."""
         t, at, value = self.t, self.at, gates[gate]
         if gate in at.peepholes and t.has(at.peepholes[gate]):
             value = t("Add", value, t("Mul", cell, self._vector("peephole", at.peepholes[gate])))
@@ -285,10 +285,10 @@ class _Cell:
 
 
 def _checked(t: Translation, at: Operands) -> tuple[int, int]:
-    """Return how many numbers the cell and the output have.
+    """Return the sizes of the cell and the output.
 
     Raises:
-        Unsupported: the weights do not fit together.
+        Unsupported: the weights do not match.
     """
     _, _, count = sizes(t)
     cells = t.shape(at.weights["output"], 2)[0]
@@ -299,10 +299,10 @@ def _checked(t: Translation, at: Operands) -> tuple[int, int]:
             continue
         found = t.shape(index), t.shape(at.recurrent[gate])
         if found != ((cells, count), recurrent) or math.prod(t.shape(at.biases[gate])) != cells:
-            raise Unsupported(f"the weights of its {gate} gate are {list(found[0])} and {list(found[1])}")
+            raise Unsupported(f"the weights of its {gate} gate, {list(found[0])} and {list(found[1])}, do not match")
     projected = t.shape(at.projection) if t.has(at.projection) else (cells, cells)
     if recurrent not in ((cells, width), (cells,)) or projected != (width, cells):
-        raise Unsupported(f"its recurrent weights are {list(recurrent)}, for {cells} cells")
+        raise Unsupported(f"its recurrent weights {list(recurrent)} do not fit {cells} cells")
     return cells, width
 
 
@@ -323,23 +323,23 @@ def _direction(t: Translation, at: Operands, *, backward: bool = False) -> tuple
 def lstm(t: Translation) -> None:
     """Append LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM."""
     if t.op.option("KernelType"):
-        raise Unsupported("it is of the basic kind of kernel, which TFLite Micro does not have either")
+        raise Unsupported("its kernel type BASIC is not supported")
     if t.op.option("DiagonalRecurrentTensors"):
-        raise Unsupported("its recurrent weights are vectors by an option that LiteRT does not read")
+        raise Unsupported("its option DiagonalRecurrentTensors is not supported")
     _put(t, _direction(t, ONE))
 
 
 def bidirectional_lstm(t: Translation) -> None:
     """Append BIDIRECTIONAL_SEQUENCE_LSTM."""
     if t.tensor(0).is_quantized:
-        raise Unsupported("LiteRT has it of real numbers only")
+        raise Unsupported("only floats are supported, as in LiteRT")
     if any(t.has(index) for index in range(39, len(t.op.inputs))):
-        raise Unsupported("it has a second input")
+        raise Unsupported("an auxiliary input is not supported")
     _put(t, _direction(t, FORWARD), _direction(t, BACKWARD, backward=True))
 
 
 def _put(t: Translation, *made: tuple[str, int]) -> None:
-    """Make the results of one direction or both, each with its width, the outputs."""
+    """Make the results of one or both directions, each with its width, the outputs."""
     outer = t.shape(0)[:-1]
     if len(made) > 1 and t.op.option("MergeOutputs"):
         values, widths = zip(*made, strict=True)
@@ -349,11 +349,11 @@ def _put(t: Translation, *made: tuple[str, int]) -> None:
 
 
 def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) -> tuple[str, int]:
-    """Append an RNN whose weights, recurrent weights and bias begin at an input; return its results and their width."""
+    """Append an RNN whose weights, recurrent weights and bias start at input `first`; return its results and width."""
     _, images, count = sizes(t)
     width = t.shape(first, 2)[0]
     if t.shape(first) != (width, count) or t.shape(first + 1) != (width, width) or t.shape(first + 2) != (width,):
-        raise Unsupported(f"its weights are {list(t.shape(first))} and {list(t.shape(first + 1))}")
+        raise Unsupported(f"its weights {list(t.shape(first))} and {list(t.shape(first + 1))} do not match")
 
     def step(row: str, states: Sequence[str]) -> list[str]:
         bias = t.constant("bias", t.known(first + 2, "bias"), np.float32)
@@ -362,7 +362,7 @@ def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) ->
         return [real_activation(t, t("Add", sums, own))]
 
     if t.tensor(0).is_quantized:
-        raise Unsupported("LiteRT has it of real numbers only")
+        raise Unsupported("only floats are supported, as in LiteRT")
     state = state_of(t, kept, (images, width), "float32")
     return over_time(t, t.real(0), [state], step, backward=backward), width
 
@@ -375,20 +375,20 @@ def rnn(t: Translation) -> None:
 def bidirectional_rnn(t: Translation) -> None:
     """Append BIDIRECTIONAL_SEQUENCE_RNN."""
     if any(t.has(index) for index in range(9, len(t.op.inputs))):
-        raise Unsupported("it has a second input")
+        raise Unsupported("an auxiliary input is not supported")
     _put(t, _simple(t, 1, 4), _simple(t, 5, 8, backward=True))
 
 
 DType = np.dtype[Any]
 INT8, INT16, INT32 = np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32)
-WHOLE = 3  # bits of a gate's sum before the point
-UNIT = np.float32(2.0**-12)  # a step of such a sum
-MOST_WHOLE = 6  # that LiteRT's hyperbolic tangent has
+WHOLE = 3  # integer bits of a gate's sum
+UNIT = np.float32(2.0**-12)  # the scale of such a sum
+MOST_WHOLE = 6  # the most integer bits of LiteRT's hyperbolic tangent
 
 
 @dataclass(frozen=True, slots=True)
 class _IntegerCell(_Cell):
-    """An LSTM of integers: `point` are the bits of its cell before the point, `inner` the grid before a projection."""
+    """A step of an LSTM in integers: `point` are the cell's integer bits, `inner` the grid before a projection."""
 
     state: Tensor
     inner: Tensor
@@ -411,7 +411,7 @@ class _IntegerCell(_Cell):
         return self._fixed("FixedTanh", value)
 
     def without(self, forget: str) -> str:
-        """Return the input gate of an LSTM that has none of its own."""
+        """Return the input gate of an LSTM that couples it to the forget gate."""
         return self.t("Sub", 2**15 - 1, forget)
 
     def next_cell(self, forget: str, cell: str, let_in: str, candidate: str) -> str:
@@ -423,7 +423,7 @@ class _IntegerCell(_Cell):
         return t.cast(t("Clip", summed, low, high), INT16)
 
     def _sums(self, value: str, kind: Tensor, gates: Gates, to: DType, biases: Gates) -> str:
-        """Append the products of several gates' weights, as steps of the gates' sums."""
+        """Append the products of several gates' weights, scaled to the gates' sums."""
         t, operands = self.t, _present(self.t, gates)
         scales = [np.float32(t.tensor(index).scale[0] * kind.scale[0]) / UNIT for index in operands]
         rows = [t.shape(index)[0] for index in operands]
@@ -449,7 +449,7 @@ class _IntegerCell(_Cell):
 
 
 def _products(t: Translation, value: str, operands: Sequence[int], biases: Sequence[int]) -> str:
-    """Append the products of whole numbers with several matrices below one another, and with the biases of these."""
+    """Append the products of integers with several stacked matrices, plus their biases."""
     data = np.concatenate([_weights(t, index) for index in operands])
     inputs = [value, whole(t, t.constant("weights", data), data.dtype)]
     if biases:
@@ -472,7 +472,7 @@ def _bias(t: Translation, index: int) -> Array:
 
 
 def _steps(limit: float, tensor: Tensor, dtype: DType) -> int:
-    """Return a limit in steps of a grid, towards zero; 0: there is none."""
+    """Return a limit in steps of a grid, rounded towards zero; 0: there is none."""
     if not limit > 0:
         return 0
     bounds = np.iinfo(dtype)
@@ -480,31 +480,31 @@ def _steps(limit: float, tensor: Tensor, dtype: DType) -> int:
 
 
 def _integer_cell(t: Translation, at: Operands, state: Tensor, cell: Tensor) -> _IntegerCell:
-    """Return an LSTM of integers.
+    """Return an LSTM in integers.
 
     Raises:
-        Unsupported: it has what LiteRT's kernel has, and mtool has not, or its grids are others.
+        Unsupported: mtool has no such integer LSTM, or LiteRT does not allow its quantization.
     """
     if at.is_normalised(t) or _present(t, at.peepholes):
-        raise Unsupported("it has peepholes or normalised gates, which mtool has of real numbers only")
+        raise Unsupported("peepholes and normalized gates are supported only for floats")
     x, out, inner = t.tensor(0), t.result(), state
     if x.dtype != INT8 or out.dtype != INT8:
-        raise Unsupported(f"its input is {x.dtype}, its output {out.dtype}, where LiteRT has int8")
+        raise Unsupported(f"its input is {x.dtype} and its output {out.dtype}; expected int8")
     if len(t.op.intermediates) == 5 and t.op.intermediates[4] >= 0:
         inner = t.tensors[t.op.intermediates[4]]
     for tensor in (x, out, state, cell, inner):
         if tensor.scale.size != 1:
-            raise Unsupported(f"{tensor.name!r} has {tensor.scale.size} scales")
+            raise Unsupported(f"{tensor.name!r} has {tensor.scale.size} scales; expected one")
     exponent = power_of_2(cell.scale[0])
     if exponent is None or not 0 <= (point := 15 + exponent) <= MOST_WHOLE or cell.zero:
-        raise Unsupported(f"the scale of its cell, {cell.scale[0]:.3g}, is not a power of 2 from 2^-15 to 2^-9")
+        raise Unsupported(f"the scale of its cell is {cell.scale[0]:.3g}; expected a power of 2 from 2^-15 to 2^-9")
     if not -128 <= -inner.zero <= 127:
-        raise Unsupported(f"the zero point of its inner numbers is {inner.zero}")
+        raise Unsupported(f"the zero point of its hidden values, {inner.zero}, is out of range")
     return _IntegerCell(t, at, state, inner, point, _steps(t.op.option("CellClip", 0.0), cell, INT16))
 
 
 def _as_one(made: _IntegerCell, states: tuple[State, State]) -> str:
-    """Append it as one node; return its results."""
+    """Append an integer LSTM as one node; return its results."""
     t, at, inner = made.t, made.at, made.inner
     steps, inputs = sizes(t)[0], [t.stored(0), *(state.name for state in states)]
     for gate in at.weights:
@@ -525,7 +525,7 @@ def svdf(t: Translation) -> None:
     filters, width = t.shape(1, 2)
     rank, memory = int(t.op.option("Rank")), t.shape(2, 2)[1]
     if rank < 1 or filters % rank or width != count or t.shape(2)[0] != filters or not memory:
-        raise Unsupported(f"its weights {list(t.shape(1))} and {list(t.shape(2))} do not fit together")
+        raise Unsupported(f"its weights {list(t.shape(1))} and {list(t.shape(2))} do not match")
     integer = t.tensor(0).is_quantized
     state = state_of(t, 4, (images, memory * filters), t.tensor(2).dtype.name if integer else "float32")
     if t.at_once and integer:
@@ -552,8 +552,8 @@ def svdf(t: Translation) -> None:
 
 
 def _terms(t: Translation, seen: str) -> str:
-    """Return what was seen times the weights over time."""
-    data, tensor = t.known(2, "weights over time"), t.tensor(2)
+    """Return the history times the time weights."""
+    data, tensor = t.known(2, "time weights"), t.tensor(2)
     if not tensor.is_quantized:
         return t("Mul", seen, t.constant("time", data, np.float32))
     name = t.constant("time", data)
@@ -570,14 +570,14 @@ def _integer_features(t: Translation, state: State) -> str:
     factor = float(x.scale[0] * w.scale[0] / kept.scale[0])  # of float32
     if not kept.zero:
         return rescale_to(t, sums, factor, kept.dtype)
-    bounds = np.iinfo(kept.dtype)  # the result is clamped before the zero point is added, which may wrap around
+    bounds = np.iinfo(kept.dtype)  # the result is clamped before the zero point is added, so it may wrap around
     inside = t("Clip", rescale_to(t, sums, factor), int(bounds.min), int(bounds.max))
     return t.cast(t("Add", inside, kept.zero), kept.dtype)
 
 
 def _integer_terms(t: Translation, state: State, seen: str) -> str:
-    """Return what was seen, less its zero point, times the weights over time."""
-    w, out, data = t.tensor(2), t.result(), t.known(2, "weights over time")
+    """Return the history, less its zero point, times the time weights."""
+    w, out, data = t.tensor(2), t.result(), t.known(2, "time weights")
     if out.dtype != np.int8 or out.scale.size != 1 or w.scale.size != 1 or w.zero_point.any():
-        raise Unsupported(f"its output is {out.dtype}, its weights over time are {w.dtype} with {w.scale.size} scales")
+        raise Unsupported(f"its output is {out.dtype}, its time weights are {w.dtype} with {w.scale.size} scales")
     return t("Mul", centred_of(t, seen, state.tensor), t.cast(t.constant("time", data), INT32))

@@ -1,4 +1,4 @@
-"""Rewrites of a model before it is translated: composites become their parts, updates of a row one operator."""
+"""Rewrites of a model before its translation: composites become their parts, updates of a row one operator."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,13 +10,13 @@ from mtool.compiler.frontend.tflite.schema import TABLE, Model, Operator
 from mtool.compiler.operators.budget import Budget
 
 COPY = "COPY"
-"""The kind of an operator that is not in the file: its output is its input, as it is stored."""
+"""The kind of an inserted operator: its output is its input, as stored."""
 _KIND = "STABLEHLO_COMPOSITE"
 _TENSORS = ("inputs", "outputs", "intermediates")
 
 
 def inlined(model: Model, title: str, budget: Budget) -> Model:
-    """Return a model without composites; one whose subgraph does not fit it stays.
+    """Return a model without composites; one whose subgraph does not match it stays.
 
     Raises:
         ModelError: it exceeds the budget.
@@ -36,7 +36,7 @@ def inlined(model: Model, title: str, budget: Budget) -> Model:
         budget.spend("nodes", len(body.operators), operator.name)
         budget.spend("work", TABLE * len(body.tensors), operator.name)
         if len(set(body.inputs)) < len(body.inputs):
-            raise ModelError(f"{title} has a subgraph with one input twice", details=[operator.name])
+            raise ModelError(f"{title} has a subgraph with the same input twice", details=[operator.name])
         names = dict(zip(body.inputs, operator.inputs, strict=True)) | {-1: -1}
         copies = []
         for inner, outer in zip(body.outputs, operator.outputs, strict=True):
@@ -63,7 +63,7 @@ def inlined(model: Model, title: str, budget: Budget) -> Model:
 
 
 ROW = "ROW"
-"""The kind of an operator that is not in the file: its output is its first input, with a row (its number) replaced."""
+"""The kind of an inserted operator: its output is its first input with one row, given by its number, replaced."""
 
 
 def with_rows(model: Model) -> Model:
@@ -88,7 +88,7 @@ class _Search:
         return replace(self._model, operators=tuple(one for one in operators if not gone.intersection(one.outputs)))
 
     def _inputs_of_row(self, operator: Operator) -> tuple[int, int, int] | None:
-        """Return the tensor, the number and the row; None: the operator is another one."""
+        """Return the tensor, the number and the row; None if the operator is not such an update."""
         if operator.kind != "CONCATENATION" or len(operator.inputs) != 3 or operator.option("Axis"):
             return None
         if operator.option("FusedActivationFunction"):
@@ -106,7 +106,7 @@ class _Search:
         return before[0], last, operator.inputs[1]
 
     def _first_of(self, number: int, rest: int) -> int | None:
-        """Return the scalar that is the first of a tensor's numbers, all others of which are as given."""
+        """Return the scalar that is a tensor's first number, if all others are `rest`."""
         parts = self._made_by("CONCATENATION", number, 2)
         scalar = self._made_by("RESHAPE", parts[0], 2) if parts is not None and self._is_all(parts[1], rest) else None
         return None if scalar is None else scalar[0]

@@ -1,8 +1,8 @@
-"""Read a .tflite file into plain dataclasses; every offset and size in it is checked before it is believed.
+"""Read a .tflite file into plain dataclasses; every offset and size in it is checked before use.
 
-Sources: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by way of the `tflite` package; its
-SparsityParameters, which is the format of TACO: the dimensions, and the blocks that some of them are cut into, in an
-order of traversal, each dense or as the indices that are there.
+Sources: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by the `tflite` package; its
+SparsityParameters are TACO's format: dimensions, and the blocks that some of them are divided into, in traversal order,
+each dense or as a list of indices.
 """
 
 import functools
@@ -28,10 +28,10 @@ from mtool.compiler.operators.budget import Budget
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor: `scale` and `zero_point` are empty where it is not quantized; `axis` is that of several scales.
+    """A tensor: `scale` and `zero_point` are empty if it is not quantized; several scales lie along `axis`.
 
-    `problem` is why it can't be used, or "". `open` are the dimensions whose size in the file stands for any. `place`
-    is where it lies in memory, in bytes, if the file says that.
+    `problem` is the reason why it can't be used, or "". `open` are the dimensions whose size is not fixed. `place` is
+    its offset in memory, in bytes, if the file has one.
     """
 
     name: str
@@ -47,16 +47,16 @@ class Tensor:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether its numbers are integers on a grid."""
+        """Whether the tensor is quantized."""
         return bool(self.scale.size) and self.dtype.kind in "iu"
 
     @property
     def zero(self) -> int:
-        """What 0 is stored as."""
+        """The stored value of 0."""
         return int(self.zero_point.reshape(-1)[0]) if self.is_quantized else 0
 
     def allows(self, shape: tuple[int, ...]) -> bool:
-        """Whether the tensor may be of a shape, by what the file says."""
+        """Whether the file allows this shape for the tensor."""
         return len(shape) == len(self.shape) and all(
             dim in self.open or size == other for dim, (size, other) in enumerate(zip(self.shape, shape, strict=True))
         )
@@ -66,8 +66,8 @@ class Tensor:
 class Operator:
     """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names.
 
-    `intermediates` are tensors of which only the quantization matters: that of numbers inside of the operator.
-    `custom` are the options of a custom operator, whose form is its own.
+    `intermediates` are tensors of which only the quantization is used, for values inside the operator.
+    `custom` are a custom operator's options, in its own format.
     """
 
     kind: str
@@ -79,13 +79,13 @@ class Operator:
     custom: bytes = b""
 
     def option(self, name: str, default: Any = 0) -> Any:
-        """Return an option; `default` where the file does not say."""
+        """Return an option; `default` if the file does not have it."""
         return self.options.get(name, default)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A subgraph of a file; `others` are, for the first, those behind it."""
+    """A subgraph of a file; the first one has all further ones in `others`."""
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
@@ -98,7 +98,7 @@ DENSE = 0  # DimensionType of the schema; the other is SPARSE_CSR
 
 
 class Damaged(Exception):
-    """The file is damaged; the text says how."""
+    """The file is damaged; the text is the reason."""
 
 
 def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, where: str) -> Array:
@@ -106,9 +106,9 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
 
     Args:
         sparsity: the flatbuffer's table.
-        values: the elements that the file has.
-        shape: the tensor's.
-        budget: what may be made.
+        values: the elements in the file.
+        shape: the tensor's shape.
+        budget: the limits of the import.
         where: the tensor, in messages.
 
     Raises:
@@ -120,7 +120,7 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
     fits = sorted(order[:rank]) == [*range(rank)] and sorted(order[rank:]) == [*range(rank, rank + len(blocked))]
     fits = fits and {*blocked} <= {*range(rank)} and len({*blocked}) == len(blocked)
     if not fits or rank > MOST_DIMENSIONS or levels != len(order):
-        raise Damaged(f"{where} has a sparse encoding of order {order[:9]} and blocks {blocked[:9]} for {list(shape)}")
+        raise Damaged(f"the sparse encoding of {where} {list(shape)} has order {order[:9]} and blocks {blocked[:9]}")
     count = math.prod(shape)
     budget.afford("constants", count * values.itemsize, where)
     budget.spend("work", count + values.size * (levels + 1), where)
@@ -129,11 +129,11 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
     for number, axis in enumerate(blocked, rank):
         sizes[number] = described[number].DenseSize()
         if described[number].Format() != DENSE or sizes[number] < 1 or shape[axis] % sizes[number]:
-            raise Damaged(f"{where} has a sparse encoding with blocks of {sizes[number]:,} for {list(shape)}")
+            raise Damaged(f"the sparse encoding of {where} {list(shape)} has blocks of {sizes[number]:,}")
         sizes[axis] = shape[axis] // sizes[number]
     found = _indices(described, sizes, values.size, where)
     if values.size != found[order[-1]].size:
-        raise Damaged(f"{where} has {values.size:,} sparse elements, and indices of {found[order[-1]].size:,}")
+        raise Damaged(f"{where} has {values.size:,} sparse elements, but {found[order[-1]].size:,} indices")
     for number, axis in enumerate(blocked, rank):
         found[axis] = found[axis] * sizes[number] + found[number]
     made = np.zeros(shape, values.dtype)
@@ -142,31 +142,31 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
 
 
 def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: int, where: str) -> dict[int, Array]:
-    """Return along each dimension, in the order of traversal, the index of every element that is there."""
+    """Return, for each dimension in traversal order, the indices of all stored elements."""
     found: dict[int, Array] = {}
-    count = 1  # positions that the levels before lead to: as many as there are elements, or segments of a level behind
+    count = 1  # positions at the levels so far: the number of elements, or of segments of the next level
     segments = {axis: _vector(level.ArraySegmentsType(), level.ArraySegments()) for axis, level in described.items()}
     most = max(elements, *(listed.size for listed in segments.values()))
     for axis, level in described.items():
         size = sizes[axis]
         if level.Format() == DENSE:
             if level.DenseSize() != size or count * size > most:
-                told = f"{level.DenseSize():,} for a dimension of {size:,}, with {elements:,} elements"
-                raise Damaged(f"{where} has a sparse encoding of {told}")
+                found_size = f"{level.DenseSize():,} for a dimension of {size:,}, with {elements:,} elements"
+                raise Damaged(f"the sparse encoding of {where} has {found_size}")
             lengths, indices = np.full(count, size), np.tile(np.arange(size), count)
         else:
             listed, indices = segments[axis], _vector(level.ArrayIndicesType(), level.ArrayIndices())
             lengths = np.diff(listed)
             fit = listed.size == count + 1 and not listed[0] and listed[-1] == indices.size
             if not fit or (lengths < 0).any() or (lengths > size).any() or ((indices < 0) | (indices >= size)).any():
-                raise Damaged(f"{where} has a sparse encoding whose dimension {axis} has indices that do not fit")
+                raise Damaged(f"the sparse encoding of {where} has indices outside dimension {axis}")
         found = {known: np.repeat(data, lengths) for known, data in found.items()}
         found[axis], count = indices, indices.size
     return found
 
 
 def _vector(kind: int, table: Any) -> Array:
-    """Return a vector of indices, which is of one of three types."""
+    """Return a vector of indices, which has one of three types."""
     tables = {
         tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
         tflite.SparseIndexVector.Uint16Vector: tflite.Uint16Vector,
@@ -180,14 +180,14 @@ def _vector(kind: int, table: Any) -> Array:
 
 
 def _integers(vector: Any) -> list[int]:
-    """Return a vector of a flatbuffer as integers."""
+    """Return a flatbuffer vector as integers."""
     return [int(number) for number in _list(vector)]
 
 
 log = logging.getLogger(__name__)
-TABLE = 1000  # what a tensor or an operator costs, in elements that NumPy reads at once
+TABLE = 1000  # the cost of a tensor or an operator, in elements that NumPy reads
 MOST_ELEMENTS = 2**31 - 1
-_ITEM = 10  # what reading an item of a list costs, as TABLE is that of a table
+_ITEM = 10  # the cost of an item of a list, in the same unit
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(tflite.TensorType, name): np.dtype(kind)
     for name, kind in {
@@ -201,11 +201,11 @@ _OPERATORS = {value: name for name, value in vars(tflite.BuiltinOperator).items(
 _OPTIONS = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
 _OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items() if isinstance(value, int)}
 _BROKEN = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
-"""What Python, NumPy and the flatbuffers package raise when an offset or a length of a file leads astray."""
-VARIABLE = "a variable, whose value is kept from call to call"
-"""The problem of a tensor that an operator keeps."""
+"""The exceptions of Python, NumPy and the flatbuffers package for a wrong offset or length in a file."""
+VARIABLE = "a value that is kept between calls (a variable)"
+"""The problem of a variable tensor."""
 COMPLEX = "elements of type COMPLEX64"
-"""The problem of a tensor of complex numbers, which only some operators have."""
+"""The problem of a complex tensor, which only some operators support."""
 Item = TypeVar("Item")
 
 
@@ -214,11 +214,11 @@ def read(path: Path, budget: Budget | None = None) -> Model:
 
     Raises:
         UsageError: the file is missing.
-        ModelError: it is not such a file, is cut short or damaged, or larger than the budget allows.
+        ModelError: it is not a TFLite file, is truncated or damaged, or larger than the budget allows.
     """
     budget = budget or Budget()
     data = read_bytes(path, budget)
-    hint = "export it again, or compare its size with the original's"
+    hint = "export it again, or compare its size with the original file's"
     if data[4:8] != FLATBUFFER:
         details = ["expected the identifier TFL3 at byte 4", f"found {data[4:8]!r} in {len(data):,} bytes"]
         raise ModelError(f"{path.name} is not a TFLite model", details=details, hint=hint)
@@ -228,14 +228,14 @@ def read(path: Path, budget: Budget | None = None) -> Model:
         what = str(found)
     except _BROKEN as found:
         log.debug("%s: %s", path.name, found)
-        what = "an offset or a length in it leads astray, beyond its end or to what is no table"
-    raise ModelError(f"{path.name} is damaged, or cut short", details=[what, f"{len(data):,} bytes"], hint=hint)
+        what = "an offset or length in it is wrong"
+    raise ModelError(f"{path.name} is damaged or truncated", details=[what, f"{len(data):,} bytes"], hint=hint)
 
 
 class _Reader:
     """Walks the flatbuffer; vectors may not be longer than the file.
 
-    Many offsets of a file may lead to the same bytes: what is read of it is counted.
+    Many offsets in a file may point to the same bytes, so reads count against the budget.
     """
 
     def __init__(self, data: bytes, budget: Budget) -> None:
@@ -243,12 +243,12 @@ class _Reader:
         self.places: dict[int, list[int]] = {}
         self.root = tflite.Model.GetRootAs(data, 0)
         if not 0 <= self.root._tab.Pos < len(data):
-            raise Damaged("its root lies outside the file")
+            raise Damaged("its root table is outside the file")
 
     def model(self) -> Model:
         version = self.root.Version()
         if version != 3:
-            raise Damaged(f"it says schema version {version}; there is only version 3")
+            raise Damaged(f"its schema version is {version}; expected 3")
         if self.root.SubgraphsLength() < 1:
             raise Damaged("it has no subgraph")
         self.places = self._allocation()
@@ -260,7 +260,7 @@ class _Reader:
         return replace(first, others=tuple(others))
 
     def _allocation(self) -> dict[int, list[int]]:
-        """Return where the tensors of a subgraph lie in memory, by its number, if the file says that; -1: anywhere."""
+        """Return the offsets in memory of each subgraph's tensors, if the file has them; -1: not fixed."""
         for one in self._each(self.root.MetadataLength(), self.root.Metadata):
             if _text(one.Name()) == "OfflineMemoryAllocation":
                 raw = self._buffer("OfflineMemoryAllocation", one.Buffer())
@@ -292,7 +292,7 @@ class _Reader:
     def _fitting(self, length: int, item_bytes: int = 4) -> int:
         """Return the length of a vector, which may not be longer than the file."""
         if length * item_bytes > len(self.data):
-            raise Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
+            raise Damaged(f"it has a list of {length:,} entries, but only {len(self.data):,} bytes")
         return length
 
     def _kind(self, code: Any) -> str:
@@ -305,7 +305,7 @@ class _Reader:
         found = tuple(_integers(numbers))
         for number in found:
             if not (-1 if optional else 0) <= number < count:
-                raise Damaged(f"{what} is tensor {number} of {count}")
+                raise Damaged(f"{what} is tensor {number}, but there are {count}")
         return found
 
     def _tensor(self, number: int, tensor: Any) -> Tensor:
@@ -322,7 +322,7 @@ class _Reader:
         for size in shape:
             count *= size
             if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
-                raise Damaged(f"{where} has shape {list(shape)}")
+                raise Damaged(f"{where} has the invalid shape {list(shape)}")
         if tensor.IsVariable():
             problem = VARIABLE
         scale, points, axis = self._quantization(where, tensor.Quantization(), shape)
@@ -335,28 +335,28 @@ class _Reader:
         packed, sparsity, count = tensor.Type() == tflite.TensorType.INT4, tensor.Sparsity(), math.prod(shape)
         if sparsity is not None:
             if packed or raw.size % dtype.itemsize:
-                raise Damaged(f"{where} has a sparse encoding of {raw.size:,} bytes")
+                raise Damaged(f"the sparse encoding of {where} has {raw.size:,} bytes, no whole elements")
             return dense(sparsity, raw.view(dtype), shape, self.budget, where)
         wanted = (count + 1) // 2 if packed else count * dtype.itemsize
         if raw.size != wanted:
-            raise Damaged(f"{where} has {raw.size:,} bytes of data instead of {wanted:,}")
+            raise Damaged(f"{where} has {raw.size:,} bytes of data; expected {wanted:,}")
         self.budget.spend("work", count if packed else 0, where)
         return (_unpacked(raw, count) if packed else raw.view(dtype)).reshape(shape)
 
     def _open(self, tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the dimensions of which the signature says that they are known only when the model runs."""
+        """Return the dimensions that the signature leaves open."""
         self._fitting(tensor.ShapeSignatureLength())
         signature = _list(tensor.ShapeSignatureAsNumpy())
         return tuple(dim for dim, size in enumerate(signature) if size < 0 and len(signature) == len(shape))
 
     def _buffer(self, where: str, index: int) -> Array:
         if index >= self.root.BuffersLength():
-            raise Damaged(f"{where} has buffer {index} of {self.root.BuffersLength()}")
+            raise Damaged(f"{where} has buffer {index}, but there are {self.root.BuffersLength()}")
         buffer = self.root.Buffers(index)
         start, size = buffer.Offset(), buffer.Size()
         if start > 1:  # behind the flatbuffer, in files of over 2 GB
             if start + size > len(self.data):
-                raise Damaged(f"{where} has its data outside the file")
+                raise Damaged(f"the data of {where} is outside the file")
             return np.frombuffer(self.data, np.uint8, size, start)
         return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
 
@@ -374,7 +374,7 @@ class _Reader:
         if not np.isfinite(scale).all() or (scale < 0).any():
             raise Damaged(f"{where} has a scale that is not a positive number")
         if not (scale > 0).all():
-            return nothing  # as converters write for tensors that they did not quantize
+            return nothing  # converters write this for tensors that they did not quantize
         if not points.size:
             points = np.zeros(scale.size, np.int64)
         if points.size == 1:
@@ -389,7 +389,7 @@ class _Reader:
     def _operator(self, number: int, operator: Any, kinds: list[str], tensors: tuple[Tensor, ...]) -> Operator:
         code = operator.OpcodeIndex()
         if code >= len(kinds):
-            raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
+            raise Damaged(f"operator {number} has code {code}, but there are {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
         lengths = operator.InputsLength(), operator.OutputsLength(), operator.IntermediatesLength()
         self.budget.spend("work", TABLE + _ITEM * sum(map(self._fitting, lengths)), what.removeprefix("of "))
@@ -419,15 +419,15 @@ class _Reader:
         custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
         self.budget.spend("work", custom.size, what.removeprefix("of "))
         made = outputs or inputs[:1]
-        label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
+        label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all its parts
         name = f"{label} ({kinds[code]} {number})".lstrip()
         return Operator(kinds[code], name, inputs, outputs, options, between, custom.tobytes())
 
 
 def _builtin(code: Any) -> int:
-    """Return an operator's number: the larger of the two that a file has, as LiteRT takes it (GetBuiltinCode).
+    """Return an operator's number: the larger of the two in a file, as in LiteRT (GetBuiltinCode).
 
-    `tflite` believes the old one, of a byte, wherever the new one would fit it.
+    The `tflite` package uses the old one, of a byte, wherever the new one would fit in it.
     """
     position = code._tab.Offset(10)
     (number,) = struct.unpack_from("<i", code._tab.Bytes, position + code._tab.Pos) if position else (0,)
@@ -436,7 +436,7 @@ def _builtin(code: Any) -> int:
 
 @functools.cache
 def _field_names(table: Any) -> tuple[str, ...]:
-    """Return the names of the scalar fields of a kind of table."""
+    """Return the names of a table's scalar fields."""
     return tuple(
         name
         for name, method in inspect.getmembers(table, inspect.isfunction)
@@ -448,7 +448,7 @@ def _field_names(table: Any) -> tuple[str, ...]:
 
 
 def _list(vector: Any) -> Any:
-    """Return a vector of a flatbuffer; one that is not there reads as the number 0."""
+    """Return a flatbuffer vector; a missing one reads as the number 0."""
     return [] if isinstance(vector, int) else vector
 
 
@@ -457,20 +457,20 @@ def _text(data: bytes | None) -> str:
 
 
 def _filled(tensor: Tensor) -> Tensor:
-    """Return a tensor that nothing makes: a constant if it has no elements, whose buffer is none then."""
+    """Return a tensor that no operator writes; without elements it is a constant, although it has no buffer."""
     if tensor.data is not None or tensor.problem or 0 not in tensor.shape:
         return tensor
     return replace(tensor, data=np.empty(tensor.shape, tensor.dtype))
 
 
 def _unpacked(raw: Array, count: int) -> Array:
-    """Return 4-bit integers as int8; the first lies in the low half of its byte."""
+    """Return 4-bit integers as int8; the low half of a byte comes first."""
     halves = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
     return (halves ^ 8) - np.int8(8)
 
 
 def litert_can_read(path: Path) -> str | bytes:
-    """Return what LiteRT is to read a model from: the path of its file, or bytes that differ from its."""
+    """Return a model for LiteRT: the path of its file, or corrected bytes that LiteRT can read."""
     data = bytearray(path.read_bytes())
     offsets = _axes_outside(bytes(data))
     for offset in offsets:
@@ -479,7 +479,7 @@ def litert_can_read(path: Path) -> str | bytes:
 
 
 def _axes_outside(data: bytes) -> list[int]:
-    """Return where in a file, which has been read before, the axes of vectors stand that have no such axis."""
+    """Return the offsets in a file of quantization axes that a vector does not have."""
     model, found = tflite.Model.GetRootAs(data, 0), []
     graphs = [model.Subgraphs(number) for number in range(model.SubgraphsLength())]
     for tensor in (graph.Tensors(number) for graph in graphs for number in range(graph.TensorsLength())):
@@ -490,4 +490,4 @@ def _axes_outside(data: bytes) -> list[int]:
     return found
 
 
-_SLOT = 16  # of QuantizationParameters.quantized_dimension in its table
+_SLOT = 16  # the slot of QuantizationParameters.quantized_dimension in its table

@@ -1,6 +1,6 @@
-"""TensorFlow Lite Micro's Signal library: what makes features of sound, frame by frame.
+"""TensorFlow Lite Micro's Signal library: audio features, frame by frame.
 
-Its operators keep what they need of earlier calls; that is a state here. Source: signal/micro/kernels, by the operator.
+Data that its operators keep from earlier calls are states here. Source: signal/micro/kernels, by the operator.
 """
 
 import math
@@ -25,7 +25,7 @@ def _option(t: Translation, name: str, least: int, most: int) -> int:
 
 
 def _same(t: Translation, **attrs: int) -> None:
-    """Make the outputs by mtool's own operator of the same name, of all inputs."""
+    """Make the outputs by mtool's own operator of the same name, with all inputs."""
     operands = [t.stored(index) for index in range(len(t.op.inputs))]
     for index, value in enumerate(_make(t, operands, len(t.op.outputs), **attrs)):
         t.put(value, index)
@@ -37,7 +37,7 @@ def _make(t: Translation, inputs: Sequence[str], outputs: int, **attrs: int) -> 
 
 
 def _state(t: Translation, name: str, dtype: str, shape: Sequence[int], first: Array | None = None) -> State:
-    """Return what is kept of the calls before; at first it is `first`, or 0."""
+    """Return a state; its initial value is `first`, or 0."""
     nothing = np.zeros(0, np.float32), np.zeros(0, np.int64)
     key, kind = ("operator", t.op.name, name), Tensor(name, np.dtype(dtype), tuple(shape), *nothing, 0, None, "")
     if first is not None:
@@ -50,7 +50,7 @@ def window(t: Translation) -> None:
     t.check_types(("int16", "int16"), ("int16",))
     (length,) = t.shape(1, 1)
     if not length or t.tensor(0).shape[-1:] != (length,):
-        raise Unsupported(f"its window has {length} elements, its input {list(t.shape(0))}")
+        raise Unsupported(f"its window has {length} elements and does not fit its input {list(t.shape(0))}")
     _same(t, shift=_option(t, "shift", 0, 31))
 
 
@@ -72,7 +72,7 @@ def transform(inverse: bool) -> Callable[[Translation], None]:
         size = t.shape(0)[-1] if t.shape(0) else 0
         length = _option(t, "fft_length", 4, 2**20)
         if length % 2 or set(radices_of(length // 2)) - set(RADICES):
-            raise Unsupported(f"its transform has {length} elements; expected twice a product of 2, 3 and 5")
+            raise Unsupported(f"its transform has {length} elements; expected twice a product of 2s, 3s and 5s")
         if (size != length + 2) if inverse else not 0 < size <= length:
             wanted = f"{length + 2}" if inverse else f"at most {length}"
             raise Unsupported(f"its input has {size} elements for a transform of {length}; expected {wanted}")
@@ -87,7 +87,7 @@ def energy(t: Translation) -> None:
     t.check_types(("int16",), ("uint32",))
     (size,) = t.shape(0, 1)
     if size % 2:
-        raise Unsupported(f"its input has {size} elements, which are no complex numbers")
+        raise Unsupported(f"its input has {size} elements; expected an even number, for complex numbers")
     end = _option(t, "end_index", 0, size // 2)
     _same(t, start=_option(t, "start_index", 0, end), end=end)
 
@@ -104,13 +104,13 @@ def filter_bank(t: Translation) -> None:
     )
     if {starts.size, offsets.size, widths.size} != {channels + 1}:
         raise Unsupported(
-            f"it has {starts.size}, {offsets.size}, {widths.size} positions for {channels} channels and one"
+            f"it has {starts.size}, {offsets.size} and {widths.size} positions; expected {channels + 1} each"
         )
     used = widths > 0
     outside = (starts < 0) | (offsets < 0) | (starts + widths > t.shape(0)[0])
     outside |= offsets + widths > min(weights.size, unweights.size)
     if (outside & used).any():
-        raise Unsupported(f"its channel {int(np.argmax(outside & used))} lies outside of its input or its weights")
+        raise Unsupported(f"its channel {int(np.argmax(outside & used))} reads outside its input or its weights")
     _same(t)
 
 
@@ -119,7 +119,7 @@ def square_root(t: Translation) -> None:
     t.check_types(("uint64", "int32"), ("uint32",))
     t.shape(0, 1)
     if t.tensor(1).shape not in ((), (1,)):
-        raise Unsupported(f"its scale bits are {list(t.tensor(1).shape)}; expected one number")
+        raise Unsupported(f"its scale bits have shape {list(t.tensor(1).shape)}; expected one number")
     _same(t)
 
 
@@ -145,7 +145,8 @@ def pcan(t: Translation) -> None:
     t.check_types(("uint32", "uint32", "int16"), ("uint32",))
     t.shape(0, 1)
     if t.shape(0) != t.shape(1) or t.shape(2, 1)[0] < LEAST_GAINS:
-        raise Unsupported(f"its inputs are {list(t.shape(0))}, {list(t.shape(1))}, {list(t.shape(2))}")
+        shapes = ", ".join(str(list(t.shape(index))) for index in range(3))
+        raise Unsupported(f"the shapes of its inputs do not match: {shapes}")
     _same(t, shift=_option(t, "snr_shift", 0, 63))
 
 
@@ -161,21 +162,21 @@ def _rows(t: Translation) -> tuple[tuple[int, ...], int]:
     """Return the outer dimensions of the input, and its last one.
 
     Raises:
-        Unsupported: it has none.
+        Unsupported: it is a scalar, or empty.
     """
     shape = t.shape(0)
     if not shape or not shape[-1]:
-        raise Unsupported(f"its input is {list(shape)}")
+        raise Unsupported(f"its input {list(shape)} has no samples")
     return shape[:-1], shape[-1]
 
 
 def _cut(t: Translation, value: str, first: int, end: int) -> str:
-    """Return the elements of the last dimension from `first` to before `end`."""
+    """Return the elements `first` to `end - 1` of the last dimension."""
     return t("Slice", value, [first], [end], [-1])
 
 
 def _behind(t: Translation, name: str, count: int) -> str:
-    """Return the input behind the last `count` samples of the calls before, and keep its own last ones."""
+    """Return the last `count` samples of earlier calls followed by the input, and keep its last ones."""
     outer, size = _rows(t)
     if not count:
         return t.stored(0)
@@ -186,7 +187,7 @@ def _behind(t: Translation, name: str, count: int) -> str:
 
 
 def delay(t: Translation) -> None:
-    """SignalDelay: delay.cc. The input of `delay_length` samples ago."""
+    """SignalDelay: delay.cc. The input, delayed by `delay_length` samples."""
     t.check_types(("int16",), ("int16",))
     size = _rows(t)[1]
     length = _option(t, "delay_length", 0, 2**24)
@@ -194,9 +195,9 @@ def delay(t: Translation) -> None:
 
 
 def framer(t: Translation) -> None:
-    """SignalFramer: framer.cc. Frames that overlap; those without `prefill` are valid once they are full.
+    """SignalFramer: framer.cc. Overlapping frames; without `prefill` they are valid once they are full.
 
-    What comes before the first sample is 0, where framer.cc leaves a frame that is not valid as it finds it.
+    Samples before the first are 0, where framer.cc leaves an invalid frame unchanged.
     """
     t.check_types(("int16",), ("int16", "bool"))
     outer, size = _rows(t)
@@ -204,7 +205,7 @@ def framer(t: Translation) -> None:
     prefill = bool(numbers_of(t.op).whole("prefill", 0))
     length = _option(t, "frame_size", step if prefill else 1, 2**24)
     if size % step:
-        raise Unsupported(f"its input has {size} samples, which are no multiple of its step {step}")
+        raise Unsupported(f"its input has {size} samples; expected a multiple of its step {step}")
     steps, frames = -(-length // step), size // step
     before = length - step if prefill else (steps - 1) * step
     t.afford(8 * frames * length)
@@ -221,18 +222,18 @@ def framer(t: Translation) -> None:
 
 
 def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
-    """Make a value of a shape the first output, which may have other dimensions of as many elements."""
+    """Make a value of a shape the first output, which may have another shape with the same number of elements."""
     wanted = t.result().shape
     if math.prod(wanted) != math.prod(shape):
-        raise Unsupported(f"its output is {list(wanted)}; it makes {list(shape)}")
+        raise Unsupported(f"its output is {list(wanted)}; expected {list(shape)}")
     t.put(value if wanted == tuple(shape) else t("Reshape", value, wanted))
 
 
 def stacker(t: Translation) -> None:
     """SignalStacker: stacker.cc. The last frames side by side, valid every `stacker_step` calls.
 
-    In place of frames before the first stands the first. `wait` counts the calls up to the next valid one; before the
-    first call it is one more than it can be later.
+    The first frame also replaces those before it. `wait` counts the calls up to the next valid one; before the first
+    call it is one more than later.
     """
     t.check_types(("int16",), ("int16", "bool"))
     t.shape(0, 1)
@@ -258,14 +259,14 @@ def stacker(t: Translation) -> None:
 
 
 def overlap_add(t: Translation) -> None:
-    """SignalOverlapAdd: overlap_add.cc. Frames added up `frame_step` apart; what of them comes later is kept."""
+    """SignalOverlapAdd: overlap_add.cc. The sum of frames `frame_step` apart; the rest is kept for later calls."""
     dtype = t.tensor(0).dtype.name
     if dtype not in ("int16", "float32"):
         raise Unsupported(f"its input is {dtype}; expected int16 or float32")
     t.check_types((dtype,), (dtype,))
     outer, size = _rows(t)
     if not outer or not outer[-1]:
-        raise Unsupported(f"its input is {list(t.shape(0))}; expected frames")
+        raise Unsupported(f"its input is {list(t.shape(0))}; expected [..., frames, samples]")
     step = _option(t, "frame_step", 1, size)
     if step == size:
         _give(t, t.stored(0), t.shape(0))
@@ -281,22 +282,22 @@ MOST_BYTES = 2**31
 
 
 def rfft2d(t: Translation) -> None:
-    """RFFT2D: along the last dimension, then along the one before; the input is cut or filled up with zeros."""
+    """RFFT2D: along the last dimension, then along the one before; the input is cropped or padded with zeros."""
     shape = t.shape(0)
     if t.tensor(0).dtype != np.float32 or len(shape) < 2:
         raise Unsupported(f"its input is {t.tensor(0).dtype}{list(shape)}; expected float32 of two dimensions or more")
     lengths = t.numbers(1, "the lengths")
     if len(lengths) != 2 or lengths[0] < 1:
-        raise Unsupported(f"its lengths are {lengths}")
+        raise Unsupported(f"its lengths {lengths} are not valid")
     height, width = lengths
     if not LEAST <= width <= MOST or width % 2 or set(radices_of(width // 2)) - set(RADICES) or height > MOST:
-        raise Unsupported(f"its lengths are {lengths}; expected {LEAST} to {MOST}, twice a product of 2, 3 and 5")
+        raise Unsupported(f"its lengths are {lengths}; expected {LEAST} to {MOST}, twice a product of 2s, 3s and 5s")
     value, rows = t.stored(0), min(shape[-2], height)
     if shape[-1] > width or shape[-2] > height:
         ends = [rows, min(shape[-1], width)]
         value = t("Slice", value, [0, 0], ends, [-2, -1])
     if 8 * math.prod((*shape[:-2], height, width // 2 + 1)) >= MOST_BYTES:
-        raise Unsupported(f"its lengths are {lengths} for an input of {list(shape)}, which is too large")
+        raise Unsupported(f"its lengths {lengths} are too large for an input of {list(shape)}")
     t.afford(8 * width)
     value = t("SignalRfft", value, length=width)
     parts = (*shape[:-2], rows, width // 2 + 1, 2)
@@ -306,7 +307,7 @@ def rfft2d(t: Translation) -> None:
         value = t("DFT", value, np.int64(height), np.int64(len(parts) - 3))
     number, made = t.op.outputs[0], (*shape[:-2], height, width // 2 + 1)
     if not t.tensors[number].allows(made):
-        raise Unsupported(f"its output is {list(t.tensors[number].shape)} instead of {list(made)}")
+        raise Unsupported(f"its output is {list(t.tensors[number].shape)}; expected {list(made)}")
     t.tensors[number] = replace(t.tensors[number], shape=made)
     t.complex[number] = _part(t, value, 0), _part(t, value, 1)
 
@@ -316,10 +317,10 @@ def _part(t: Translation, value: str, number: int) -> str:
 
 
 def of_complex(t: Translation, moves: Translate | None) -> None:
-    """Translate an operator that reads complex numbers; `moves` does it where it only moves elements.
+    """Translate an operator that reads complex numbers; `moves` translates one that only moves elements.
 
     Raises:
-        Unsupported: it is not one that mtool has for them.
+        Unsupported: mtool does not support the operator for complex numbers.
     """
     if moves is not None and t.op.kind in ("SHAPE", "RANK"):
         _of_parts(t, 0, moves)
@@ -329,11 +330,11 @@ def of_complex(t: Translation, moves: Translate | None) -> None:
     elif t.op.kind in _OF_COMPLEX:
         _OF_COMPLEX[t.op.kind](t)
     else:
-        raise Unsupported("it reads complex numbers")
+        raise Unsupported("complex inputs are not supported")
 
 
 def _of_parts(t: Translation, part: int, translate: Translate) -> list[str]:
-    """Translate an operator that moves elements for the real (0) or the imaginary (1) parts, and return their names."""
+    """Translate an operator that moves elements for the real (0) or imaginary (1) parts; return the outputs' names."""
     numbers = {*t.op.inputs, *t.op.outputs} - {-1}
     names, tensors = {n: t.names[n] for n in numbers}, {n: t.tensors[n] for n in numbers}
     for number in numbers:
@@ -352,7 +353,7 @@ def _of_parts(t: Translation, part: int, translate: Translate) -> list[str]:
 
 def _operands(t: Translation) -> list[tuple[str, str]]:
     if any(number not in t.complex for number in t.op.inputs):
-        raise Unsupported("its inputs are not all what RFFT2D makes")
+        raise Unsupported("not all of its inputs are results of RFFT2D")
     return [t.complex[number] for number in t.op.inputs]
 
 
@@ -363,7 +364,7 @@ def _product(t: Translation) -> None:
 
 
 def _real(make: Callable[[str, str, Translation], str]) -> Callable[[Translation], None]:
-    """An operator that makes a real number of each complex one."""
+    """An operator that maps each complex number to a real one."""
 
     def translate(t: Translation) -> None:
         ((real, imaginary),) = _operands(t)
@@ -384,5 +385,5 @@ _OF_COMPLEX: dict[str, Callable[[Translation], None]] = {
 
 
 def no_complex(_t: Translation) -> None:
-    """Refuse what RFFT2D has not made."""
-    raise Unsupported("its input is not what RFFT2D makes")
+    """Refuse an input that is not a result of RFFT2D."""
+    raise Unsupported("its input is not a result of RFFT2D")

@@ -1,8 +1,8 @@
 """The ONNX graph under construction: tensors by their TFLite names, each operator as a few ONNX nodes.
 
 A quantized operator becomes DequantizeLinear, the float operator, QuantizeLinear, as ONNX quantizers write it; the
-passes turn that into integer arithmetic. Images are NHWC in the file and NCHW in ONNX: each operator that has an image
-transposes to and fro, and `simplify_layout` takes those out again.
+passes turn that into integer arithmetic. Images are NHWC in the file and NCHW in ONNX: each image operator gets a
+transposition before and behind it, which `simplify_layout` removes.
 """
 
 import math
@@ -24,7 +24,7 @@ from mtool.compiler.operators.onnx_node import Names
 from mtool.compiler.operators.problems import OWN, Unsupported, ValueNeeded
 
 Key = Hashable
-"""What tells one variable from another."""
+"""Identifies a variable."""
 
 Operand = str | int | float | Sequence[int] | Array | np.generic
 
@@ -33,12 +33,12 @@ Operand = str | int | float | Sequence[int] | Array | np.generic
 class Kept:
     """A variable that outlives a call.
 
-    input: what it was before, as an input of the network.
-    tensor: of what type it is.
-    last: the value that was last written.
-    first: its value before the first call; None: the model gives none.
-    key: what tells it from others.
-    is_written: whether anything writes it.
+    input: its value from the last call, as an input of the network.
+    tensor: its type.
+    last: the last value written.
+    first: its initial value; None: the model has none.
+    key: its identity.
+    is_written: whether an operator writes it.
     """
 
     input: str
@@ -50,24 +50,24 @@ class Kept:
 
 
 class Variables:
-    """The variables of one model, in the order in which they are first read."""
+    """The variables of one model, in the order of their first reads."""
 
     def __init__(self) -> None:
         self._first: dict[Key, Array] = {}
-        self._known: dict[Key, Kept] = {}  # without an input, if they are written before they are read
+        self._known: dict[Key, Kept] = {}  # without an input if they are written before they are read
 
     def begin(self, key: Key, value: Array) -> None:
-        """Give a variable its first value.
+        """Set a variable's initial value.
 
         Raises:
             Unsupported: it has been read or written already.
         """
         if key in self._known:
-            raise Unsupported("it gives a variable its first value after that is used")
+            raise Unsupported("it initializes a variable that has been used before")
         self._first[key] = value
 
     def read(self, key: Key, kind: Tensor, name: Callable[[], str]) -> str:
-        """Return the value that a variable has now; `name` calls the input, if it is that of the call before.
+        """Return a variable's current value; `name` makes a name for the input with the last call's value.
 
         Raises:
             Unsupported: the variable is of another type or shape.
@@ -76,14 +76,14 @@ class Variables:
             first = self._first.get(key)
             if first is not None and (first.dtype != kind.dtype or first.shape != kind.shape):
                 wanted = f"{kind.dtype}{list(kind.shape)}"
-                raise Unsupported(f"its variable is {wanted}, and begins as {first.dtype}{list(first.shape)}")
+                raise Unsupported(f"its variable is {wanted}, its initial value {first.dtype}{list(first.shape)}")
             made = name()
             self._known[key] = Kept(made, kind, made, first, key, is_written=False)
         _check_like(self._known[key].tensor, kind)
         return self._known[key].last
 
     def write(self, key: Key, kind: Tensor, value: str) -> None:
-        """Give a variable another value.
+        """Set a variable's value.
 
         Raises:
             Unsupported: the variable is of another type or shape.
@@ -95,9 +95,9 @@ class Variables:
         self._known[key] = replace(known, last=value, is_written=True)
 
     def close(self, afford: Callable[[int], None]) -> tuple[list[Kept], dict[str, Array]]:
-        """Return the variables that are states, and the values of those that nothing writes, by input.
+        """Return the variables that are states, and by input the values of those that no operator writes.
 
-        `afford` is asked for the bytes of what is made.
+        `afford` checks the number of bytes of each new constant.
         """
         kept, fixed = [], {}
         for one in self._known.values():
@@ -111,7 +111,7 @@ class Variables:
         return kept, fixed
 
     def crossing(self, name: Callable[[str], str]) -> list[Kept]:
-        """Return all variables of a subgraph, which those around it read and write through it; `name` makes names."""
+        """Return all variables of a subgraph, which enclosing subgraphs read and write, too; `name` makes names."""
         known = sorted(self._known.values(), key=lambda one: not one.input)
         return [one if one.input else replace(one, input=name("variable")) for one in known]
 
@@ -119,21 +119,21 @@ class Variables:
 def _check_like(known: Tensor, kind: Tensor) -> None:
     if (known.dtype, known.shape) != (kind.dtype, kind.shape):
         raise Unsupported(
-            f"its variable is {known.dtype}{list(known.shape)} in one place, {kind.dtype}{list(kind.shape)} in another"
+            f"its variable has two types: {known.dtype}{list(known.shape)} and {kind.dtype}{list(kind.shape)}"
         )
 
 
 OPSET = 21
 NHWC_OF_NCHW = [0, 2, 3, 1]
 NCHW_OF_NHWC = [0, 3, 1, 2]
-GRIDS = ("int8", "uint8", "int16")  # what activations are quantized to
+GRIDS = ("int8", "uint8", "int16")  # the types of quantized activations
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with.
+    """A model as ONNX: its tensors by name, its own states, and the states' initial values.
 
-    crossing: of a subgraph the variables that it shares with what is around it, its last inputs and outputs.
+    crossing: a subgraph's variables that it shares with those around it; they are its last inputs and outputs.
     """
 
     proto: onnx.ModelProto
@@ -144,14 +144,14 @@ class Network:
 
 
 def _none(number: int, _operands: Sequence[Tensor]) -> Network:
-    raise Unsupported(f"it names subgraph {number}, where there are none")
+    raise Unsupported(f"it refers to subgraph {number}, but there are none")
 
 
 class Translation(Names):
-    """The nodes and constants of one model; `op` is the operator at work.
+    """The nodes and constants of one model; `op` is the current operator.
 
-    `at_once`: recurrent operators of integers are one node each (ModelOptions).
-    `tensors` are the model's; what is found out of one on the way, its value or its shape, replaces what the file says.
+    `at_once`: recurrent integer operators are one node each (ModelOptions).
+    `tensors` are the model's; values and shapes that are determined later replace those in the file.
     """
 
     def __init__(self, model: Model, budget: Budget, *, is_body: bool = False, at_once: bool = False) -> None:
@@ -159,15 +159,15 @@ class Translation(Names):
         self.model, self.budget, self.is_body, self.at_once = model, budget, is_body, at_once
         self.tensors = list(model.tensors)
         self.variables = Variables()
-        self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
+        self.handles: dict[int, Key] = {}  # resource variables, by the number of the tensor
         self.complex: dict[int, tuple[str, str]] = {}  # real and imaginary parts, by the number of the tensor
-        self.dequantized: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
+        self.dequantized: dict[int, int] = {}  # outputs of DEQUANTIZE to its constant inputs
         self._made_bytes = 0
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
         self.infos: list[onnx.ValueInfoProto] = []
         self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
-        self.subgraph: Callable[[int, Sequence[Tensor]], Network] = _none  # by its number, for operands, as ONNX
+        self.subgraph: Callable[[int, Sequence[Tensor]], Network] = _none  # as ONNX, by number and operands
         self.names = [self.unique(tensor.name) for tensor in model.tensors]
         self._stored = frozenset(self.names)
         for name, tensor in zip(self.names, model.tensors, strict=True):
@@ -175,16 +175,16 @@ class Translation(Names):
                 self.constants[name] = tensor.data
 
     def other(self, number: int) -> Model:
-        """Return a subgraph of the file behind the first.
+        """Return a further subgraph of the file.
 
         Raises:
-            Unsupported: there is none of that number.
+            Unsupported: there is no such subgraph.
         """
         if not 1 <= number <= len(self.model.others):
-            raise Unsupported(f"it names subgraph {number} of {1 + len(self.model.others)}")
+            raise Unsupported(f"it refers to subgraph {number}, but there are {1 + len(self.model.others)}")
         return self.model.others[number - 1]
 
-    # What the operator at work reads.
+    # The current operator's inputs.
 
     def has(self, index: int) -> bool:
         """Whether input `index` is given."""
@@ -194,7 +194,7 @@ class Translation(Names):
         """Return input `index`.
 
         Raises:
-            Unsupported: it is not given, or of a kind that mtool does not have.
+            Unsupported: it is not given, or not supported.
         """
         if not self.has(index):
             raise Unsupported(f"its input {index} is not given")
@@ -204,14 +204,14 @@ class Translation(Names):
         """Return output `index`.
 
         Raises:
-            Unsupported: it does not exist, or is of a kind that mtool does not have.
+            Unsupported: it does not exist, or is not supported.
         """
         if index >= len(self.op.outputs):
             raise Unsupported(f"it has no output {index}")
         return self._usable(self.op.outputs[index], "output")
 
     def _usable(self, number: int, role: str) -> Tensor:
-        """Return a tensor that mtool has; zero points of one that is quantized to 16 bits or fewer are of its type."""
+        """Return a supported tensor; if it has at most 16 bits, its zero points fit its type."""
         found = self.tensors[number]
         if found.problem:
             raise Unsupported(f"its {role} {found.name!r} has {found.problem}")
@@ -219,14 +219,14 @@ class Translation(Names):
             limits = np.iinfo(found.dtype)
             if (found.zero_point < limits.min).any() or (found.zero_point > limits.max).any():
                 point = int(found.zero_point.reshape(-1)[0])
-                raise Unsupported(f"a zero point of {point} is outside of {found.dtype}")
+                raise Unsupported(f"the zero point {point} is out of range for {found.dtype}")
         return found
 
     def check_types(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Check the types of all inputs and outputs.
 
         Raises:
-            Unsupported: there are others.
+            Unsupported: one is different.
         """
         self.check_counts(len(inputs), len(outputs))
         for role, tensors, wanted in (
@@ -241,7 +241,7 @@ class Translation(Names):
         """Check the numbers of inputs and outputs.
 
         Raises:
-            Unsupported: they are others.
+            Unsupported: they are different.
         """
         if len(self.op.inputs) != inputs or len(self.op.outputs) != outputs:
             counts = f"{len(self.op.inputs)} inputs and {len(self.op.outputs)} outputs"
@@ -255,14 +255,14 @@ class Translation(Names):
         """
         shape = self.tensor(index).shape
         if rank is not None and len(shape) != rank:
-            raise Unsupported(f"its input {index} has {len(shape)} dimensions instead of {rank}")
+            raise Unsupported(f"its input {index} has {len(shape)} dimensions; expected {rank}")
         return shape
 
     def known(self, index: int, role: str) -> Array:
-        """Return the value of a constant input as the file stores it.
+        """Return the stored value of a constant input.
 
         Raises:
-            ValueNeeded: only the run would know it.
+            ValueNeeded: it is not a constant.
         """
         self.tensor(index)
         data = self.value(self.op.inputs[index])
@@ -273,7 +273,7 @@ class Translation(Names):
         return data
 
     def value(self, number: int) -> Array | None:
-        """Return the value of a tensor, of one that DEQUANTIZE makes real numbers; None: only the run would know it."""
+        """Return the value of a constant tensor, or one dequantized from a constant; None: it is not a constant."""
         if number not in self.dequantized:
             return self.tensors[number].data
         source = self.tensors[self.dequantized[number]]
@@ -282,7 +282,7 @@ class Translation(Names):
         return real_numbers(source.data, source.scale, source.zero_point, source.axis)
 
     def weights(self, index: int) -> Tensor:
-        """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
+        """Return a constant input: if a DEQUANTIZE made it, the integers before that."""
         found = self.tensor(index)
         number = self.dequantized.get(self.op.inputs[index])
         return found if number is None else self.tensors[number]
@@ -292,15 +292,15 @@ class Translation(Names):
         return [int(number) for number in np.reshape(self.known(index, role), -1)]
 
     def stored(self, index: int) -> str:
-        """Return input `index` as it is stored."""
+        """Return input `index` as stored."""
         self.tensor(index)
         return self.names[self.op.inputs[index]]
 
     def real(self, index: int) -> str:
-        """Return input `index` as the numbers that it stands for: dequantized, and float16 as float32.
+        """Return input `index` as real numbers: dequantized, and float16 as float32.
 
         Raises:
-            Unsupported: it is of a quantized type, without a scale; LiteRT's kernels then calculate with a scale of 0.
+            Unsupported: it has a quantized type, but no scale; LiteRT's kernels then compute with a scale of 0.
         """
         tensor, name = self.tensor(index), self.stored(index)
         if tensor.dtype in (np.int8, np.uint8, np.int16) and not tensor.is_quantized:
@@ -317,7 +317,7 @@ class Translation(Names):
         return self("Transpose", self.real(index), perm=NCHW_OF_NHWC)
 
     def fix(self, number: int, data: Array) -> None:
-        """Give a tensor a value that is known before the model runs."""
+        """Make a tensor a constant."""
         tensor = self.tensors[number]
         shape = data.shape if tensor.allows(data.shape) else tensor.shape
         self.tensors[number] = replace(tensor, data=data, shape=shape)
@@ -325,7 +325,7 @@ class Translation(Names):
         self._made_bytes += data.nbytes
         self.afford(0)
 
-    # What it makes.
+    # Its outputs.
 
     def constant(self, stem: str, data: Any, dtype: Any = None) -> str:
         """Add a constant and return its name."""
@@ -336,30 +336,30 @@ class Translation(Names):
         return name
 
     def afford(self, count: int) -> None:
-        """Check a constant of so many bytes, which is about to be made, against the budget.
+        """Check the number of bytes of a new constant against the budget.
 
         Raises:
-            ModelError: it exceeds that.
+            ModelError: it exceeds the budget.
         """
         self.budget.afford("constants", self._made_bytes + count, self.op.name)
 
     def whole(self, stem: str, numbers: Iterable[int]) -> str:
-        """Add a list of int64 and return its name."""
+        """Add a constant int64 vector and return its name."""
         return self.constant(stem, list(numbers), np.int64)
 
     def __call__(self, kind: str, *operands: Operand, **attrs: Any) -> str:
-        """Append a node of one output and return that; as `several`."""
+        """Append a node with one output and return that; otherwise as `several`."""
         return self.several(kind, 1, *operands, **attrs)[0]
 
     def several(self, kind: str, count: int, *operands: Operand, **attrs: Any) -> list[str]:
-        """Append a node of `count` outputs and return them: of ONNX, or of mtool's own domain.
+        """Append a node of ONNX or of mtool's own domain with `count` outputs, and return them.
 
-        An operand is a value's name or a constant: an integer stands for one of int32, a real number for one of
-        float32, a list for int64; NumPy's have their own type. An attribute `to` is a type of NumPy.
+        An operand is a value's name or a constant: an int becomes int32, a float float32, a list int64; a NumPy value
+        keeps its type. An attribute `to` is a NumPy type.
         """
         outputs = [self.unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
         inputs = [one if isinstance(one, str) else self._operand(one) for one in operands]
-        if kind == "Reshape":  # a size of 0 is one: nothing is copied from the input's shape
+        if kind == "Reshape":  # 0 is a size of 0, not a copy of the input's size
             attrs = {"allowzero": 1, **attrs}
         if "to" in attrs:
             attrs["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(attrs["to"]))
@@ -373,17 +373,17 @@ class Translation(Names):
         return self.constant("operand", data, None if known else kinds.get(type(data), np.int64))
 
     def dequantize(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
-        """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
+        """Append a DequantizeLinear, per tensor or with several scales along `axis`."""
         along = scale.size > 1
         scales = self.constant("scale", scale if along else scale[0], np.float32)
         points = self.constant("zero_point", zero_point if along else zero_point.reshape(-1)[0], dtype)
         return self("DequantizeLinear", name, scales, points, axis=axis if along else 0)
 
     def quantize(self, name: str, tensor: Tensor) -> str:
-        """Append a QuantizeLinear to the grid of a tensor.
+        """Append a QuantizeLinear with a tensor's scale and zero point.
 
         Raises:
-            Unsupported: it has no such grid.
+            Unsupported: the tensor is not quantized in a supported way.
         """
         if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
             raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
@@ -394,19 +394,19 @@ class Translation(Names):
         return self("QuantizeLinear", name, tensor.scale[0], tensor.zero_point.reshape(-1)[0].astype(tensor.dtype))
 
     def cast(self, value: str, dtype: Any) -> str:
-        """Append a Cast to a type of NumPy."""
+        """Append a Cast to a NumPy type."""
         return self("Cast", value, to=dtype)
 
     @property
     def activation(self) -> int:
-        """The fused activation of the operator at work."""
+        """The current operator's fused activation."""
         return int(self.op.option("FusedActivationFunction"))
 
     def activated(self, value: str, code: int | None = None) -> str:
-        """Apply the fused activation, or another.
+        """Apply the fused activation, or another one.
 
         Raises:
-            Unsupported: there is no such activation.
+            Unsupported: the activation is not supported.
         """
         kinds = tflite.ActivationFunctionType
         code = self.activation if code is None else code
@@ -417,11 +417,11 @@ class Translation(Names):
         if code in (kinds.RELU_N1_TO_1, kinds.RELU6):
             return self("Clip", value, *((-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)))
         if code == kinds.TANH:
-            raise Unsupported("its fused activation is TANH, which LiteRT's kernels leave out")
-        raise Unsupported(f"its fused activation is number {code}")
+            raise Unsupported("its fused activation is TANH, which LiteRT's kernels ignore")
+        raise Unsupported(f"its fused activation number {code} is not supported")
 
     def put(self, value: str, index: int = 0) -> None:
-        """Make `value` output number `index`, as it is."""
+        """Make `value`, unchanged, output number `index`."""
         name = self.names[self.op.outputs[index]]
         made = list(self.nodes[-1].output) if self.nodes else []
         if value in made and value not in self._stored:
@@ -440,17 +440,17 @@ class Translation(Names):
             first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
             if first.is_quantized and first.data is None:
                 what = f"its output {tensor.name!r} is {tensor.dtype}"
-                raise Unsupported(f"{what}, its input {first.name!r} is quantized")
+                raise Unsupported(f"{what}, but its input {first.name!r} is quantized")
         elif tensor.dtype == np.float16:
             value = self.cast(value, np.float16)
         self.put(value, index)
 
     def store_image(self, value: str, rank: int = 4) -> None:
-        """Make an NCHW image of real numbers, or another with its channels first, the output."""
+        """Make a channels-first image of real numbers the output."""
         self.store(self("Transpose", value, perm=[0, *range(2, rank), 1]))
 
     def same_grid(self, *operands: int) -> bool:
-        """Whether these inputs and all outputs are of one type and, if quantized, stand on one grid."""
+        """Whether these inputs and all outputs have the same type and quantization."""
         tensors = [*(self.tensor(index) for index in operands), *(self.result(n) for n in range(len(self.op.outputs)))]
         first = tensors[0]
         return all(
@@ -461,30 +461,30 @@ class Translation(Names):
         )
 
     def move(self, build: Callable[..., str], *operands: int) -> None:
-        """Make `build` of inputs the output: of what is stored if all stand on one grid, else of real numbers."""
+        """Make `build` of inputs the output: of the stored values if all quantizations agree, else of real numbers."""
         if self.same_grid(*operands):
             self.put(build(*(self.stored(index) for index in operands)))
         else:
             self.store(build(*(self.real(index) for index in operands)))
 
     def check_grid(self, *operands: int) -> None:
-        """Check that integers need not be scaled.
+        """Check that no requantization is needed.
 
         Raises:
-            Unsupported: these inputs and the outputs stand on different grids.
+            Unsupported: these inputs and the outputs have different quantizations.
         """
         if not self.same_grid(*operands):
-            raise Unsupported("its inputs and its outputs stand on different grids")
+            raise Unsupported("its inputs and its outputs have different quantizations")
 
     def filled(self, shape: Sequence[int], value: float) -> Operand:
-        """Return a tensor of one number, of the output's type."""
+        """Return a tensor filled with a number, of the output's type."""
         scalar = np.asarray(value, self.result().dtype)
         return self("Expand", scalar, shape) if len(shape) else scalar
 
-    # The whole.
+    # The result.
 
     def network(self, title: str) -> Network:
-        """Return what was built as an ONNX model."""
+        """Return the ONNX model."""
 
         def info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
             return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
@@ -520,9 +520,9 @@ class Translation(Names):
 
 
 class State:
-    """A value that is kept from call to call; `name` is what it is now, which `put` replaces.
+    """A value that is kept between calls; `name` is its current value, which `put` replaces.
 
-    `stem` makes the name of the input that it is at first.
+    `stem` gives the name of the input with its value from the last call.
     """
 
     def __init__(self, t: Translation, key: Key, tensor: Tensor, stem: Callable[[], str]) -> None:
@@ -530,9 +530,9 @@ class State:
         self.name = t.variables.read(key, tensor, stem)
 
     def put(self, value: str) -> None:
-        """Give it its next value."""
+        """Set its next value."""
         self._variables.write(self.key, self.tensor, value)
 
 
 Translate = Callable[[Translation], None]
-"""Appends the nodes of the operator at work."""
+"""Appends the nodes of the current operator."""
