@@ -170,7 +170,7 @@ def test_a_shape_is_held_against_the_file_behind_nodes_that_are_not_in_it(tmp_pa
     ]
     with pytest.raises(ModelError, match="is inconsistent") as refused:
         frontend.load(save(tmp_path, model(tensors, ops, ["x"], ["y"])))
-    assert refused.value.details[0] == "tensor 'y': the file says float32[1, 5]"
+    assert refused.value.details[0] == "tensor 'y' in the file: float32[1, 5]"
 
 
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.5])

@@ -165,4 +165,4 @@ def test_features_that_heads_can_not_share() -> None:
     node = helper.make_node("MultiHeadAttention", ["q", "q", "q"], ["y"], "it", domain="com.microsoft", num_heads=3)
     with pytest.raises(ModelError, match="can't be compiled") as refused:
         compiled(model([node], {"q": (F, (0, 3, 8))}, ["y"], {}), HOST)
-    assert "dealt out to 3 heads" in str(refused.value.details)
+    assert "not a multiple of its 3 heads" in str(refused.value.details)
