@@ -208,7 +208,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert app.invoke(["compile", str(path), *arguments, "-d", str(tmp_path / "c")]) == 2
         return capsys.readouterr().err
 
-    assert "no output 'hx'; near: hn" in error("hx:h0")
+    assert "no output 'hx'; did you mean hn?" in error("hx:h0")
     assert "no input 'zzz'; it has: x, h0, c0" in error("hn:zzz")
     wrong = error("y:h0")
     assert "expected  h0 float32[1,1,16]" in wrong and "found     y float32[1,1,4]" in wrong
