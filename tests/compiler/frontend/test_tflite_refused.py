@@ -327,10 +327,10 @@ def test_a_value_that_is_made_twice_or_never(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     tensors = [T("x", [4]), T("y", [4]), T("z", [4])]
     path.write_bytes(model(tensors, [Op("RELU", ["x"], ["y"]), Op("EXP", ["x"], ["y"])], ["x"], ["y"]))
-    with pytest.raises(ModelError, match="have the output 'y'"):
+    with pytest.raises(ModelError, match="defines 'y' twice"):
         load(path)
     path.write_bytes(model(tensors, [Op("RELU", ["x"], ["x"])], ["x"], ["x"]))
-    with pytest.raises(ModelError, match="makes 'x' twice"):
+    with pytest.raises(ModelError, match="defines 'x' twice"):
         load(path)
     path.write_bytes(model(tensors, [Op("RELU", ["x"], ["y"])], ["x"], ["y", "z"]))
     with pytest.raises(ModelError, match="has no operator that computes its output 'z'"):

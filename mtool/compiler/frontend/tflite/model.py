@@ -103,7 +103,7 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
         again = known.intersection(operator.outputs)
         if again:
             output = tensors[again.pop()].name
-            raise ModelError(f"two operators of {title} have the output {output!r}", details=[operator.name])
+            raise ModelError(f"{title} defines {output!r} twice", details=[operator.name])
         known.update(operator.outputs)
         _translate(translation, operator, options)
     missing = [tensors[number].name for number in model.outputs if number not in known]
