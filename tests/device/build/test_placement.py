@@ -20,6 +20,6 @@ def test_a_section_of_ones_own_that_lies_in_flash(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(size, "addresses", lambda elf, address=address: {pool.symbol: address})
         size.check(tmp_path, manifest)
     monkeypatch.setattr(size, "addresses", lambda elf: {pool.symbol: 0x1800})
-    with pytest.raises(BuildError, match=r"the section \.mine lies in ssram1") as raised:
+    with pytest.raises(BuildError, match=r"the section \.mine is in ssram1") as raised:
         size.check(tmp_path, manifest)
     assert "0x00001800" in str(raised.value)
