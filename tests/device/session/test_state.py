@@ -214,7 +214,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "expected  h0 float32[1,1,16]" in wrong and "found     y float32[1,1,4]" in wrong
     assert "more than one output" in error("hn:h0", "cn:h0")
     for text in ("hn", "hn:", ":h0", "hn:h0:c0"):
-        assert "is not OUT:IN" in error(text)
+        assert "expected OUT:IN" in error(text)
     assert "expected a number, a list of numbers or a .npy file, found 'soon'" in error("hn:h0=soon")
     wrong = error("hn:h0=[1,2]")
     assert "expected  float32[1,1,16], or one number" in wrong and "found     int64[2], from 1 to 2" in wrong
