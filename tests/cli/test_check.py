@@ -209,7 +209,7 @@ def test_where_only_the_estimate_is_too_much_a_build_tells(
     memories = {**board.memories, "ssram1": small}
     monkeypatch.setattr(boards, "get", lambda name: board.model_copy(update={"memories": memories}))
     assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386", "-d", str(tmp_path)]) == 4
-    assert "mtool build tells" in capsys.readouterr().err
+    assert "mtool build measures them" in capsys.readouterr().err
 
 
 def test_options_of_the_build_count(capsys: Captured) -> None:
@@ -237,5 +237,5 @@ def test_float_without_an_fpu_is_told_with_what_int8_would_take(
     assert len(lines) == (per_mac > 0)
     if per_mac:
         million = f"{10_000 * per_mac / 1e6:.2f} M" if per_mac >= 100 else f"{10 * per_mac} k"
-        assert f"about {per_mac} instructions per MAC, {million} an inference" in lines[0]
+        assert f"about {per_mac} instructions per MAC, {million} per inference" in lines[0]
         assert "mtool quantize" in lines[0]

@@ -173,5 +173,5 @@ def test_the_c_of_many_cores_is_no_single_file() -> None:
     digits = resources.path("examples/digits") / "digits_int8.onnx"
     model = mtool.compile(digits, board="host", options=mtool.Options(single_file=True))
     assert {*model.package("cmake")} == {"CMakeLists.txt", "include/digits_int8.h", "mtool.json", "src/digits_int8.c"}
-    with pytest.raises(UsageError, match="no single file"):
+    with pytest.raises(UsageError, match="does not fit in a single file"):
         model.package("arduino-lib")

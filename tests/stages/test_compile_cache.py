@@ -123,7 +123,7 @@ def test_firmware_is_built_once_in_a_folder(model: Path, tmp_path: Path, monkeyp
 
 def test_the_command_tells_and_clears(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands.compile(model, board="host")
-    assert app.invoke(["cache"]) == 0 and "kept: 1 entries" in capsys.readouterr().out
+    assert app.invoke(["cache"]) == 0 and "kept: 1 entry" in capsys.readouterr().out
     assert app.invoke(["cache", "--clear"]) == 0 and entries() == 0
 
 

@@ -180,7 +180,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_what_a_board_can_not_measure_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be tuned for time"):
         tuned(tmp_path, objective="time")
-    with pytest.raises(UsageError, match="cycles can't be estimated"):
+    with pytest.raises(UsageError, match="can't estimate cycles"):
         mtool.tune(DIGITS, board="host", objective="cycles", output=tmp_path / "t.jsonl")
     with pytest.raises(UsageError, match="trials is -1"):
         tuned(tmp_path, trials=-1)

@@ -147,6 +147,8 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
     """Import a node whose operator's record gives the output types: one of mtool's own, or of a package."""
     if operator.check is not None:
         operator.check(node)
+    if operator.package:
+        own_domains.check_attributes(operator, node.attrs)
     attrs, kind = attributes_of(operator.attributes, node.attrs), node.op
     if not operator.package:
         kinds = own_outputs(node.proto, state.types)

@@ -4,16 +4,19 @@ A package lists its tuple of records as an entry point of the group "mtool.opera
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import MISSING, fields, replace
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from mtool.base.errors import ModelError, MtoolError, UsageError
+from mtool.base.spelling import did_you_mean
 from mtool.compiler import added_operators
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import Unsupported
 
 
 @functools.cache
@@ -63,6 +66,33 @@ def own_of_kind(kind: str) -> Operator | None:
         return None
     domain, _, name = kind.rpartition(".")
     return own_operators().get((domain, name))
+
+
+_WORDS = {int: "an integer", float: "a finite float", str: "a string"}
+
+
+def check_attributes(own: Operator, attrs: Mapping[str, Any]) -> None:
+    """Check that a node's attributes are those of a package's operator.
+
+    Raises:
+        Unsupported: one is missing, unknown or has the wrong type.
+    """
+    known = {one.name: one for one in fields(own.attributes)}
+    for name in attrs:
+        if name not in known:
+            raise Unsupported(f"unknown attribute {name!r}: {did_you_mean(name, known, 'it has ' + ', '.join(known))}")
+    for name, kind in get_type_hints(own.attributes).items():
+        if name not in attrs:
+            if known[name].default is known[name].default_factory is MISSING:
+                raise Unsupported(f"missing attribute {name!r}")
+            continue
+        is_list = get_origin(kind) is tuple
+        expected = get_args(kind)[0] if is_list else kind
+        values = attrs[name] if is_list and isinstance(attrs[name], tuple) else (attrs[name],)
+        is_right = all(type(one) is expected and (expected is not float or math.isfinite(one)) for one in values)
+        if expected in _WORDS and not (is_right and isinstance(attrs[name], tuple) == is_list):
+            words = f"a list, each {_WORDS[expected]}" if is_list else _WORDS[expected]
+            raise Unsupported(f"attribute {name!r} is {attrs[name]!r}; expected {words}")
 
 
 Given = TypeVar("Given")

@@ -47,6 +47,7 @@ def _stem(node: Node, graph: Graph) -> str:
     if isinstance(node.attrs, Loop):
         words = (node.attrs.label or "loop").split("+")
         label = next((word for word in words if not word.endswith("quantizelinear")), words[0])
+        label = label.rpartition(".")[2]  # of an operator in a custom domain: com.acme.swishy
         return {"quantizelinear": "quantize", "dequantizelinear": "dequantize"}.get(label, label)
     if isinstance(node.attrs, TemplateKernel):
         return node.attrs.label

@@ -1,9 +1,10 @@
-"""An operator of a domain of one's own, with a lowering and a C template: the package of docs/add-an-operator.md."""
+"""An operator of a custom domain, with a lowering and a C template: the package of docs/add-an-operator.md."""
 
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import graphs
 import numpy as np
@@ -50,8 +51,9 @@ def documented() -> tuple[str, str]:
     return python[1], c[1]
 
 
-def biquad(*, name: str = "Biquad", after: bool = False) -> onnx.ModelProto:
-    nodes = [helper.make_node(name, ["x"], ["y"], name="filter", domain="com.acme", **BIQUAD)]
+def biquad(*, name: str = "Biquad", after: bool = False, **attrs: Any) -> onnx.ModelProto:
+    given = {key: value for key, value in (BIQUAD | attrs).items() if value is not None}
+    nodes = [helper.make_node(name, ["x"], ["y"], name="filter", domain="com.acme", **given)]
     if after:
         nodes += [helper.make_node("Relu", ["y"], ["z"])]
     proto = graphs.model(nodes, {"x": (np.float32, (2, 40))}, ["z" if after else "y"])
@@ -78,6 +80,48 @@ def test_the_documented_package_computes(site: Path, tmp_path: Path, after: bool
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
     text = codegen.generate(plan, "m.onnx", "0" * 64)[0].text("test.c")
     assert "/* biquad_0: biquad, float32[2,40] -> float32[2,40]" in text
+
+
+@pytest.mark.parametrize(
+    ("attrs", "found"),
+    [
+        ({"b0": None}, "missing attribute 'b0'"),
+        ({"b1": "x"}, "attribute 'b1' is 'x'; expected a finite float"),
+        ({"b1": 1}, "attribute 'b1' is 1; expected a finite float"),
+        ({"b1": [0.5, 1.0]}, "attribute 'b1' is (0.5, 1.0); expected a finite float"),
+        ({"b1": float("inf")}, "attribute 'b1' is inf; expected a finite float"),
+        ({"b10": 0.5}, "unknown attribute 'b10': did you mean b1?"),
+    ],
+)
+def test_attributes_are_those_of_the_operator(site: Path, attrs: dict[str, Any], found: str) -> None:
+    install(site, *documented())
+    with pytest.raises(ModelError) as caught:
+        graphs.compiled(biquad(**attrs))
+    assert found in str(caught.value.details)
+
+
+LOOP = """
+from mtool.compiler.ir import Attributes
+from mtool.compiler.ir.expr import axis, call, load
+from mtool.compiler.operators.operator import Operator
+
+def _lower(ctx, node):
+    kind = ctx.types[node.inputs[0]]
+    ctx.loop(node, call("abs", load(0, kind.dtype, (axis(0), axis(1)))), node.inputs)
+
+OPERATORS = (Operator("Size", domain="com.acme", infer=lambda attrs, kinds: kinds[:1], lower=_lower),)
+"""
+
+
+def test_a_loop_has_a_name_in_c(site: Path, tmp_path: Path) -> None:
+    install(site, LOOP)
+    proto = graphs.model(
+        [helper.make_node("Size", ["x"], ["y"], domain="com.acme")], {"x": (np.float32, (2, 4))}, ["y"]
+    )
+    proto.opset_import.append(helper.make_opsetid("com.acme", 1))
+    plan = graphs.compiled(proto)
+    x = np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)
+    np.testing.assert_array_equal(graphs.run_c(plan, {"x": x}, tmp_path)[0], np.abs(x))
 
 
 def test_what_no_package_has_is_refused_by_its_domain(site: Path) -> None:

@@ -72,8 +72,8 @@ def test_bench_and_verify_feed_a_board(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--interface-api", "step", "--stream", "x"], "--interface-api step has none"),
-        (["--interface-api", "c", "--stream", "x"], "--interface-api c has none"),
+        (["--interface-api", "step", "--stream", "x"], "--interface-api step does not have"),
+        (["--interface-api", "c", "--stream", "x"], "--interface-api c does not have"),
         (["--stream", "x", "--io", "external"], "does not go with --io external"),
         (["--stream", "x", "--executor", "graph"], "computes operators by rows"),
         (["--stream", "x", "--arena", "caller"], "--arena caller is for --interface-api c"),
