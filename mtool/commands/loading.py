@@ -130,7 +130,7 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
         if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
             raise
         raise UsageError(
-            "this firmware does not accept modules",
+            "the firmware does not support modules",
             hint="rebuild it with --modules --module-key FILE.pub, and flash it",
         ) from None
     check(module, len(data), place, room)

@@ -338,7 +338,7 @@ def test_a_firmware_without_modules_is_told(files: Path, tmp_path: Path) -> None
     model = mtool.compile(files / "first.onnx", board=BOARD)
     folder = commands.write_project(model, tmp_path / "plain")
     assert manifest.load(folder).project is not None
-    with pytest.raises(UsageError, match="does not accept modules"):
+    with pytest.raises(UsageError, match="does not support modules"):
         loading.load_module(files / "first.mtm", folder)
 
 
@@ -356,7 +356,7 @@ def test_a_port_needs_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             loading.load_module(tmp_path / "native.mtm", port=device.port)
     with (
         Bridge([str(firmware.build())]) as device,
-        pytest.raises(UsageError, match="does not accept modules"),
+        pytest.raises(UsageError, match="does not support modules"),
     ):
         loading.load_module(tmp_path / "adder.mtm", port=device.port)
 
