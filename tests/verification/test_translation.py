@@ -93,7 +93,7 @@ def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(
     right = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
     assert not right.mistranslated
     (output,) = mtool.verify(path, board="host", deployment=deployment, options=chosen).outputs
-    assert output.within and "the 8 bits that LiteRT brings activations to" in output.allowed
+    assert output.within and "the effect of LiteRT's quantization of activations to 8 bits" in output.allowed
     monkeypatch.setitem(BUILTINS, "FULLY_CONNECTED", Builtin(_half_as_much_again))
     wrong = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
     assert [one.words.partition(":")[0] for one in wrong.mistranslated] == ["y"]

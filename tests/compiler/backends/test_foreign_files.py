@@ -61,7 +61,7 @@ def compiled(folder: Path, board: str = "host", **values: str) -> CompiledModel:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("wrong", "told"), [("body", "of the backend npu, for the user's relu"), ("file", "npu/npu.c is a file of")]
+    ("wrong", "told"), [("body", "is C from the backend npu, for the user's relu"), ("file", "npu/npu.c is a file of")]
 )
 def test_errors_name_the_backend(wrong: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(BuildError) as failed:

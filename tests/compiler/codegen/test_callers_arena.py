@@ -77,7 +77,7 @@ def test_a_firmware_gives_it_an_arena(
     assert subprocess.run([tmp_path / "build" / "cell-host" / "build" / "standalone"], check=False).returncode == 0
     for wrong, told in (
         (["--interface-api", "step"], "--arena caller is for --interface-api c"),
-        (["--arena-section", ".fast"], "leaves it to the caller"),
+        (["--arena-section", ".fast"], "the caller places the arena"),
     ):
         assert app.invoke(["compile", str(path), "--state", state, "--arena", "caller", *wrong]) == 2
         assert told in capsys.readouterr().err

@@ -103,7 +103,7 @@ def test_what_pools_do_not_go_with_is_refused(
         ([*one, "--executor", "graph"], "--pool does not go with --executor graph"),
         ([*one, "--arena-section", ".bss.x"], "--pool does not go with --arena-section"),
         (both, "--arena own gives each model pools of its own"),
-        ([*one, "--emit", "cmake"], "--emit cmake builds where nobody"),
+        ([*one, "--emit", "cmake"], "make can't place a model's pools"),
     ):
         assert app.invoke(["compile", *wrong, *pool]) == 2
         assert told in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_another_rate_is_found_and_the_line_is_left_as_it_was() -> None:
 def test_no_rate_is_the_right_one() -> None:
     line = Wired(300)
     error = refused(line)
-    assert "no frames" in error.what
+    assert "no valid frames" in error.what
     assert "tried 115200 baud, then 9600, 57600" in error.details[-1]
     assert line.baud == 115200 and line.tried.count(115200) == 1
 

@@ -230,7 +230,7 @@ def test_commands_take_several_models(
     for wrong, told in (
         ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
         ([*twice[:2], "--name", "x", "--name", "x_y"], "can lead to equal C symbols: x, x_y"),
-        ([*twice, "--schedule", "other@conv_0=c99_patch"], "there is no model other\n  models: one, two\n"),
+        ([*twice, "--schedule", "other@conv_0=c99_patch"], "unknown model other\n  models: one, two\n"),
         ([*twice, "--max", "tow@n=3"], "--max tow@n=3: unknown model tow"),
         ([*twice, "--state", "two@a@b:c"], "no output 'a@b'"),
         ([*twice[:2], "--name", "x"], "--name is given once for 2 models"),
