@@ -4,6 +4,7 @@ scripts/formats.py
 """
 
 import dataclasses
+import inspect
 import json
 import re
 import sys
@@ -13,10 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import docstrings
 
 from mtool import boards, manifest
 from mtool.base.configuration import Configuration
@@ -64,7 +61,45 @@ mtool refuses a file that another user owns or can write to.""",
         record.Measurement,
     ),
 )
+_SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
+_ITEM = re.compile(r"^(\*{0,2}[A-Za-z_][\w.]*(?:, [A-Za-z_]\w*)*): (.*)$")
 WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", typing.Any: "anything"}
+
+
+def markdown(of: object) -> list[str]:
+    """Return a docstring's lines as Markdown: its sections' entries are items of a list."""
+    lines: list[str] = []
+    section = False
+    items = False
+    for line in escaped(inspect.getdoc(of) or "").splitlines():
+        if _SECTION.match(line):
+            lines += [line, ""] if line != "Args:" else []
+            section, items = True, False
+            continue
+        section = section and (not line or line.startswith(" "))
+        entry = _ITEM.match(line[4:] if section else line)
+        begins = items or not lines or not lines[-1]
+        if entry is not None and (not line.startswith("     ") if section else entry[1].islower() and begins):
+            if not items and lines and lines[-1]:
+                lines.append("")
+            lines.append(f"- {_names(entry[1])}: {entry[2]}")
+            items = True
+        elif items and line.startswith(" "):
+            lines.append(f"  {line.strip()}")
+        else:
+            items = False
+            lines.append(line.strip() if section else line)
+    return lines
+
+
+def _names(text: str) -> str:
+    return ", ".join(f"`{name.strip()}`" for name in text.split(","))
+
+
+def escaped(text: str) -> str:
+    """Return text in which Markdown finds no tags: `<model>` outside of code."""
+    parts = text.split("`")
+    return "`".join(part if index % 2 else part.replace("<", "\\<") for index, part in enumerate(parts))
 
 
 def records(of: type) -> list[type]:
@@ -123,7 +158,7 @@ def page() -> str:
         lines += ["", f"## {name}", "", said, ""]
         for one in records(root):
             lines += [] if one is root else [f"### {one.__name__} of {name}", ""]
-            lines += [*docstrings.markdown(one), "", "| key | type | default |", "|---|---|---|", *rows(one), ""]
+            lines += [*markdown(one), "", "| key | type | default |", "|---|---|---|", *rows(one), ""]
     text = "\n".join(line.rstrip() for line in lines)
     return HEAD + re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
 

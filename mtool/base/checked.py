@@ -305,10 +305,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, Path) or _is_text(value)
-
-
 def _is_real(value: Any) -> bool:
     kind: Any = type(value)
     return kind is not bool and isinstance(value, numbers.Real) and not math.isnan(value)

@@ -16,7 +16,7 @@ from mtool.device.rpc import Client, loading
 from mtool.device.rpc.loading import Listed, Place, Room
 from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
-from mtool.device.session.connection import of_flash, require_modules
+from mtool.device.session.connection import no_modules, of_flash, require_modules
 from mtool.device.transport import open_port
 from mtool.manifest.modules import exports, format
 from mtool.manifest.modules.format import Kind, Module
@@ -129,10 +129,7 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
     except DeviceError as refused:
         if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
             raise
-        raise UsageError(
-            "the firmware does not support modules",
-            hint="rebuild it with --modules --module-key FILE.pub, and flash it",
-        ) from None
+        raise no_modules() from None
     check(module, len(data), place, room)
     try:
         sent = delta_update.send(client, data, place, since=old, progress=progress)

@@ -147,16 +147,16 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
     """Import a node whose operator's record gives the output types: one of mtool's own, or of a package."""
     if operator.check is not None:
         operator.check(node)
-    if operator.package:
-        own_domains.check_attributes(operator, node.attrs)
-    attrs, kind = attributes_of(operator.attributes, node.attrs), node.op
+    kind = node.op
     if not operator.package:
+        attrs = attributes_of(operator.attributes, node.attrs)
         kinds = own_outputs(node.proto, state.types)
         if not any(one.count for one in kinds.values()):
             for name, one in kinds.items():
                 state.add_constant(name, np.zeros(one.shape, one.dtype.numpy))
             return
     else:
+        attrs = own_domains.own_attributes(operator, node.attrs)
         known, where = [node.kind(name) for name in node.inputs if name], f"{node.op} {node.origin}"
         made = own_domains.types_of(operator, attrs, known, len(node.outputs), where)
         kinds = {name: one for name, one in zip(node.outputs, made, strict=False) if name}

@@ -71,8 +71,8 @@ def own_of_kind(kind: str) -> Operator | None:
 _WORDS = {int: "an integer", float: "a finite float", str: "a string"}
 
 
-def check_attributes(own: Operator, attrs: Mapping[str, Any]) -> None:
-    """Check that a node's attributes are those of a package's operator.
+def own_attributes(own: Operator, attrs: Mapping[str, Any]) -> Attributes:
+    """Return a node's attributes as those of a package's operator.
 
     Raises:
         Unsupported: one is missing, unknown or has the wrong type.
@@ -93,6 +93,7 @@ def check_attributes(own: Operator, attrs: Mapping[str, Any]) -> None:
         if expected in _WORDS and not (is_right and isinstance(attrs[name], tuple) == is_list):
             words = f"a list, each {_WORDS[expected]}" if is_list else _WORDS[expected]
             raise Unsupported(f"attribute {name!r} is {attrs[name]!r}; expected {words}")
+    return own.attributes(**attrs)
 
 
 Given = TypeVar("Given")

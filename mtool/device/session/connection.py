@@ -44,10 +44,13 @@ def require_modules(project: Project) -> None:
         UsageError: it does not support them.
     """
     if not takes_modules(project):
-        raise UsageError(
-            "the firmware does not support modules",
-            hint="build it with --modules --module-key FILE.pub, and flash it again",
-        )
+        raise no_modules()
+
+
+def no_modules() -> UsageError:
+    """Return the error for firmware that does not support modules."""
+    hint = "build it with --modules --module-key FILE.pub, and flash it again"
+    return UsageError("the firmware does not support modules", hint=hint)
 
 
 def of_flash(refused: DeviceError, flash: Path | None) -> DeviceError:
