@@ -1,4 +1,4 @@
-"""The site: Markdown pages, the Python API, the commands and the C API, all from their sources (`make docs`)."""
+"""The site (`make docs`): the Markdown pages, the Python API from docstrings, and the C API from mtool.h."""
 
 import re
 import sys

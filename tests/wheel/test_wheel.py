@@ -141,7 +141,7 @@ def test_no_hint_installs_a_strangers_package() -> None:
 MENDED = {
     "cryptography": "46.0.5", "filelock": "3.20.3", "jinja2": "3.1.6", "onnx": "1.21.0", "pillow": "12.2.0",
     "protobuf": "6.33.5", "distributed": "2026.1.0", "pytest": "9.0.3", "numpy": "1.22.2", "pydantic": "2.4.0",
-    "pyyaml": "5.4", "cookiecutter": "2.1.1", "scikit-learn": "1.5.0", "mkdocs-material": "9.5.32",
+    "pyyaml": "5.4", "cookiecutter": "2.1.1", "scikit-learn": "1.5.0",
 }  # fmt: skip
 
 
