@@ -83,7 +83,7 @@ MT_F32_INLINE float mt_f32_add_product(float sum, float a, float b, int fused)
     return fused ? fmaf(a, b, sum) : sum + a * b;
 }
 
-/* Number i of a stream of weights, and the number of words that a number of them takes. */
+/* Weight i of a stream of weights; mt_f32_words: the words that `count` of them take. */
 MT_F32_INLINE float mt_f32_weight(const uint32_t *weights, int32_t i, enum mt_f32_stored stored)
 {
     if (stored == MT_F32_HALVES)
