@@ -30,7 +30,7 @@ code shows the [kind of error](errors.md):
 |---:|---|
 """
 SHARED = "Options of several commands"
-COMMON = {"--json", "--verbose", "--quiet", "--boards"}
+COMMON = {"--json", "--verbose", "--quiet", "--boards", "--help-all"}
 
 Row = tuple[str, str]
 

@@ -32,6 +32,11 @@ class Option:
     most: float | None = None
     reads: str = ""
     completes: str = ""
+    rare: bool | list[str] = False
+
+    def is_rare_in(self, place: str) -> bool:
+        """Return whether a command or group of options has it in --help-all only."""
+        return self.rare if isinstance(self.rare, bool) else place in self.rare
 
     @property
     def flags(self) -> list[str]:

@@ -21,6 +21,7 @@ from typer.exceptions import TyperException
 from mtool.base import locks, option_table, spelling
 from mtool.base.errors import MtoolError, UsageError, of_os_error
 from mtool.base.escaping import argument
+from mtool.base.plural import count
 from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.output import Output
@@ -32,12 +33,20 @@ from mtool.version import __version__
 
 LIST = "--options"
 """The option of commands that lists the options of a template."""
+ALL = "--help-all"
+"""The option of commands that shows every option, --help those that are not rare."""
 _OWN = "Options"
 _LAST = "Every command"
 
 
 class GroupedCommand(TyperCommand):
-    """A command that lists options by group. With --options (list a template's options), nothing else is required."""
+    """A command that lists options by group. With --options (list a template's options), nothing else is required.
+
+    Attributes:
+        rare: the names of the parameters that only --help-all shows.
+    """
+
+    rare: frozenset[str] = frozenset()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments."""
@@ -47,22 +56,35 @@ class GroupedCommand(TyperCommand):
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line after the command's name."""
+        pieces = ["[OPTIONS]"]
+        for one in self.params:
+            if isinstance(one, TyperArgument):
+                written = str(one.metavar)
+                pieces.append(written if one.required or written.startswith("[") else f"[{written}]")
+        return pieces
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for the arguments and one for each group of options."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], _OWN: []}
+        rare = frozenset[str]() if ctx.meta.get(ALL) else self.rare
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is None:
+            if record is None or parameter.name in rare:
                 continue
             panel = getattr(parameter, "rich_help_panel", None)
             is_help = "--help" in parameter.opts
             name = "Arguments" if isinstance(parameter, TyperArgument) else _LAST if is_help else str(panel or _OWN)
-            groups.setdefault(name, []).append(record)
+            groups.setdefault(name, []).append((re.sub(r" <(str|path|list\[\w+\])>$", "", record[0]), record[1]))
         groups[_LAST] = groups.pop(_LAST, [])
         for name, rows in groups.items():
             if rows:
                 with formatter.section(name):
                     formatter.write_dl(rows)
+        if rare:
+            formatter.write_paragraph()
+            formatter.write_text(f"{count(len(rare), 'more option')}: {ctx.command_path} {ALL}")
 
 
 # The command-line parser's errors about options and values, in the form of every other error.
@@ -143,16 +165,31 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 """
 _VERSION = "--version"
 _BOARDS = "MTOOL_BOARDS"  # mtool.boards reads it, but loading that takes too long for --help
+_common_option = functools.partial(typer.Option, rich_help_panel=_LAST)
 BoardFiles = Annotated[
     list[str] | None,
-    typer.Option(
+    _common_option(
         "--boards", metavar="FILE|DIR", help="Also use the boards in this file (docs/add-a-board.md); may be repeated."
     ),
 ]
-_common_option = functools.partial(typer.Option, rich_help_panel="Every command")
 AsJson = Annotated[bool, _common_option("--json", help="Print the result as JSON.")]
-Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Print more; -vv shows tracebacks.")]
+Verbose = Annotated[
+    int, _common_option("--verbose", "-v", count=True, show_default=False, help="Print more; -vv shows tracebacks.")
+]
 Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Print only results and errors.")]
+
+
+def _print_all_options(context: typer.Context, is_requested: bool) -> None:
+    if is_requested:
+        context.meta[ALL] = True
+        sys.stdout.write(context.get_help() + "\n")
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    _common_option(ALL, callback=_print_all_options, is_eager=True, help="Show every option and exit."),
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -231,9 +268,11 @@ def command_of(name: str) -> TyperCommand:
     """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
     command_class = getattr(importlib.import_module(module_of(name)), "COMMAND_CLASS", GroupedCommand)
-    app.command(cls=command_class)(_with_output(load(name)))
+    function, rare = _with_output(load(name))
+    app.command(cls=command_class)(function)
     command = typer.main.get_command(app)
-    assert isinstance(command, TyperCommand)
+    assert isinstance(command, GroupedCommand)
+    command.rare = rare
     return command
 
 
@@ -267,10 +306,10 @@ def _global_options(
         raise typer.Exit(UsageError.exit_code)
 
 
-def _with_output(command: Callable[..., None]) -> Callable[..., None]:
+def _with_output(command: Callable[..., None]) -> tuple[Callable[..., None], frozenset[str]]:
     """Give a command the options --json, -v and -q in place of its first parameter, an Output.
 
-    A parameter that is an `OptionGroup` stands for several options.
+    A parameter that is an `OptionGroup` stands for several options. Also return the names of those that are rare.
     """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
@@ -284,11 +323,12 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         "verbose": (Verbose, 0),
         "quiet": (Quiet, False),
         "board_files": (BoardFiles, None),
+        "help_all": (HelpAll, False),
     }
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        context, as_json, verbose, quiet, board_files = (values.pop(name) for name in common)
+        context, as_json, verbose, quiet, board_files, _ = (values.pop(name) for name in common)
         json_before, verbose_before, quiet_before = context.obj
         verbosity = -1 if quiet or quiet_before else verbose + verbose_before
         output = Output(command.__name__, as_json=as_json or json_before, verbosity=verbosity)
@@ -324,11 +364,13 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, OptionGroup] = {}
     of_one = {one.name: one.default for one in own if is_repeated and one.name in several.OF_ONE_MODEL}
     described: dict[str, tuple[Any, Any]] = {}
+    rare: set[str] = set()
     for parameter in own:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionGroup)]
         if found:
             groups[parameter.name] = found[0]
             options = found[0].parameters
+            rare |= found[0].rare
             described |= several.once_for_each(options) if found[0].of_models else options
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
@@ -339,15 +381,17 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             if parameter.name in of_one:
                 annotation, default = several.repeated(annotation), None
             described[parameter.name] = annotation, default
+            rare |= {parameter.name} if row.is_rare_in(command.__name__) else set()
+    described |= common
     # typer reads a command's options from its signature.
     wrapped.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-            for name, (annotation, default) in (described | common).items()
+            for name, (annotation, default) in described.items()
         ]
     )
-    wrapped.__annotations__ = {name: annotation for name, (annotation, _) in (described | common).items()}
-    return wrapped
+    wrapped.__annotations__ = {name: annotation for name, (annotation, _) in described.items()}
+    return wrapped, frozenset(rare)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -56,6 +56,12 @@ def _model(text: str) -> Path:
     return Path(text)
 
 
+def _placeholder(kind: Any) -> str | None:
+    """Return what stands for a number in --help; None: the values of another type are listed."""
+    return next((placeholder for of, placeholder in _NUMBERS.items() if of in (kind, *get_args(kind))), None)
+
+
+_NUMBERS = {int: "N", float: "NUMBER"}
 _READERS = {"model": _model, "folder": _folder}
 _COMPLETIONS = {"boards": complete_boards, "runners": complete_runners}
 
@@ -65,7 +71,7 @@ def annotation_of(one: Option, kind: Any) -> Any:
     settings: dict[str, Any] = {
         "help": one.help,
         "rich_help_panel": one.section or None,
-        "metavar": one.metavar or None,
+        "metavar": one.metavar or _placeholder(kind),
         "min": one.least,
         "max": one.most,
         "parser": _READERS.get(one.reads),
@@ -97,6 +103,11 @@ class OptionGroup:
     def parameters(self) -> dict[str, tuple[Any, Any]]:
         """Each option's annotation and default by its name."""
         return {one.name: (annotation_of(one, one.kind), one.default) for one in of_group(self.name)}
+
+    @property
+    def rare(self) -> set[str]:
+        """The names of the options that only --help-all shows."""
+        return {one.name for one in of_group(self.name) if one.is_rare_in(self.name)}
 
 
 ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment.parse")]

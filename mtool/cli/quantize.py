@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import commands
+from mtool.base import plural
 from mtool.base.option_values import Integer, Method
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
@@ -57,7 +58,7 @@ def quantize(
 def _print(out: Output, done: "QuantizationResult") -> None:
     from mtool.quantization.quantizing import side_by_side
 
-    over = formatting.count(done.compared_over, "sample")
+    over = plural.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
     rows = [
         [f"  {one.name}", f"{one.max_abs:.4g}", f"{one.mean_abs:.4g}", decibels(one.sqnr_db), cosine(one.cosine)]
@@ -74,7 +75,7 @@ def _print(out: Output, done: "QuantizationResult") -> None:
         out.text(f"  top-1 the same for {classes.same} of {classes.samples}")
     worst = done.layers[:_WORST]
     if worst:
-        out.text("", f"worst of {formatting.count(len(done.layers), 'layer')}; --exclude keeps one in float")
+        out.text("", f"worst of {plural.count(len(done.layers), 'layer')}; --exclude keeps one in float")
         # Not a table: a node's name may be of any length, and --exclude needs all of it.
         out.text(f"  {'output SQNR':>11}  {'weights SQNR':>12}  {'operator':<12}  node")
         for layer in worst:

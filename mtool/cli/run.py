@@ -9,10 +9,10 @@ from mtool import commands
 from mtool.base import files
 from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
+from mtool.base.plural import count
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
-from mtool.stages.formatting import count
 
 if TYPE_CHECKING:
     from mtool.commands import RunResult

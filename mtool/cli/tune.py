@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Objective
+from mtool.base.plural import count
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.stages.formatting import count
 
 if TYPE_CHECKING:
     from mtool.cli.console import Fitted

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
+from mtool.base.plural import count
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.stages.formatting import count, share
 from mtool.stages.formatting import samples as samples_of
+from mtool.stages.formatting import share
 
 if TYPE_CHECKING:
     from mtool.verification.comparison import Difference, Report

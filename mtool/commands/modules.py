@@ -13,6 +13,7 @@ from mtool.base.errors import UsageError, of_os_error
 from mtool.base.escaping import encodable
 from mtool.base.filetree import FileTree
 from mtool.base.option_table import OPTIONS
+from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.frontend.reading import file_hash
@@ -32,7 +33,7 @@ from mtool.manifest.modules.format import (
     unpack,
 )
 from mtool.stages.compiling import CompiledModel, compile
-from mtool.stages.formatting import count, tensor
+from mtool.stages.formatting import tensor
 from mtool.stages.options import Options, schedule_choices
 from mtool.version import __version__
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool.base import checked
+from mtool.base import checked, plural
 from mtool.base.errors import BuildError, UsageError
 from mtool.manifest import Tensor
 from mtool.stages import arrays, formatting
@@ -79,14 +79,14 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         found = labels_of(labels)
     if found is not None and found.size != len(read_samples):
         raise UsageError(
-            f"found {formatting.count(len(read_samples), 'sample')} but {formatting.count(found.size, 'label')}",
+            f"found {plural.count(len(read_samples), 'sample')} but {plural.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     arrays_read = ((index, name, array) for index, sample in enumerate(read_samples) for name, array in sample.items())
     for index, name, array in arrays_read:
         if array.dtype.kind == "f" and not np.isfinite(array).all():  # it has no range
             raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
-    few = formatting.count(len(changes), "image")
+    few = plural.count(len(changes), "image")
     doubts = [f"{few} in {path} changed a lot when resized to the model's input: {one}" for one in changes[:1]]
     return Data(tuple(read_samples), None if found is None else found.reshape(-1), tuple(doubts))
 

@@ -19,9 +19,10 @@ from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
 from mtool import boards
-from mtool.base import checked, files, spelling
+from mtool.base import checked, files, plural, spelling
 from mtool.base.errors import BuildError, FitError, ModelError, UsageError
 from mtool.base.option_values import Integer, Method
+from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.onnx_file import read_bound
@@ -35,7 +36,6 @@ from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
-from mtool.stages.formatting import count
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
@@ -648,5 +648,5 @@ def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
 def _described(how: Scheme, data: Data) -> str:
     scales = "per channel" if how.per_channel else "per tensor"
     zero = "symmetric" if how.symmetric else "asymmetric"
-    count = formatting.count(len(data.samples), "sample")
+    count = plural.count(len(data.samples), "sample")
     return f"{count}, {how.method}; activations {how.activations} {zero}; weights int8 {scales}"

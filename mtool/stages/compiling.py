@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import boards, manifest
-from mtool.base import filetree, resources
+from mtool.base import filetree, plural, resources
 from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
@@ -65,7 +65,7 @@ def log_summary(source: Path, described: Manifest, start: float, *, is_cached: b
             outputs += f"   {short_name(limits.dimension)} = {limits.least} to {limits.most} at run time"
     if described.states:
         kept = sum(state.bytes for state in described.states)
-        outputs += f"   keeps {formatting.count(len(described.states), 'state')}, {kept:,} B"
+        outputs += f"   keeps {plural.count(len(described.states), 'state')}, {kept:,} B"
     size = f"{formatting.amount(described.macs)} MACs, {formatting.amount(described.parameters)} parameters"
     log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})
@@ -73,7 +73,7 @@ def log_summary(source: Path, described: Manifest, start: float, *, is_cached: b
     by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
     count = sum(1 for one in operators if not one.whole) + len(by_rows)
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
-    note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
+    note = f"{plural.count(count, 'operator')}{some} in {plural.count(functions, 'function')}"
     arena = formatting.arena(described)
     cached = ", from the cache" if is_cached else ""
     log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)

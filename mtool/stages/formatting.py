@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from mtool.base.plural import count
+
 if TYPE_CHECKING:
     from mtool.manifest import Manifest, Tensor
 
@@ -37,11 +39,6 @@ def kilobytes(count: int) -> str:
     )
     text = f"{count / size:,.1f}".removesuffix(".0")
     return f"{text} {unit}"
-
-
-def count(number: int, thing: str) -> str:
-    """Format a number of things: 1 operator, 14 operators."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def samples(number: int, *, sequence: bool) -> str:

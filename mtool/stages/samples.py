@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mtool.base import spelling
+from mtool.base import plural, spelling
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array, Sample
 from mtool.device.session.tensors import array_of, given_inputs, largest, shown, sizes_of, smallest, tensor_at
@@ -68,7 +68,7 @@ def golden_of(
     used = {"x": len(given_inputs(inputs)), "y": len(outputs)}
     extra = [name for name in arrays if (found := _NUMBERED.fullmatch(name)) and int(found[2]) >= used[found[1]]]
     if extra:
-        has = [formatting.count(used[letter], thing) for letter, thing in (("x", "input"), ("y", "output"))]
+        has = [plural.count(used[letter], thing) for letter, thing in (("x", "input"), ("y", "output"))]
         log.warning("%s has unused arrays: %s; the model has %s and %s", path, ", ".join(extra), *has)
     rows = _rows(columns, path)
     return (

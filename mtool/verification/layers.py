@@ -17,6 +17,7 @@ from mtool.base.checked import Count, Natural
 from mtool.base.errors import MismatchError, MtoolError
 from mtool.base.escaping import short_name
 from mtool.base.option_values import Rounding
+from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.ir.graph import moved
@@ -28,7 +29,6 @@ from mtool.stages import samples as sampling
 from mtool.stages.building import build_model
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.deployment import DEFAULT, Deployment
-from mtool.stages.formatting import count
 from mtool.stages.formatting import samples as samples_of
 from mtool.stages.job import Job
 from mtool.stages.options import Options

@@ -83,11 +83,3 @@ def test_the_options_of_a_template_are_listed_without_a_model(capsys: Captured) 
     assert app.invoke(["build", "-b", "mps2_an386", "--options", "-t", "arduino"]) == 2
     assert app.invoke(["build", "-b", "mps2_an386"]) == 2
     assert "missing argument 'MODEL...'" in capsys.readouterr().err
-
-
-def test_options_are_told_in_groups(capsys: Captured) -> None:
-    assert app.invoke(["run", "--help"]) == 0
-    shown = capsys.readouterr().out
-    heads = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert heads[:2] == ["Arguments:", "Options:"] and heads[-1] == "Every command:"
-    assert {"The model:", "The generated C:", "The project:", "The board:"} <= {*heads}

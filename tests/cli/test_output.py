@@ -113,13 +113,6 @@ def test_no_command_shows_the_help(capsys: Captured) -> None:
     assert "Exit codes" in capsys.readouterr().err
 
 
-def test_every_command_has_help_and_the_common_options(capsys: Captured) -> None:
-    for name in app.COMMANDS:
-        assert app.invoke([name, "--help"]) == 0
-        shown = capsys.readouterr().out
-        assert all(option in shown for option in ("--json", "--verbose", "--quiet"))
-
-
 def test_the_version_is_one_line(capsys: Captured) -> None:
     assert app.invoke(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mtool ")

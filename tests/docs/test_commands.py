@@ -28,7 +28,7 @@ def test_each_option_of_a_command_stands_in_its_part(name: str) -> None:
     for parameter in app.command_of(name).params:
         for option in parameter.opts:
             if option.startswith("--") and option != "--help":
-                common = option in ("--json", "--verbose", "--quiet", "--boards")
+                common = option in ("--json", "--verbose", "--quiet", "--boards", "--help-all")
                 assert common or f"{option}`" in part or f"{option} " in part, f"{name} {option}"
                 assert common or f"{option} " in part + shared or f"{option}`" in part + shared, option
 

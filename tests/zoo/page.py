@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.stages.formatting import count
+from mtool.base.plural import count
 from tests.zoo.names import Origin
 from tests.zoo.results import Found, Row, summary
 from tests.zoo.trial import HOST, MOST_MACS, MOST_MACS_ELSEWHERE, STEPS_ELSEWHERE

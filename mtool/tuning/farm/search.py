@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from mtool import boards
+from mtool.base import plural
 from mtool.base.errors import BoardError, BuildError, FitError, UsageError
 from mtool.compiler.tuned.record import Unit, new_id
-from mtool.stages import formatting
 from mtool.stages.building import BuiltProject
 from mtool.tuning.farm.client import Built, Ended, Farm, Refused
 from mtool.tuning.farm.messages import Answer, pack
@@ -117,7 +117,7 @@ class FarmSearch(Search):
             if not (state.making or state.waiting or state.running or state.again):
                 return
             self._check_boards()
-            on = formatting.count(self.farm.boards, "board")
+            on = plural.count(self.farm.boards, "board")
             self.progress.says(f"{'measuring' if mode == 'once' else 'finals'} on {on}")
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
@@ -227,7 +227,7 @@ class FarmSearch(Search):
             return
         if part.tries + 1 >= _TRIES:
             raise BoardError(
-                f"no board of the farm could measure {formatting.count(len(rest), 'candidate')}",
+                f"no board of the farm could measure {plural.count(len(rest), 'candidate')}",
                 details=[f"tried {_TRIES} times; the last: {end.failed if end and end.failed else event.reason}"],
                 hint="check the workers, then run the same command again: finished measurements are in the log",
             )

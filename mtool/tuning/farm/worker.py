@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from mtool import boards
-from mtool.base import locks
+from mtool.base import locks, plural
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
 from mtool.device.flash import ports
-from mtool.stages import formatting
 from mtool.stages.deployment import Deployment
 from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
@@ -221,5 +220,5 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
 
 def _offer_text(service: Service) -> str:
     boards = [f"{count} {board}" for board, count in service.boards.counts().items()]
-    builds = [f"{formatting.count(service.builds, 'build')} at a time"] if service.builds else []
+    builds = [f"{plural.count(service.builds, 'build')} at a time"] if service.builds else []
     return ", ".join([*boards, *builds]) or "nothing"
