@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOOKED_AT = ("mtool", "crt", "project_templates", "docs", "*.md")
 ENDINGS = (".py", ".md", ".c", ".h", ".j2", ".yaml", ".toml")
-LIMIT = 40  # places where the phrase is the plain word, such as "there is no longer"
+LIMIT = 20  # names in file formats ("quantised"), and the few places where the phrase is the plain word
+NAMES = r"MT_LENT\w*|mt_lent|lent_\w+|made_of|revival|revive|\w+_fence|told\.json|parse_given|(?<!\.)tells?(?=[=:(])"
 PHRASES = {
     r"\btold\b": "reported; the option, the argument",
     r"\btells? (?:what|which|how|it|them)\b": "reports, says, prints",
@@ -26,6 +27,7 @@ PHRASES = {
     r"\bwho (?:reads|names|gives|wants|has)\b": "the reader, the caller",
     r"\bof one's own\b": "your own",
     r"\bquantis": "quantiz",
+    rf"\b(?:{NAMES})\b": "the names that replaced it: buffers, cache_key, reconnect, protection, ...",
     r"\bwhat is (?:asked|given|made|told|left|said)\b": "the noun: the options, the rest",
 }
 

@@ -17,7 +17,7 @@ from mtool.compiler import codegen, frontend, run_time_sizes
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan
-from mtool.device.session.tensors import bytes_at, given_inputs, shape_at
+from mtool.device.session.tensors import bytes_at, required_inputs, shape_at
 from mtool.manifest import Manifest, Tensor
 
 BEYOND = 64  # bytes behind each output that no inference may touch
@@ -129,7 +129,7 @@ def check(
     library = Library(planned(path, maxima, target, io), folder / "c", conventions)
     random = np.random.default_rng(2)
     for sizes in points(library.manifest):
-        feeds = {t.name: drawn(t, sizes, random) for t in given_inputs(library.manifest.inputs)}
+        feeds = {t.name: drawn(t, sizes, random) for t in required_inputs(library.manifest.inputs)}
         status, found = library.call(feeds, sizes)
         assert status == 0
         for value, expected in zip(proto.graph.output, reference(proto, feeds), strict=True):

@@ -140,12 +140,12 @@ int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index,
  * again by the next inference. <model>_close releases the devices; the next inference activates them again. */
 
 /* Declare a buffer in one of the board's memories, for regions in addition to the arena, or as a pool of an
- * arena in several memories: in the section ".bss.mt_lent.<memory>", which a linker script must place there.
+ * arena in several memories: in the section ".bss.mt_memory.<memory>", which a linker script must place there.
  * Its initial contents are undefined. */
-#ifndef MT_LENT_SECTION
-#define MT_LENT_SECTION(memory) ".bss.mt_lent." #memory
+#ifndef MT_MEMORY_SECTION
+#define MT_MEMORY_SECTION(memory) ".bss.mt_memory." #memory
 #endif
-#define MT_LENT(memory, alignment) MT_PLACED(MT_LENT_SECTION(memory), alignment)
+#define MT_IN_MEMORY(memory, alignment) MT_PLACED(MT_MEMORY_SECTION(memory), alignment)
 
 /* The same in a named section. */
 #if defined(__GNUC__) && defined(__ELF__)

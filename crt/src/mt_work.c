@@ -13,7 +13,7 @@ static volatile uint16_t running = MT_NO_OPERATOR;
 static int32_t stopped; /* MT_OK, or why a call into the model did not come to its end */
 
 /* Call one of the model's functions inside the fence. */
-static int32_t fenced(const struct mt_model *model, mt_protect_function *function, uintptr_t first, uintptr_t second)
+static int32_t protected_call(const struct mt_model *model, mt_protect_function *function, uintptr_t first, uintptr_t second)
 {
     int32_t result = 0;
     const int32_t status = mt_protect_call(model->areas, model->area_count, function, first, second, &result);
@@ -23,7 +23,7 @@ static int32_t fenced(const struct mt_model *model, mt_protect_function *functio
 
 /* The status where the model did not return 0. */
 #define FAILED (stopped != MT_OK ? stopped : MT_MODEL)
-#define CALL(model, function, first, second) fenced((model), (mt_protect_function *)(function), (first), (second))
+#define CALL(model, function, first, second) protected_call((model), (mt_protect_function *)(function), (first), (second))
 #define RUN(model) CALL(model, (model)->run, (uintptr_t)(model), 0)
 #define STEP(model, number) CALL(model, (model)->step, (uintptr_t)(model), number)
 #define BEGIN(model) CALL(model, (model)->stream->begin, 0, 0)

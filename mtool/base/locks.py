@@ -33,14 +33,14 @@ else:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class HeldLock:
     """A lock that this process holds, and its handle, which child processes may inherit, if there is one."""
 
     release: Callable[[], None]
     handle: int | None = None
 
 
-def take(name: str) -> Taken | str:
+def take(name: str) -> HeldLock | str:
     """Lock the file with a name, or return the number of the process that holds it.
 
     Raises:
@@ -49,7 +49,7 @@ def take(name: str) -> Taken | str:
     return _take_by_flock(name) if HAS_FLOCK else _take_by_filelock(name)
 
 
-def _take_by_flock(name: str) -> Taken | str:
+def _take_by_flock(name: str) -> HeldLock | str:
     path, own = _own_folder()
     try:
         while True:
@@ -82,14 +82,14 @@ def _take_by_flock(name: str) -> Taken | str:
         except OSError:  # a full disk. Without its number in the file, this process would wait for itself
             release()
             raise
-        return Taken(release, handle)
+        return HeldLock(release, handle)
     except OSError as failed:
         raise of_os_error(failed, f"{path / name} can't be locked") from None
     finally:
         os.close(own)
 
 
-def _take_by_filelock(name: str) -> Taken | str:
+def _take_by_filelock(name: str) -> HeldLock | str:
     import filelock
 
     state = resources.state_folder() or Path(tempfile.gettempdir()) / "mtool"
@@ -111,7 +111,7 @@ def _take_by_filelock(name: str) -> Taken | str:
             holder.unlink()
         lock.release()
 
-    return Taken(release)
+    return HeldLock(release)
 
 
 def _own_folder() -> tuple[Path, int]:
@@ -183,7 +183,7 @@ class Lock:
         if not device:
             return
         taken = _take(_called(device))
-        if isinstance(taken, Taken):
+        if isinstance(taken, HeldLock):
             self._release = weakref.finalize(self, taken.release)
         elif only and taken == str(os.getpid()):
             what = f"{device} is in use by this process"
@@ -274,7 +274,7 @@ def _held(what: str, path: Path, patience_s: float, hint: str, *, is_inherited: 
             has_warned = True
         time.sleep(_POLL_S)
     with contextlib.ExitStack() as here:
-        if isinstance(taken, Taken):
+        if isinstance(taken, HeldLock):
             held = _kept.get() or here
             held.callback(taken.release)
             if is_inherited:
@@ -292,7 +292,7 @@ def handles() -> tuple[int, ...]:
     return _handles.get()
 
 
-def _take(what: str) -> Taken | str:
+def _take(what: str) -> HeldLock | str:
     """Take a lock, or return the number of the process that holds it."""
     known = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
     return take(re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock")

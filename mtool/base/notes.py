@@ -25,7 +25,7 @@ def noted() -> Iterator[list[Note]]:
         logger.removeHandler(handler)
 
 
-def tell(notes: Iterable[Note]) -> None:
+def replay(notes: Iterable[Note]) -> None:
     """Log recorded warnings."""
     for name, level, message in notes:
         logging.getLogger(name).log(level, "%s", message)

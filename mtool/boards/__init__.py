@@ -125,7 +125,7 @@ class Reads(Strict):
         return (*counts, *[*self.wait_states.values()][-1:])[0]
 
 
-class Lending(Strict):
+class PoolSettings(Strict):
     """How a memory may hold models' tensors, or copies of their constants, in addition to its own roles.
 
     Attributes:
@@ -150,7 +150,7 @@ class Memory(Strict):
     size: Size
     holds: tuple[Role, ...]
     reads: Reads | None = Field(default=None, exclude=True)
-    pool: Lending | None = Field(default=None, exclude=True)
+    pool: PoolSettings | None = Field(default=None, exclude=True)
 
     @property
     def is_written(self) -> bool:

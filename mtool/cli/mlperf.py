@@ -58,7 +58,7 @@ def mlperf(
     target = boards.get(name)
     lines: list[str] = []
 
-    def tell(line: str) -> None:
+    def show(line: str) -> None:
         lines.append(line)
         out.note(line)
 
@@ -71,7 +71,7 @@ def mlperf(
                 device,
                 lambda benchmark: mlperf.read(data, benchmark, tensor),
                 mode,
-                tell=tell,
+                on_line=show,
                 count=count,
                 warmups=warmups,
                 most=samples,

@@ -12,8 +12,8 @@ from mtool.cli.output import SCHEMA_VERSION, Output
 
 if TYPE_CHECKING:
     from mtool.boards import Board
-    from mtool.device.flash.ports import Attached, Wanted
-    from mtool.device.session.monitoring import Heard, Listener
+    from mtool.device.flash.ports import Attached, DeviceSelector
+    from mtool.device.session.monitoring import DeviceOutput, Listener
     from mtool.device.transport import Transport
     from mtool.manifest import Manifest
 
@@ -46,9 +46,9 @@ def monitor(
     on = described.project.board if described is not None and described.project is not None else None
     if board:
         on = boards.get(board)
-    want = ports.wanted(port, probe)
+    selector = ports.selector(port, probe)
     rate = baud or (on.usb or Usb()).uart if on is not None else baud or Usb().uart
-    device = _device(on, want)
+    device = _device(on, selector)
 
     def connect() -> "Transport":
         return open_port(device.port, baud=rate, firmware=firmware, probe=device.probe)
@@ -72,22 +72,22 @@ def _project(folder: Path | None) -> "tuple[Manifest | None, Path | None]":
     return described, next((file for file in files if file.is_file()), None)
 
 
-def _device(board: "Board | None", want: "Wanted") -> "Attached":
+def _device(board: "Board | None", selector: "DeviceSelector") -> "Attached":
     from mtool.device.flash import ports
 
     if board is None:
-        return ports.any_port(want)
-    if not want.port and not want.probe and (board.emulator is not None or board.usb is None):
+        return ports.any_port(selector)
+    if not selector.port and not selector.probe and (board.emulator is not None or board.usb is None):
         raise UsageError(
             f"{board.name} has no port: it runs only while mtool starts it",
             hint="mtool run shows its log; to listen to an emulator that you started yourself, give --port",
         )
-    return ports.require(board, want)
+    return ports.require(board, selector)
 
 
 def _follow(
     out: Output, transport: "Transport", connect: "Callable[[], Transport]", listener: "Listener", until: float | None
-) -> "Iterator[Heard]":
+) -> "Iterator[DeviceOutput]":
     """Show messages until a time; if the port disappears, wait for it."""
     while True:
         try:
@@ -115,7 +115,7 @@ def is_over(until: float | None) -> bool:
     return until is not None and time.monotonic() >= until
 
 
-def show_message(out: Output, heard: "Heard", seconds: float) -> None:
+def show_message(out: Output, heard: "DeviceOutput", seconds: float) -> None:
     """Print a message, with --json as a line of JSON."""
     if out.as_json:
         row = {"schema_version": SCHEMA_VERSION, "command": out.command, "seconds": round(seconds, 3)}

@@ -48,13 +48,13 @@ def run(
 
         said = bytearray()
 
-        def tell(data: bytes) -> None:
+        def show(data: bytes) -> None:
             said.extend(data)
             if not out.as_json:
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
 
-        run_program(Job(model, board, options, deployment), tell)
+        run_program(Job(model, board, options, deployment), show)
         out.result({"output": said.decode(errors="replace")})
         return
     if output is not None:

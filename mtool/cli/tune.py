@@ -14,7 +14,7 @@ from mtool.cli.output import Output, table
 if TYPE_CHECKING:
     from mtool.cli.console import Fitted
     from mtool.compiler.tuned.record import Unit, WholePlan
-    from mtool.compiler.tuned.summary import KnownTarget, KnownTask
+    from mtool.compiler.tuned.summary import TargetSummary, TaskSummary
     from mtool.tuning.search import Progress, Row
     from mtool.tuning.tuning import Tuned
 
@@ -216,7 +216,7 @@ def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
     out.text(table(heads, rows, right=(0, 2, 3, 4)))
 
 
-def _show_target(out: Output, known: "KnownTarget") -> None:
+def _show_target(out: Output, known: "TargetSummary") -> None:
     target, setup = known.target, known.setup
     clock = f" at {setup.clock_hz / 1e6:g} MHz" if setup.clock_hz else ""
     out.text(f"{setup.board}{clock}, {target.cpu}, {target.compiler} {' '.join(target.flags)}, {setup.template}")
@@ -229,7 +229,7 @@ def _show_target(out: Output, known: "KnownTarget") -> None:
         out.text(f"whole {plan.model}   {before} -> {after}   saved {saved:.1%}, arena {plan.arena_bytes:,} B")
 
 
-def _known_cells(task: "KnownTask", unit: "Unit") -> list[str]:
+def _known_cells(task: "TaskSummary", unit: "Unit") -> list[str]:
     best, lead = task.best, task.lead
     record = task.candidates[0].task
     return [

@@ -202,7 +202,7 @@ def _server_of(
     if ":" in asked.server:
         return asked.server, ()
     name = flashing.choose_gdb_server(on.board, asked.server, template=on.template)
-    runner, want = flashing.all_runners()[name], ports.wanted(deployment.port, deployment.probe)
+    runner, want = flashing.all_runners()[name], ports.selector(deployment.port, deployment.probe)
     device = ports.require(on.board, want) if needed else ports.resolve(on.board, want)
     probe, port = device.probe if device else deployment.probe, free_port()
     job = flashing.job_of(folder.absolute(), on, runner, kind=HOST_DRIVEN, probe=probe)

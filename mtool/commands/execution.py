@@ -28,11 +28,11 @@ from mtool.manifest import Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind, write_project
-from mtool.stages.compile_cache import made_of
+from mtool.stages.compile_cache import cache_key
 from mtool.stages.compiling import CompiledModel, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
 from mtool.stages.job import Job, check_board, loaded_model, project_in
-from mtool.stages.options import Options, known_of
+from mtool.stages.options import Options, tuning_results_of
 from mtool.stages.samples import Array, Sample
 
 # The project folder as a cache: it is reused if the model, the options, mtool and the folder have not changed.
@@ -63,8 +63,8 @@ def _load_cached(job: Job) -> tuple[CompiledModel, Path] | None:
             return None
         own = sorted((project / described.project.model).glob(f"{described.model}*"))
         made = FileTree({file.name: file.read_bytes() for file in own if file.is_file()})
-        filetree.tell_left(project)
-        known_of(target, options)  # for its note, which compiling would log
+        filetree.log_left(project)
+        tuning_results_of(target, options)  # for its note, which compiling would log
         return CompiledModel(path, target, options, made, described.model_copy(update={"project": None})), project
     except (MtoolError, OSError, UnicodeError) as stale:  # compiling again reports what is wrong
         log.debug("%s is out of date: %s", path.name, stale)
@@ -80,7 +80,7 @@ def _store_cached(model: CompiledModel, folder: Path) -> None:
 
 def _key(path: Path, board: Board, options: Options, folder: Path) -> str:
     """Return the hashes of a project's inputs and of its contents."""
-    made = made_of(path, board, options, known_of(board, options, tells=False))
+    made = cache_key(path, board, options, tuning_results_of(board, options, warns=False))
     return f"{made} {filetree.digest_of(folder, skip=(BUILD_FOLDER,))}"
 
 

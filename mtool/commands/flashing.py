@@ -133,8 +133,8 @@ def flash_model(
                 done = _flash(prepared, chosen, device)
                 return done, session.open(prepared.folder, port=_port_of(target, device), timeout_s=_START_S)
 
-            revival = Reconnection.of(target, deployment.power, port, probe)
-            flashed, opened = revival.until_back(attempt) if revival.power is not None else attempt()
+            reconnection = Reconnection.of(target, deployment.power, port, probe)
+            flashed, opened = reconnection.until_back(attempt) if reconnection.power is not None else attempt()
         stack.enter_context(opened)
         baud = target.usb.uart if target.usb and not is_emulated else None
         smokes = _smoke(opened, model, deployment, baud=baud)
@@ -190,8 +190,8 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
     target, deployment, chosen = job.target, job.deployment, _runner_for(job, runner)
     device = None
     if chosen is not None:
-        want = ports.wanted(deployment.port, deployment.probe)
-        device = None if chosen.name == "gdb" else ports.resolve(target, want)
+        selector = ports.selector(deployment.port, deployment.probe)
+        device = None if chosen.name == "gdb" else ports.resolve(target, selector)
     model = job.compile(checks_device=False)
     kind, tools = (HOST_DRIVEN, ()) if chosen is None else (kind, checkup.flash_tool(chosen.name, target))
     lines, described = build_plan(model, deployment.folder, kinds=(kind,), tools=tools)
@@ -218,13 +218,13 @@ def template_of(board: Board, options: Options) -> str:
 
 def find_device(board: Board, deployment: Deployment) -> Attached | None:
     """Return the selected device; None if only the flash tool can detect it."""
-    want = ports.wanted(deployment.port, deployment.probe)
+    selector = ports.selector(deployment.port, deployment.probe)
     found = ports.attached()
-    device = ports.resolve(board, want, found)
+    device = ports.resolve(board, selector, found)
     if device is not None:
         log.info("found     %s   %s", board.description, device)
     elif board.usb and board.usb.ids and sys.platform == "linux":
-        return ports.require(board, want, found)
+        return ports.require(board, selector, found)
     return device
 
 
@@ -233,14 +233,14 @@ def _port_of(board: Board, device: Attached | None) -> str:
     if device is not None and device.port:
         deadline = time.monotonic() + _START_S
         while device.port.startswith("/") and not Path(device.port).exists():
-            again = ports.resolve(board, ports.Wanted(probe=device.probe)) if device.probe else None
+            again = ports.resolve(board, ports.DeviceSelector(probe=device.probe)) if device.probe else None
             if again is not None and again.port:
                 return again.port
             if time.monotonic() > deadline:
                 break
             time.sleep(0.2)
         return device.port
-    return ports.require(board, ports.Wanted()).port
+    return ports.require(board, ports.DeviceSelector()).port
 
 
 def flash_job(
@@ -334,12 +334,12 @@ def _prepare_program(job: Job) -> BuiltProject:
 
 
 @locks.keep_locks()
-def run_program(job: Job, tell: Callable[[bytes], None]) -> None:
+def run_program(job: Job, on_output: Callable[[bytes], None]) -> None:
     """Build a user's program and run it, on this computer or in the board's emulator, until it ends.
 
     Args:
         job: the model, the program in its options, and the project folder.
-        tell: called with the program's output as it arrives.
+        on_output: called with the program's output as it arrives.
 
     Raises:
         BoardError: the board is not emulated: the program runs by itself once it is flashed.
@@ -363,7 +363,7 @@ def run_program(job: Job, tell: Callable[[bytes], None]) -> None:
                     return
                 raise
             if data:
-                tell(data)
+                on_output(data)
 
 
 @locks.keep_locks()

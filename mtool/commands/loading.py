@@ -13,7 +13,7 @@ from mtool.commands.modules import read_module
 from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.rpc import Client, loading
-from mtool.device.rpc.loading import Listed, Place, Room
+from mtool.device.rpc.loading import Listed, ModuleLimits, Place
 from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
 from mtool.device.session.connection import no_modules, of_flash, require_modules
@@ -125,12 +125,12 @@ def load_module(
 def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
     start = time.monotonic()
     try:
-        room = loading.room(client, module.name)
+        limits = loading.module_limits(client, module.name)
     except DeviceError as refused:
         if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
             raise
         raise no_modules() from None
-    check(module, len(data), place, room)
+    check(module, len(data), place, limits)
     try:
         sent = delta_update.send(client, data, place, since=old, progress=progress)
     except DeviceError as refused:
@@ -142,39 +142,39 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
     return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced)
 
 
-def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
+def check(module: Module, file_bytes: int, place: Place, limits: ModuleLimits) -> None:
     """Check that the device will accept a module.
 
     Raises:
         UsageError: the firmware does not run its kind or machine, or has had a newer one.
         FitError: the device does not have enough memory.
     """
-    if module.kind not in room.kinds:
+    if module.kind not in limits.kinds:
         raise UsageError(
             f"this firmware has no support for {module.kind.name.lower()} modules",
             hint="rebuild it with --option module_kinds=both",
         )
-    if module.counter < room.counter:
+    if module.counter < limits.counter:
         raise UsageError(
-            f"{module.name}'s counter ({module.counter}) is below the device's ({room.counter})",
-            details=[f"expected  counter {room.counter} or more", f"found     {module.counter}"],
-            hint=f"to replace the device's module, make this one with --counter {room.counter}",
+            f"{module.name}'s counter ({module.counter}) is below the device's ({limits.counter})",
+            details=[f"expected  counter {limits.counter} or more", f"found     {module.counter}"],
+            hint=f"to replace the device's module, make this one with --counter {limits.counter}",
         )
-    if not format.runs(room.machine, module.machine):
+    if not format.runs(limits.machine, module.machine):
         raise UsageError(
             f"{module.name} is for another machine",
             details=[
-                f"expected  {format.describe(room.machine)}, or less",
+                f"expected  {format.describe(limits.machine)}, or less",
                 f"found     {format.describe(module.machine)}",
             ],
             hint="make it with the device's board: --board BOARD",
         )
-    if place == Place.FLASH and not room.flash_bytes:
+    if place == Place.FLASH and not limits.flash_bytes:
         raise UsageError("the device has no flash for modules", hint="load it into RAM: --ram")
     ram_bytes = module.ram_bytes() + (file_bytes if place == Place.RAM else 0)
     for what, needed, there in (
-        ("a slot", file_bytes if place == Place.FLASH else 0, room.flash_bytes),
-        ("the RAM for modules", ram_bytes, room.ram_bytes),
+        ("a slot", file_bytes if place == Place.FLASH else 0, limits.flash_bytes),
+        ("the RAM for modules", ram_bytes, limits.ram_bytes),
     ):
         if needed > there:
             raise FitError(

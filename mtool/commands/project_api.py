@@ -100,7 +100,7 @@ class ProjectApi:
         """
         described = self._check(folder)
         chosen = flash.choose(described.board, runner, template=described.template)
-        device = ports.resolve(described.board, ports.wanted(port, probe))
+        device = ports.resolve(described.board, ports.selector(port, probe))
         return flash.flash(chosen, flash_job(folder, described, chosen, device, kind=kind))
 
     def open_transport(self, folder: Path, *, port: str = "", probe: str = "") -> Transport:

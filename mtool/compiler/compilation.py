@@ -52,7 +52,7 @@ from mtool.compiler.plan.pools import (
 )
 from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
 from mtool.compiler.request import USUAL, Compilation, Request
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Claim, Refusal
 
 _T = TypeVar("_T")
@@ -337,7 +337,7 @@ class _Source:
             kinds = (kind for value, kind in graph.types.items() if value not in graph.constants)
             return not has_bodies(graph) and not any(kind.dtype.is_float for kind in kinds)
 
-        if self.request.known != Known():  # a measurement holds for its own core
+        if self.request.tuning_results != TuningResults():  # a measurement holds for its own core
             return target
         has_integers = self.once(
             ("integers", passes.traits(target)),
@@ -358,8 +358,8 @@ class _Source:
         lowered = functools.cache(lambda: self.lowered(board, notes) if graph is None else graph)
         offers = self.once(("offers", of_target), lambda: offers_of(lowered(), target))
         allowed, memory = request.allowed_partial(), board.memory_for("weights")
-        partial = request.known.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
-        order = request.known.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
+        partial = request.tuning_results.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
+        order = request.tuning_results.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
 
         def plan_of(partial: Partial, grown: frozenset[str]) -> tuple[Plan, Mapping[str, Choice]]:
             chosen = schedules_of(lowered(), target, request, self.model_hash)
@@ -380,11 +380,11 @@ class _Source:
 
 def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
     """Return the requested schedules, and those that tuning has found for the other nodes."""
-    if request.known == Known():  # then the schema of logs need not be loaded
+    if request.tuning_results == TuningResults():  # then the schema of logs need not be loaded
         return request.schedules
     from mtool.compiler.tuned.tasks import choices
 
-    return {**choices(request.known, graph, target, model_hash), **request.schedules}
+    return {**choices(request.tuning_results, graph, target, model_hash), **request.schedules}
 
 
 def _drop_cycles(constants: Mapping[str, Array]) -> None:

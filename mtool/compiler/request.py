@@ -13,7 +13,7 @@ from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.plan.choice import Choice
 from mtool.compiler.plan.pool import Pool
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Request(ModelOptions):
     backends: those that may compute parts of the network, in order of preference.
     tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
     backend_fallback: a region that a backend fails to compile is left to C.
-    known: tuning results for the board; `schedules` take precedence.
+    tuning_results: measured for the board; `schedules` take precedence.
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
@@ -58,7 +58,7 @@ class Request(ModelOptions):
     arena_section: str = DEFAULTS["arena_section"]
     pools: tuple[Pool, ...] = ()
     protect: bool = DEFAULTS["protect"]
-    known: Known = field(default_factory=Known)
+    tuning_results: TuningResults = field(default_factory=TuningResults)
     backends: tuple[BackendSpec, ...] = ()
     tolerance: int = DEFAULTS["tolerance"]
     backend_fallback: bool = DEFAULTS["backend_fallback"]

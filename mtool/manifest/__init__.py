@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, PlainSerializer, SerializationInfo, ValidationError
 
 from mtool.base import configuration, formulas, records
 from mtool.base.errors import UsageError, of_os_error
@@ -381,13 +381,12 @@ class Manifest(Strict):
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data takes),
     `shared_constant_bytes` is the part of them that is stored with an earlier model; `grown` has those that take more
     than in the model's file; `macs` are the multiply-accumulates of the original model, `live_macs` those that remain
-    after constant channels were removed, 0 if none were; `instructions` is a
-    rough, generous estimate for one inference, with floats in software where the core has no FPU: deadlines follow it;
-    `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and
-    `executor` are the conventions that it was compiled with; `functions` lists the functions that can be called over
-    the
-    RPC: each operator, in order, and the entry point. `claims` says what computes which operator, if backends were
-    used. `lent` has the bytes of the board's memories, by name, that backends' regions use in addition to the arena;
+    after constant channels were removed, 0 if none were; `instructions` is a rough, generous estimate for one
+    inference, with floats in software where the core has no FPU: deadlines follow it; `symbols` maps roles ("run",
+    "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the
+    conventions that it was compiled with; `functions` lists the functions that can be called over the RPC: each
+    operator, in order, and the entry point. `claims` says what computes which operator, if backends were
+    used. `device_buffers` has the bytes of the board's memories, by name, that backends' regions use besides the arena;
     `pools` are the memories that hold the arena if it is not in one piece: then `arena_bytes` is the sum over all of
     them. `constant_pools` are the memories that hold its constants, if there are several. `inner_regions` are regions
     in branches and loops. `caller_has_arena`: the entry point takes the arena as its first argument; mtool's firmware
@@ -424,7 +423,7 @@ class Manifest(Strict):
     caller_has_arena: bool = False
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
-    lent: dict[str, int] = Field(default={})
+    device_buffers: dict[str, int] = Field(default={}, validation_alias=AliasChoices("device_buffers", "lent"))
     pools: tuple[PoolOfArena, ...] = ()
     constant_pools: tuple[ConstantPool, ...] = ()
     inner_regions: tuple[InnerRegion, ...] = ()

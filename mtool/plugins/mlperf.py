@@ -40,12 +40,12 @@ class DeviceUnderTest:
 
     Args:
         transport: the channel to it; the caller closes it.
-        tell: called with each line of the dialogue and its sender: "host" or "dut".
+        on_line: called with each line of the dialogue and its sender: "host" or "dut".
     """
 
-    def __init__(self, transport: Transport, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, transport: Transport, on_line: Callable[[str, str], None]) -> None:
         self._transport = transport
-        self._tell = tell
+        self._on_line = on_line
         self._rest = b""
 
     def begin(self) -> None:
@@ -119,7 +119,7 @@ class DeviceUnderTest:
         Raises:
             CommunicationError: the device does not answer in time, or the channel was closed.
         """
-        self._tell("host", f"{command}%")
+        self._on_line("host", f"{command}%")
         self._transport.write(f"{command}%".encode(), timeout_s=_ANSWER_S)
         return self._answer(timeout_s)
 
@@ -131,7 +131,7 @@ class DeviceUnderTest:
                 line, _, self._rest = self._rest.partition(b"\n")
                 text = line.decode("ascii", "backslashreplace").strip()
                 if text:
-                    self._tell("dut", text)
+                    self._on_line("dut", text)
                 if text == _READY:
                     return lines
                 if text:
@@ -305,7 +305,7 @@ def run(
     items: Callable[[str], Sequence[Item]],
     mode: Mode,
     *,
-    tell: Callable[[str], None],
+    on_line: Callable[[str], None],
     count: int | None = None,
     warmups: int | None = None,
     most: int | None = None,
@@ -317,7 +317,7 @@ def run(
         device: the device under test.
         items: returns the samples of the benchmark that the device reports.
         mode: "performance": five windows of many inferences; "accuracy": one inference for each sample.
-        tell: called with each line of the log.
+        on_line: called with each line of the log.
         count: inferences in a window; None: the benchmark's.
         warmups: inferences before each window; None: the benchmark's.
         most: the largest number of samples in accuracy mode; None: all.
@@ -334,7 +334,7 @@ def run(
     found = items(benchmark)
 
     def say(text: str) -> None:
-        tell(f"{time.strftime('%m%d.%H%M%S')} ulp-mlperf: {text}")
+        on_line(f"{time.strftime('%m%d.%H%M%S')} ulp-mlperf: {text}")
 
     own = (f"the device is emulated: {emulated}",) if emulated else ()
     for line in own:

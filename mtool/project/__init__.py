@@ -9,7 +9,7 @@ from mtool.project.package import package as package
 from mtool.project.portable import CORES as CORES
 from mtool.project.program import Program as Program
 from mtool.project.program import program_in as program_in
-from mtool.project.render import check_fence as check_fence
+from mtool.project.render import check_protection as check_protection
 from mtool.project.render import choose as choose
 from mtool.project.render import render as render
 from mtool.project.runtime import runtime_headers as runtime_headers

@@ -37,7 +37,7 @@ _JOURNAL_BYTES = 2 * 4096
 
 
 @dataclass(frozen=True, slots=True)
-class TakenModules:
+class AcceptedModules:
     """The modules that a firmware takes.
 
     Attributes:
@@ -61,7 +61,7 @@ class TakenModules:
     simulates_flash: bool
 
 
-def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules | None:
+def read(options: Mapping[str, str | int | bool], board: Board) -> AcceptedModules | None:
     """Return which modules a firmware takes, from its template's options; None: none.
 
     Raises:
@@ -96,7 +96,7 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
     simulates = board.emulator is not None and bool(memory) and not board.memories[memory].holds
     kinds = ("native", "bytecode") if options[KINDS] == "both" else (str(options[KINDS]),)
     slots = min(max((_SLOTS if simulates else 1) * default // sizes[SLOT_BYTES], _LEAST_SLOTS), _MOST_SLOTS)
-    return TakenModules(
+    return AcceptedModules(
         public_keys=(tuple(raw),) if raw else (),
         kinds=kinds,
         takes_unsigned=unsigned,
@@ -122,7 +122,7 @@ def _default(whole: int) -> int:
     return size
 
 
-def sources(runtime: str, taken: TakenModules) -> FileTree:
+def sources(runtime: str, taken: AcceptedModules) -> FileTree:
     """Return the runtime's files for modules, beside the folder of the runtime's other sources."""
     crt = resources.path("crt")
     beside = PurePosixPath(runtime).parent

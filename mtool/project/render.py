@@ -68,7 +68,7 @@ def render(
         context["sources"]["modules"] = [
             path for path in crt if path.endswith(".c") and path.startswith(loaded_modules.COMPILED)
         ]
-    context["protect"] = _fence(manifest, chosen, board, values)
+    context["protect"] = _protection(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
     context["firmware"] = {
@@ -125,7 +125,7 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
     return chosen, chosen.read_options(options)
 
 
-def check_fence(template: Template, board: Board) -> None:
+def check_protection(template: Template, board: Board) -> None:
     """Check that a template and a board's core support memory protection.
 
     Raises:
@@ -137,17 +137,17 @@ def check_fence(template: Template, board: Board) -> None:
         raise UsageError(what, hint="leave out --protect, or use --template baremetal if the board has it")
 
 
-def _fence(
+def _protection(
     manifest: Manifest, template: Template, board: Board, options: Mapping[str, str | int | bool]
 ) -> dict[str, Any] | None:
     """Return the memory protection's values for a template; None: there is none."""
     if manifest.protection is None:
         return None
-    check_fence(template, board)
+    check_protection(template, board)
     unit = needed_unit(board.cpu)
-    fences = [one.protection for one in manifest.models if one.protection is not None]
+    protections = [one.protection for one in manifest.models if one.protection is not None]
     stack_bytes = int(options.get("stack_bytes", 0))
-    constants = [area for fence in fences for area in fence.areas if area.name == "constants"]
+    constants = [area for protection in protections for area in protection.areas if area.name == "constants"]
     return {
         "unit": unit.label,
         "stack_granule": unit.stack_granule(stack_bytes),
@@ -180,14 +180,14 @@ def _context(
     needed = runtime_sources(model, crt)
     described = [one.for_templates() for one in manifest.models]
     in_arena = {one.symbols.get("arena", "") for one in manifest.models}
-    memories = {name for one in manifest.models for name in one.lent} | {*bytes_in_memories(manifest.models)}
+    memories = {name for one in manifest.models for name in one.device_buffers} | {*bytes_in_memories(manifest.models)}
     return {
         "folder": "project",
         "model": manifest.firmware_name,
         "manifest": described[0],
         "models": described,
         "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
-        "lent": sorted(memories),
+        "buffer_memories": sorted(memories),
         "constant_memories": sorted(
             {pool.name for one in manifest.models for pool in one.constant_pools if not pool.section}
         ),

@@ -19,21 +19,21 @@ from mtool.base import cache, filetree, resources
 from mtool.base.cache import File
 from mtool.base.errors import MtoolError
 from mtool.base.filetree import FileTree
-from mtool.base.notes import noted, tell
+from mtool.base.notes import noted, replay
 from mtool.base.option_values import Arenas
 from mtool.boards import Board
 from mtool.compiler import added_operators
 from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.operators.budget import LIMITS
 from mtool.compiler.request import Compilation, Request
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Firmware
 from mtool.version import __version__
 
 _DATA = ("boards.yaml", "crt", "project_templates")
 
 
-def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
+def cache_key(path: Path, board: Board, options: Request, known: TuningResults) -> str:
     """Return a SHA-256 over everything that a model's C and its project depend on.
 
     Args:
@@ -92,7 +92,7 @@ def program_texts() -> Iterator[str]:
                 yield f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
-_NOTES = "told.json"  # can't clash with a model's files, which begin with the model's name
+_NOTES = "notes.json"  # can't clash with a model's files, which begin with the model's name
 _RESULT = manifest.FILE_NAME
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Aren
         kept.drop(key)
     with noted() as notes:
         done = compile_models(sources, board, arenas)
-    details = {"told": notes, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
+    details = {"notes": notes, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
     kept.put(
         key,
         {
@@ -134,14 +134,14 @@ def _read(entry: dict[str, File]) -> Compilation | None:
     """Return the compilation in a cache entry, and repeat its warnings; None: it is malformed."""
     try:
         noted = json.loads(entry.pop(_NOTES).data)
-        notes = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
+        notes = [(str(name), int(level), str(message)) for name, level, message in noted["notes"]]
         described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
         files = FileTree({name: one.data for name, one in entry.items()}, dict(noted["outline"]))
         found = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
         log.debug("a cache entry is malformed: %s", malformed)
         return None
-    tell(notes)
+    replay(notes)
     return found
 
 
@@ -151,7 +151,7 @@ def _key(path: Path, board: Board, request: Request) -> str:
         return ""
     try:
         if path.is_file() and path.stat().st_size <= LIMITS["file"][0]:
-            return made_of(path, board, request, request.known)
+            return cache_key(path, board, request, request.tuning_results)
     except (MtoolError, OSError, UnicodeError) as failed:
         log.debug("%s has no cache key: %s", path.name, failed)
     return ""

@@ -16,10 +16,10 @@ from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
 from mtool.boards import Board
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Manifest, Protection
 from mtool.stages import formatting
-from mtool.stages.options import Options, check_options, known_of, weights_of
+from mtool.stages.options import Options, check_options, tuning_results_of, weights_of
 
 if TYPE_CHECKING:
     from mtool.project import About, Module, Runtime
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-_LEAST_GROWTH_BYTES = 1024  # smaller growth of an operator's constants is not reported; the manifest has all of it
+_LEAST_OVERHEAD_BYTES = 1024  # smaller growth of an operator's constants is not reported; the manifest has all of it
 _NAMED = 3
 
 
@@ -36,7 +36,7 @@ def warn_of_weight_overhead(manifest: Manifest) -> None:
 
     Growth that was chosen for speed, where the board has room (plan.for_time), is logged at debug level only.
     """
-    reported = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_GROWTH_BYTES]
+    reported = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_OVERHEAD_BYTES]
     for one in reported:
         if one.for_speed:
             log.debug("%s: %s B more flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
@@ -227,7 +227,9 @@ class CompiledModel:
 
     def _for(self, board: str) -> "CompiledModel":
         """Return the model compiled for another board."""
-        return compile(self.path, board=board, options=replace(self.options, weights="text", known=Known()))
+        return compile(
+            self.path, board=board, options=replace(self.options, weights="text", tuning_results=TuningResults())
+        )
 
     def _module(self) -> "Module":
         from mtool import project
@@ -336,6 +338,6 @@ def requests_of(
     requests: list[Request] = []
     for chosen in options:
         check_options(board, chosen, folder)
-        known = known_of(board, chosen, tells=not requests)
-        requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
+        known = tuning_results_of(board, chosen, warns=not requests)
+        requests.append(replace(chosen, weights=weights_of(board, chosen), tuning_results=known))
     return list(zip(sources, requests, strict=True))

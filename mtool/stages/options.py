@@ -23,9 +23,9 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from mtool.stages.arrays import read
-from mtool.stages.tuned import known_for
+from mtool.stages.tuned import tuning_results_for
 
 if TYPE_CHECKING:
     from mtool.project import Program
@@ -285,7 +285,7 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
     if options.template or board.templates:
         template, _ = project.choose(board, options.template, options.template_options)
         if options.protect:
-            project.check_fence(template, board)
+            project.check_protection(template, board)
     if options.protect and options.arena_section:
         raise UsageError(
             "--arena-section and --protect can't be combined",
@@ -298,18 +298,18 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
         filetree.check_folder(folder, edits=options.edits)
 
 
-def known_of(board: Board, options: Options, *, tells: bool = True) -> Known:
+def tuning_results_of(board: Board, options: Options, *, warns: bool = True) -> TuningResults:
     """Return the results of tuning: those in the options, else from the options' logs, else from those in mtool.toml.
 
-    `tells`: warn if the logs have nothing for the board.
+    `warns`: whether to warn if the logs have nothing for the board.
 
     Raises:
         UsageError: a log is missing or malformed.
         BuildError: there are logs, and the compiler whose results are needed is not installed.
     """
-    if options.known != Known():
-        return options.known
-    return known_for(board, options.tuned, options.template, options.template_options, tells=tells)
+    if options.tuning_results != TuningResults():
+        return options.tuning_results
+    return tuning_results_for(board, options.tuned, options.template, options.template_options, warns=warns)
 
 
 def weights_of(board: Board, options: Options) -> Weights:
@@ -394,7 +394,7 @@ def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -
     return taken
 
 
-def parse_given(**values: Any) -> dict[str, Any]:
+def parse_changed(**values: Any) -> dict[str, Any]:
     """Return the values that differ from their defaults, after parsing them to report errors.
 
     Raises:

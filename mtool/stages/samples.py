@@ -17,7 +17,7 @@ import numpy as np
 from mtool.base import plural, spelling
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array, Sample
-from mtool.device.session.tensors import array_of, given_inputs, largest, shown, sizes_of, smallest, tensor_at
+from mtool.device.session.tensors import array_of, largest, required_inputs, shown, sizes_of, smallest, tensor_at
 from mtool.manifest import Tensor
 from mtool.stages import formatting
 from mtool.stages.arrays import StoredArray, read, stored
@@ -39,8 +39,8 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     """
     arrays = stored(path)
     columns = {}
-    for index, tensor in enumerate(given_inputs(tensors)):
-        names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(given_inputs(tensors)) == 1 else [])]
+    for index, tensor in enumerate(required_inputs(tensors)):
+        names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(required_inputs(tensors)) == 1 else [])]
         columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path)
     return _rows(columns, path)
 
@@ -58,21 +58,21 @@ def golden_of(
     """
     arrays = stored(path)
     columns = {}
-    for letter, tensors in (("x", given_inputs(inputs)), ("y", outputs)):
+    for letter, tensors in (("x", required_inputs(inputs)), ("y", outputs)):
         for index, tensor in enumerate(tensors):
             key = f"{letter}{index}"
             own = floats or not tensor.dtype.startswith("float")
             special = letter == "y" and f"{key}{suffix}" in arrays and own
             array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
             columns[key] = _split(array, tensor, path)
-    used = {"x": len(given_inputs(inputs)), "y": len(outputs)}
+    used = {"x": len(required_inputs(inputs)), "y": len(outputs)}
     extra = [name for name in arrays if (found := _NUMBERED.fullmatch(name)) and int(found[2]) >= used[found[1]]]
     if extra:
         has = [plural.count(used[letter], thing) for letter, thing in (("x", "input"), ("y", "output"))]
         log.warning("%s has unused arrays: %s; the model has %s and %s", path, ", ".join(extra), *has)
     rows = _rows(columns, path)
     return (
-        [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],
+        [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(required_inputs(inputs))} for row in rows],
         [{tensor.name: row[f"y{index}"] for index, tensor in enumerate(outputs)} for row in rows],
     )
 
@@ -84,7 +84,7 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
     Integers that may be indices are less than all sizes.
     """
     random = np.random.default_rng(seed)
-    drawn, sizes = given_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
+    drawn, sizes = required_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
     return [
         {tensor.name: _draw(tensor_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
         for given in sizes
@@ -225,7 +225,7 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
     """
     if fill == "random":
         return seeded(tensors, count=1, seed=seed)
-    given = given_inputs(tensors)
+    given = required_inputs(tensors)
     if fill in PATTERNS:
         number = PATTERNS.index(fill)
         return [{tensor.name: np.full(tensor.shape, number).astype(np.dtype(tensor.dtype)) for tensor in given}]

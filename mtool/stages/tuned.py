@@ -9,7 +9,7 @@ from mtool.base import configuration
 from mtool.base.errors import UsageError
 from mtool.base.escaping import one_line
 from mtool.boards import Board
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Project
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 _MOST = 5  # targets listed in a warning
 
 
-def known_for(
-    board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, tells: bool = True
-) -> Known:
+def tuning_results_for(
+    board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, warns: bool = True
+) -> TuningResults:
     """Return the results in tuning logs for a board; empty if there are no logs.
 
     Args:
@@ -30,7 +30,7 @@ def known_for(
         given: the logs, or folders of them; none: those in mtool.toml.
         template: the project's template; empty: the board's first.
         template_options: the values of its options, as text.
-        tells: warn if the logs have nothing for the board.
+        warns: whether to warn if the logs have nothing for the board.
 
     Raises:
         UsageError: a log or mtool.toml is missing or malformed, or the template is unknown.
@@ -38,20 +38,20 @@ def known_for(
     """
     logs = tuple(given) or configuration.load().tuned
     if not logs:
-        return Known()
+        return TuningResults()
     from mtool.compiler.tuned import record as tuning_log
     from mtool.compiler.tuned.summary import without_points
 
     logs, point = without_points(logs)
     read = tuning_log.read(logs)
     target, setup = target_and_setup(board, template, template_options)
-    known = Known.of(read, target, setup, point)
+    known = TuningResults.of(read, target, setup, point)
     if point and not known.whole:
         raise UsageError(
             f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
             hint="list the points: mtool tune --show LOG --pareto; measure more: mtool tune MODEL --pareto",
         )
-    if tells and not known.ranked and not known.whole:
+    if warns and not known.ranked and not known.whole:
         elsewhere = ((one.target, one.setup) for one in (*read.measurements, *read.plans))
         others = sorted({_elsewhere(*one, target, setup) for one in elsewhere})
         log.warning(

@@ -65,7 +65,7 @@ class TrialSite:
         """
         if not self.is_attached:
             return ()
-        return (ports.require(self.board, ports.wanted(self.deployment.port, self.deployment.probe)).lock,)
+        return (ports.require(self.board, ports.selector(self.deployment.port, self.deployment.probe)).lock,)
 
     def make(
         self, shares: Sequence[Share], *, build: bool = True
@@ -100,13 +100,13 @@ class TrialSite:
         return names, self.opened(prepared)
 
     @property
-    def revival(self) -> Reconnection:
+    def reconnection(self) -> Reconnection:
         """The reconnection to an attached board.
 
         Raises:
             UsageError: mtool.toml is malformed.
         """
-        found = ports.wanted(self.deployment.port, self.deployment.probe)
+        found = ports.selector(self.deployment.port, self.deployment.probe)
         return Reconnection.of(self.board, self.deployment.power, found.port, found.probe)
 
     def open(self, prepared: BuiltProject) -> Device:
@@ -120,7 +120,7 @@ class TrialSite:
         if not self.is_attached:
             return session.open(prepared.folder, port=ports.EMULATOR if self.board.emulator else "")
         runner = self.runner(prepared.manifest.in_project.template)
-        return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
+        return self.reconnection.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
 
     def runner(self, template: str) -> Runner:
         """Return the runner that flashes an attached board with a template's project.
@@ -135,10 +135,10 @@ class TrialSite:
 
     def opened(self, prepared: BuiltProject) -> "OpenedBoard":
         """Flash a firmware, and return the board; raises as `open`."""
-        meter = BoardMeter(lambda: self.open(prepared), revive=lambda hangs: self.revive(prepared, hangs=hangs))
+        meter = BoardMeter(lambda: self.open(prepared), reconnect=lambda hangs: self.reconnect(prepared, hangs=hangs))
         return OpenedBoard(meter, prepared)
 
-    def revive(self, prepared: BuiltProject, *, hangs: bool) -> Device | None:
+    def reconnect(self, prepared: BuiltProject, *, hangs: bool) -> Device | None:
         """Reconnect to an attached board, and return a session with the firmware in its flash; None: that failed.
 
         On some boards, firmware resets itself after a fault; firmware that hangs needs a power cycle.
@@ -148,11 +148,11 @@ class TrialSite:
         """
         if not self.is_attached:
             return None
-        revival = self.revival
-        revival.wait()
+        reconnection = self.reconnection
+        reconnection.wait()
         found = None if hangs else self._reopened(prepared)
-        if found is None and revival.power is not None:
-            revival.bring_back()
+        if found is None and reconnection.power is not None:
+            reconnection.bring_back()
             found = self._reopened(prepared)
         return found
 

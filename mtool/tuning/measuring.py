@@ -96,7 +96,7 @@ class BoardMeter:
 
     Args:
         open_device: flashes the firmware, or starts its emulator, and opens a session.
-        revive: reconnects to the board without writing its flash, and opens a session; its argument is whether the
+        reconnect: reconnects to the board without writing its flash, and opens a session; its argument is whether the
             board hangs; returns None if it failed.
 
     Raises:
@@ -104,9 +104,9 @@ class BoardMeter:
     """
 
     def __init__(
-        self, open_device: Callable[[], Device], *, revive: Callable[[bool], Device | None] = lambda hangs: None
+        self, open_device: Callable[[], Device], *, reconnect: Callable[[bool], Device | None] = lambda hangs: None
     ) -> None:
-        self._open, self._revive = open_device, revive
+        self._open, self._reconnect = open_device, reconnect
         self._hangs = False
         self._device = open_device()
         self.unit: Unit = "instructions" if self._device.unit == "instructions" else "ns"
@@ -147,10 +147,10 @@ class BoardMeter:
     def restart(self) -> None:
         """Open the session again; flash the firmware again only if nothing less helps."""
         self.close()
-        revived = self._revive(self._hangs)
+        reconnected = self._reconnect(self._hangs)
         self._hangs = False
-        if revived is not None:
-            self._device = revived
+        if reconnected is not None:
+            self._device = reconnected
             return
         for attempt in range(1, _RESTARTS + 1):
             try:
@@ -390,7 +390,7 @@ Mode = Literal["once", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class MeasurementRequest:
     """A request to measure one candidate.
 
     Attributes:
@@ -412,7 +412,7 @@ class Slice:
 
     Attributes:
         operators: the operators of each task.
-        asks: what to measure, in this order.
+        requests: what to measure, in this order.
         unit: the unit of the answers.
         repeats: readings of each candidate.
         mode: the order of the readings.
@@ -423,7 +423,7 @@ class Slice:
     """
 
     operators: tuple[Operators, ...]
-    asks: tuple[Ask, ...]
+    requests: tuple[MeasurementRequest, ...]
     unit: Unit
     repeats: int
     mode: Mode = "once"
@@ -464,28 +464,28 @@ def measure_slice(
         begins: called with the id of each measurement that begins, and with "" when it has ended.
     """
     if asked.mode == "turns":
-        for task in dict.fromkeys(ask.task for ask in asked.asks):
-            idents = {ask.place: ask.ident for ask in asked.asks if ask.task == task}
+        for task in dict.fromkeys(request.task for request in asked.requests):
+            idents = {request.place: request.ident for request in asked.requests if request.task == task}
             rounds = dict.fromkeys(idents, 0)
             for place, outcome in take_turns(measuring, asked.operators[task], idents, is_over):
                 yield round_ident(idents[place], rounds[place]), outcome
                 rounds[place] += 1
         return
     is_whole = asked.unit != measuring.meter.unit  # the slice's unit is computed for all of them at once
-    measured: list[tuple[Ask, Outcome]] = []
-    for ask in asked.asks:
+    measured: list[tuple[MeasurementRequest, Outcome]] = []
+    for request in asked.requests:
         if is_over():
             break
-        begins(ask.ident)
-        outcome = measuring.measure(asked.operators[ask.task], ask.place, ask.repeats or None)
+        begins(request.ident)
+        outcome = measuring.measure(asked.operators[request.task], request.place, request.repeats or None)
         begins("")
-        measured.append((ask, outcome))
+        measured.append((request, outcome))
         if not is_whole:
-            yield ask.ident, outcome
+            yield request.ident, outcome
     if measured and is_whole:
-        operators = [asked.operators[ask.task].candidates[ask.place] for ask, _ in measured]
+        operators = [asked.operators[request.task].candidates[request.place] for request, _ in measured]
         outcomes = opened.in_unit(operators, [outcome for _, outcome in measured])
-        yield from zip((ask.ident for ask, _ in measured), outcomes, strict=True)
+        yield from zip((request.ident for request, _ in measured), outcomes, strict=True)
 
 
 def round_ident(ident: str, number: int) -> str:

@@ -38,7 +38,7 @@ from mtool.tuning.firmware import TrialLimits, TrialSite, shares_of
 from mtool.tuning.measuring import (
     REPEATS,
     ROUNDS,
-    Ask,
+    MeasurementRequest,
     Measuring,
     Mode,
     Outcome,
@@ -142,7 +142,7 @@ class Progress:
         self.rows[record.task.key].measured[record.candidate] = record
         self.changed()
 
-    def says(self, phase: str) -> None:
+    def set_phase(self, phase: str) -> None:
         """Record the current activity."""
         self.phase = phase
         self.changed()
@@ -396,7 +396,7 @@ class Search:
     def _batch(self, batch: Sequence[WantedCandidate], mode: Mode) -> None:
         """Measure candidates with one firmware; if it can't be built, with one for each half."""
         phase = "measuring" if mode == "once" else "finals"
-        self.progress.says(f"build of {len(batch)} candidates" if mode == "once" else phase)
+        self.progress.set_phase(f"build of {len(batch)} candidates" if mode == "once" else phase)
         try:
             names, opened = self.bench.start(self._shares(batch, mode))
         except (FitError, BuildError) as refused:
@@ -406,21 +406,21 @@ class Search:
             return
         self.progress.firmwares += 1
         with contextlib.closing(opened):
-            self.progress.says(phase)
+            self.progress.set_phase(phase)
             measuring = Measuring(opened.meter, self.goal.repeats)
 
-            def measure(asks: tuple[Ask, ...], is_over: Callable[[], bool] = lambda: False) -> None:
-                asked = Slice(names, asks, self.setup.unit, self.goal.repeats, mode)
+            def measure(requests: tuple[MeasurementRequest, ...], is_over: Callable[[], bool] = lambda: False) -> None:
+                asked = Slice(names, requests, self.setup.unit, self.goal.repeats, mode)
                 for ident, outcome in measure_slice(opened, measuring, asked, is_over):
                     self._answer(ident, outcome)
 
             if mode == "once":
-                measure(self._baseline_ask(names, _BASELINE_REPEATS))
-            asks = tuple(ask for each in self._asks(names, batch) for ask in each)
-            self._note_open(names, asks, mode)
-            measure(asks, self._is_over if mode == "once" else self._is_late)
+                measure(self._baseline_request(names, _BASELINE_REPEATS))
+            requests = tuple(request for each in self._requests(names, batch) for request in each)
+            self._note_open(names, requests, mode)
+            measure(requests, self._is_over if mode == "once" else self._is_late)
             if mode == "once":
-                measure(self._baseline_ask(names, _BASELINE_REPEATS))
+                measure(self._baseline_request(names, _BASELINE_REPEATS))
 
     def _shares(self, batch: Sequence[WantedCandidate], mode: Mode) -> tuple[Share, ...]:
         """Return the candidates by task, with the baseline among them if there are others to compare."""
@@ -437,35 +437,37 @@ class Search:
         self._refused(*batch[0], refused)
         return ()
 
-    def _asks(self, firmware: Sequence[Names], batch: Sequence[WantedCandidate]) -> list[tuple[Ask, ...]]:
+    def _requests(
+        self, firmware: Sequence[Names], batch: Sequence[WantedCandidate]
+    ) -> list[tuple[MeasurementRequest, ...]]:
         """Return the requests for a batch's candidates in a firmware, by task."""
         wanted = {(space.task.record.key, one.text) for space, one in batch}
         return [
             tuple(
-                Ask(new_id(), task, place)
+                MeasurementRequest(new_id(), task, place)
                 for place, one in enumerate(names.share.candidates)
                 if (names.share.space.task.record.key, one.text) in wanted
             )
             for task, names in enumerate(firmware)
         ]
 
-    def _note_open(self, firmware: Sequence[Names], asks: Iterable[Ask], mode: Mode) -> None:
+    def _note_open(self, firmware: Sequence[Names], requests: Iterable[MeasurementRequest], mode: Mode) -> None:
         """Record the requests as open; in turns, each has an answer in each round."""
-        for ask in asks:
-            share = firmware[ask.task].share
+        for request in requests:
+            share = firmware[request.task].share
             for number in range(1 if mode == "once" else ROUNDS):
-                self._open[round_ident(ask.ident, number)] = OpenMeasurement(
-                    share.space, share.candidates[ask.place], "candidate" if mode == "once" else "final"
+                self._open[round_ident(request.ident, number)] = OpenMeasurement(
+                    share.space, share.candidates[request.place], "candidate" if mode == "once" else "final"
                 )
 
-    def _baseline_ask(self, firmware: Sequence[Names], repeats: int) -> tuple[Ask, ...]:
+    def _baseline_request(self, firmware: Sequence[Names], repeats: int) -> tuple[MeasurementRequest, ...]:
         """Return the request that measures the board's speed; none if instructions are counted."""
         for task, names in enumerate(firmware if self.setup.unit == "ns" else ()):
             space = names.share.space
             if space is self._heaviest and space.default in names.share.candidates:
-                ask = Ask(new_id(), task, names.share.candidates.index(space.default), repeats)
-                self._open[ask.ident] = OpenMeasurement(space, space.default, "baseline")
-                return (ask,)
+                request = MeasurementRequest(new_id(), task, names.share.candidates.index(space.default), repeats)
+                self._open[request.ident] = OpenMeasurement(space, space.default, "baseline")
+                return (request,)
         return ()
 
     def _refused(self, space: Space, candidate: Candidate, refused: FitError | BuildError) -> None:

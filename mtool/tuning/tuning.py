@@ -198,7 +198,7 @@ def tune(
         for point in (whole.default, *whole.others) if pareto else ():
             tuning_log.append(output, _record(source.name, whole, point, target, setup, is_point=True))
         tuning_log.append(output, _record(source.name, whole, whole.best, target, setup))
-    progress.says("")
+    progress.set_phase("")
     return Tuned(source.name, target, setup, progress, whole, output)
 
 

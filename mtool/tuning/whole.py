@@ -171,11 +171,11 @@ def best_whole(
     own = {row.space.task.record.key: row.space.default.text for row in rows}
     default = PlanChoice(own, partial=options.partial, order=options.order)
     trier = _Trier(model, options, place, rows, unit, run)
-    progress.says("the whole model, as it is by default")
+    progress.set_phase("the whole model, as it is by default")
     first = trier.measure(default, None)
     best = first
     for number, plan in enumerate(_plans(rows, default)):
-        progress.says("the whole model")
+        progress.set_phase("the whole model")
         found = trier.try_(plan, first)
         if found is None:
             continue
@@ -185,17 +185,17 @@ def best_whole(
             break
     written = PlanChoice(best.choices, partial=best.partial, order="written")
     if options.order == "auto" and trier.is_of_another_order(written):
-        progress.says("the whole model, in the order of its file")
+        progress.set_phase("the whole model, in the order of its file")
         found = trier.try_(written, first)
         best = found if found is not None and found.median < best.median else best
     if unit == "ns" and best is not first:  # the board may have become slower meanwhile
-        progress.says("the whole model, as it is by default, again")
+        progress.set_phase("the whole model, as it is by default, again")
         again = trier.measure(default, None)
         first = replace(first, times=(*first.times, *again.times))
         best = best if best.median < min(first.median, again.median) else first
     others, tried = [], [*trier.tried]
     for plan in other_plans(rows, default, best.choices) if pareto else ():
-        progress.says("the whole model, for less memory")
+        progress.set_phase("the whole model, for less memory")
         found = trier.try_(plan, first)
         others += [] if found is None else [found]
     return Whole(best, first, trier.model_hash, tuple(others), tuple(tried))

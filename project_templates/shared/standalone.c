@@ -16,7 +16,7 @@
 
 /* The memories of the model's arena: others would be those of another instance of it. */
 {% for pool in described.pools if pool.bytes %}
-{% set place = "MT_PLACED(\"" ~ pool.section ~ "\", " ~ pool.alignment ~ ")" if pool.section else "MT_ARENA_ALIGNED(" ~ pool.alignment ~ ") MT_ARENA" if pool.is_arena else "MT_LENT(" ~ pool.name ~ ", " ~ pool.alignment ~ ")" %}
+{% set place = "MT_PLACED(\"" ~ pool.section ~ "\", " ~ pool.alignment ~ ")" if pool.section else "MT_ARENA_ALIGNED(" ~ pool.alignment ~ ") MT_ARENA" if pool.is_arena else "MT_IN_MEMORY(" ~ pool.name ~ ", " ~ pool.alignment ~ ")" %}
 {{ place }} uint8_t {{ pool.symbol }}[{{ (name ~ "_pool_" ~ pool.name ~ "_bytes") | upper }}];
 {% endfor %}
 static struct {{ name }}_pools {{ name }}_context = { {%- for pool in described.pools %}{{ pool.symbol if pool.bytes else "0" }}{{ ", " if not loop.last }}{% endfor -%} };

@@ -75,8 +75,8 @@ def _refused(run: Callable[[], object]) -> str:
 
 
 KEYS: dict[str, tuple[str, Callable[[], object]]] = {
-    "port": ('port = "/dev/x"', lambda: ports.wanted(environment={}).port == "/dev/x"),
-    "probe": ('probe = "X"', lambda: ports.wanted(environment={}).probe == "X"),
+    "port": ('port = "/dev/x"', lambda: ports.selector(environment={}).port == "/dev/x"),
+    "probe": ('probe = "X"', lambda: ports.selector(environment={}).probe == "X"),
     "flash": ('flash = "tool"', lambda: runner_of(BOARD, template="zephyr", deployment=Deployment()).name == "command"),
     "power": ('power = "relay on"', lambda: power.of(BOARD, "") == power.Power("relay on")),
     "boards": ('boards = "missing.yaml"', lambda: "missing.yaml" in _refused(boards.load_all)),

@@ -14,7 +14,7 @@ from mtool.cli.output import Output
 from mtool.device import transport
 from mtool.device.rpc.framing import Frame, encode
 from mtool.device.rpc.protocol import REPLY, Message
-from mtool.device.session.monitoring import Heard, Listener
+from mtool.device.session.monitoring import DeviceOutput, Listener
 from tests.device.session import projects
 
 Captured = pytest.CaptureFixture[str]
@@ -25,7 +25,7 @@ PONG = encode(Frame(Message.MT_PING | REPLY, 0x1234, 7, b"\0"))
 
 def heard(*pieces: bytes) -> list[tuple[str, str]]:
     listener = Listener()
-    found: list[Heard] = [one for piece in pieces for one in listener.feed(piece)]
+    found: list[DeviceOutput] = [one for piece in pieces for one in listener.feed(piece)]
     return [(one.kind, one.text) for one in [*found, *listener.flush()]]
 
 
@@ -73,7 +73,7 @@ def test_a_board_is_heard(
     device, port = line
     folder = projects.write(tmp_path / "project")
     opens, shows, ends = transport.open_port, monitor.show_message, monitor.is_over
-    shown: list[Heard] = []
+    shown: list[DeviceOutput] = []
     latest = time.monotonic() + 30
 
     def opened(*arguments: Any, **options: Any) -> transport.Transport:
@@ -82,7 +82,7 @@ def test_a_board_is_heard(
         os.write(device, b"hello\n" + LOG + FAULT)
         return channel
 
-    def show(out: Output, heard: Heard, seconds: float) -> None:
+    def show(out: Output, heard: DeviceOutput, seconds: float) -> None:
         shown.append(heard)
         shows(out, heard, seconds)
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from mtool import boards
 from mtool.cli import app
 from mtool.compiler.tuned import record as tuning_log
-from mtool.stages.tuned import known_for, target_and_setup
+from mtool.stages.tuned import target_and_setup, tuning_results_for
 from tests.compiler.tuned.records import SETUP, measurement, whole
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
@@ -117,9 +117,9 @@ def test_what_was_measured_with_other_flags_or_at_another_clock_is_told_by_them(
         measurement("a", 1.0, target=target, setup=slower),
     ):
         tuning_log.append(tmp_path / "t.jsonl", record)
-    known_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {}, tells=False)
+    tuning_results_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {}, warns=False)
     assert not caplog.text
-    known_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {})
+    tuning_results_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {})
     assert "(opt=-O9)" in caplog.text and "(at 32 MHz)" in caplog.text
 
 

@@ -20,7 +20,7 @@ from mtool.commands import loading, modules
 from mtool.commands.execution import run
 from mtool.commands.modules import make_bytecode
 from mtool.device import session
-from mtool.device.rpc.loading import Place, Room
+from mtool.device.rpc.loading import ModuleLimits, Place
 from mtool.manifest.modules import exports, keys
 from mtool.manifest.modules.format import Architecture, Kind, Needs, unpack
 from mtool.project import loaded_modules
@@ -280,11 +280,11 @@ def test_what_the_firmware_has_not_is_named(
 
 
 MACHINE = Architecture.ARMV7EM | Needs.HARD_FLOAT | Needs.FPU | Needs.DSP
-ROOM = Room(machine=MACHINE, kinds=frozenset({1}), flash_bytes=1 << 20, ram_bytes=1 << 20, counter=1)
+ROOM = ModuleLimits(machine=MACHINE, kinds=frozenset({1}), flash_bytes=1 << 20, ram_bytes=1 << 20, counter=1)
 
 
 @pytest.mark.parametrize(
-    ("room", "place", "error", "message"),
+    ("limits", "place", "error", "message"),
     [
         (replace(ROOM, kinds=frozenset({2})), Place.FLASH, UsageError, "no support for native modules"),
         (replace(ROOM, counter=2), Place.FLASH, UsageError, "counter .* is below the device's"),
@@ -296,12 +296,12 @@ ROOM = Room(machine=MACHINE, kinds=frozenset({1}), flash_bytes=1 << 20, ram_byte
     ],
 )
 def test_what_the_device_would_refuse_is_told_before(
-    files: Path, room: Room, place: Place, error: type[Exception], message: str
+    files: Path, limits: ModuleLimits, place: Place, error: type[Exception], message: str
 ) -> None:
     data = (files / "first.mtm").read_bytes()
     loading.check(unpack(data), len(data), place, ROOM)
     with pytest.raises(error, match=message):
-        loading.check(unpack(data), len(data), place, room)
+        loading.check(unpack(data), len(data), place, limits)
 
 
 @pytest.mark.parametrize(

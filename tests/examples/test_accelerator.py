@@ -86,7 +86,7 @@ def test_a_detector_by_the_driver(detector: Path, board: str, tmp_path: Path) ->
 @pytest.mark.parametrize(("board", "memory"), [("mps2_an386", "psram"), ("mps3_an547", "dtcm")])
 def test_tensors_in_a_memory_by_name(detector: Path, board: str, memory: str, tmp_path: Path) -> None:
     manifest = equal(detector, board, wren.spec(memory=memory), tmp_path / "p")
-    assert set(manifest.lent) == {memory}
+    assert set(manifest.device_buffers) == {memory}
     onnx.save(wren.floats(), tmp_path / "net.onnx")
     near = Tolerance(atol=2**-9, rtol=2**-9)
     equal(tmp_path / "net.onnx", board, wren.spec(mode="float16", memory=memory), tmp_path / "q", near)

@@ -10,7 +10,7 @@ import pytest
 from mtool.base import locks, resources, system
 from mtool.base.errors import ModelError
 from mtool.base.filetree import FileTree, write
-from mtool.base.locks import Taken, take
+from mtool.base.locks import HeldLock, take
 
 HIDING = Path(__file__).parent / "hiding.py"
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
@@ -61,11 +61,11 @@ def test_one_process_holds_a_lock_without_flock(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(locks, "HAS_FLOCK", False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     first = take("a.lock")
-    assert isinstance(first, Taken) and first.handle is None
+    assert isinstance(first, HeldLock) and first.handle is None
     assert take("a.lock").isdigit()  # type: ignore[union-attr] - the number of this process
     first.release()
     again = take("a.lock")
-    assert isinstance(again, Taken)
+    assert isinstance(again, HeldLock)
     again.release()
 
 

@@ -15,8 +15,8 @@ from mtool.commands import Deployment, Options
 from mtool.compiler.compilation import compile_model
 from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Unit
+from mtool.compiler.tuned.results import TuningResults
 from mtool.stages.building import BuiltProject
 from mtool.tuning.firmware import TrialSite
 from mtool.tuning.measuring import WholeRun, run_on
@@ -49,7 +49,7 @@ def test_a_plan_says_the_order(tmp_path: Path) -> None:
     written = compile_model(path, BOARD, Request(order="written")).manifest
     assert [one.name for one in auto.operators] != [one.name for one in written.operators]
     assert auto.arena_bytes < written.arena_bytes
-    tuned = Request(known=Known(order={file_hash(path): "written"}))
+    tuned = Request(tuning_results=TuningResults(order={file_hash(path): "written"}))
     assert compile_model(path, BOARD, tuned).manifest == written
 
 

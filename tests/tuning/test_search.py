@@ -9,8 +9,8 @@ import pytest
 
 from mtool.compiler.compilation import plan_model, target_of
 from mtool.compiler.tuned import record as tuning_log
-from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Log
+from mtool.compiler.tuned.results import TuningResults
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import TrialLimits
@@ -64,7 +64,7 @@ def test_every_candidate_is_measured_once_in_as_few_firmwares_as_hold_them(space
     assert best(progress) == truly_best(spaces, world.truth)
     read = tuning_log.read([tmp_path / "t.jsonl"])
     assert len(read.measurements) == total
-    known = Known.of(read, TARGET, SETUP.model_copy(update={"unit": "instructions"}))
+    known = TuningResults.of(read, TARGET, SETUP.model_copy(update={"unit": "instructions"}))
     assert [ranked[0] for ranked in known.ranked.values()] == truly_best(spaces, world.truth)
 
 

@@ -8,6 +8,6 @@ from mtool.base.filetree.tree import from_folder as from_folder
 from mtool.base.filetree.tree import is_plain as is_plain
 from mtool.base.filetree.writing import Edits as Edits
 from mtool.base.filetree.writing import check_folder as check_folder
-from mtool.base.filetree.writing import tell_left as tell_left
+from mtool.base.filetree.writing import log_left as log_left
 from mtool.base.filetree.writing import write as write
 from mtool.base.filetree.writing import written_once as written_once

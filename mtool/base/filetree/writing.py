@@ -53,7 +53,7 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
         known = record.load(folder)
         _check_own(folder, opened.names(), known, edits)
         plan = _plan(tree, opened, known or Record(), edits)
-        _tell_left(plan.after, folder)
+        _log_left(plan.after, folder)
         if not plan.write and not plan.remove and plan.after == known:
             return False
         _replace_files(plan, tree, opened, known)
@@ -102,7 +102,7 @@ def check_folder(folder: Path, *, edits: Edits = "stop") -> None:
             _check_own(folder, (path.name for path in folder.iterdir()), record.load(folder), edits)
 
 
-def tell_left(folder: Path) -> None:
+def log_left(folder: Path) -> None:
     """Repeat the warnings about files that the last `write` left as they are.
 
     Raises:
@@ -110,10 +110,10 @@ def tell_left(folder: Path) -> None:
     """
     known = record.load(folder)
     if known is not None:
-        _tell_left(known, folder)
+        _log_left(known, folder)
 
 
-def _tell_left(known: Record, folder: Path) -> None:
+def _log_left(known: Record, folder: Path) -> None:
     for path, why in sorted(known.left.items()):
         log.warning("%s is left as it is: %s", folder / path, why)
 

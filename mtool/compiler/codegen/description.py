@@ -8,7 +8,7 @@ from mtool.base.identifiers import tensor_names
 from mtool.compiler.codegen import weights
 from mtool.compiler.codegen.arena import Interface, address_of, pool_symbol
 from mtool.compiler.codegen.calls import operands_of
-from mtool.compiler.codegen.external import lent_bytes
+from mtool.compiler.codegen.external import device_buffer_bytes
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.packed import function_names
@@ -139,7 +139,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         caller_has_arena=conventions.context,
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
-        lent=lent_bytes(plan),
+        device_buffers=device_buffer_bytes(plan),
         pools=tuple(_pool(graph.name, one) for one in plan.pools),
         constant_pools=tuple(_constant_pool(functions, one) for one in plan.constant_pools),
         inner_regions=tuple(

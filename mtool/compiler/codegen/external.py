@@ -62,7 +62,7 @@ def external_files(plan: Plan) -> dict[str, bytes]:
 # Board memories that backends' regions request by name, besides the arena: one piece of each for the model.
 
 
-def lent_bytes(plan: Plan) -> dict[str, int]:
+def device_buffer_bytes(plan: Plan) -> dict[str, int]:
     """Return the bytes of each memory that a plan's regions use; they use them one after another."""
     found: dict[str, int] = {}
     for one in _pieces(plan):
@@ -70,14 +70,14 @@ def lent_bytes(plan: Plan) -> dict[str, int]:
     return found
 
 
-def lent_memories(plan: Plan) -> list[str]:
+def device_buffers(plan: Plan) -> list[str]:
     """Return the C that defines them."""
     lines = []
-    for memory, size in lent_bytes(plan).items():
+    for memory, size in device_buffer_bytes(plan).items():
         alignment = max(one.alignment for one in _pieces(plan) if one.memory == memory)
         lines += [
             comment(f"The part of the board's memory {memory} that regions use while they are computed."),
-            f"MT_LENT({memory}, {alignment}) uint8_t {plan.graph.name}_{memory}[{size}];",
+            f"MT_IN_MEMORY({memory}, {alignment}) uint8_t {plan.graph.name}_{memory}[{size}];",
             "",
         ]
     return lines

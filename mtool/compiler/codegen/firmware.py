@@ -58,10 +58,10 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
 def _arena(name: str, macro: str, arena_bytes: int, models: Sequence[Emitted]) -> list[str]:
     """Return the definition of the arena that models share."""
     alignment = max(one.plan.alignment for one in models)
-    fences = [one.manifest.protection for one in models if one.manifest.protection is not None]
-    if not fences:
+    protections = [one.manifest.protection for one in models if one.manifest.protection is not None]
+    if not protections:
         return arena_definition(f"{name}_arena", macro, alignment, arena_bytes, None)
-    return shared_arena_definition(f"{name}_arena", macro, alignment, fences)
+    return shared_arena_definition(f"{name}_arena", macro, alignment, protections)
 
 
 def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) -> list[str]:

@@ -18,7 +18,7 @@ from mtool.compiler.codegen.header import header
 from mtool.compiler.codegen.model import ALONE, CModel, Place
 from mtool.compiler.codegen.packed import packed_header, packed_source
 from mtool.compiler.codegen.pools import section_of, with_constants_in_pools
-from mtool.compiler.codegen.protect import check_fence, protection_of
+from mtool.compiler.codegen.protect import check_protection, protection_of
 from mtool.compiler.codegen.rpc import descriptor
 from mtool.compiler.codegen.source import level_sources, source
 from mtool.compiler.codegen.state_reset import check_conventions, initial_constants
@@ -53,8 +53,8 @@ class Emitted(CModel):
         manifest = manifest_of(self, self.read)
         grown = grown_constants(self.plan, self.functions, self.read.operators)
         symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
-        fence = protection_of(self, manifest.constant_bytes_in_ram)
-        changes = {"grown": grown, "claims": self.claims, "symbols": symbols, "protection": fence}
+        protection = protection_of(self, manifest.constant_bytes_in_ram)
+        changes = {"grown": grown, "claims": self.claims, "symbols": symbols, "protection": protection}
         return manifest.model_copy(update=changes)
 
     @functools.cached_property
@@ -147,7 +147,7 @@ def emit(
     layouts |= dict.fromkeys(table, "the calls that rows of the input make possible: which one, offsets in the arena")
     functions = replace(functions, constants={**functions.constants, **initial, **table}, layouts=layouts)
     emitted = Emitted(plan, functions, interface_of(plan), chosen, model_file, model_hash, place, read)
-    check_fence(emitted)
+    check_protection(emitted)
     return emitted
 
 

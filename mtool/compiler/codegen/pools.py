@@ -38,7 +38,7 @@ def _where(placed: PlacedPool) -> str:
     if pool.section:
         return f"MT_PLACED({c_string(pool.section)}, {placed.alignment})"
     if not pool.is_arena:
-        return f"MT_LENT({pool.name}, {placed.alignment})"
+        return f"MT_IN_MEMORY({pool.name}, {placed.alignment})"
     return f"MT_ARENA_ALIGNED({placed.alignment}) " * (placed.alignment > ARENA_ALIGNMENT) + "MT_ARENA"
 
 

@@ -11,7 +11,7 @@ from mtool.base.escaping import comment
 from mtool.boards.protection import Unit
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT
 from mtool.compiler.codegen.c_text import columns, listed
-from mtool.compiler.codegen.external import lent_bytes
+from mtool.compiler.codegen.external import device_buffer_bytes
 from mtool.compiler.codegen.model import CModel, Place
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.shared_arena import is_kept
@@ -22,7 +22,7 @@ _SETTINGS = 8  # bytes of RAM, at most, that the C library's functions read
 _VARIABLES = 64  # bytes, of a model without outputs outside of the arena, at most
 
 
-def check_fence(model: CModel) -> None:
+def check_protection(model: CModel) -> None:
     """Refuse models with code that runs outside their areas.
 
     Raises:
@@ -36,7 +36,7 @@ def check_fence(model: CModel) -> None:
             "--protect does not work with packed functions and graph executors",
             hint="choose --interface-api c, step or feed, --operators-api typed and --executor aot",
         )
-    if model.devices.regions or lent_bytes(model.plan):
+    if model.devices.regions or device_buffer_bytes(model.plan):
         raise UsageError(
             "--protect keeps a model away from all devices, but a backend's device computes a part of this one",
             hint="leave --protect or --backend out",
@@ -136,9 +136,9 @@ def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: U
     return [_granules(macro, granule), _defined(symbol, str(padded), max(alignment, granule))]
 
 
-def shared_arena_definition(symbol: str, macro: str, alignment: int, fences: Sequence[Protection]) -> list[str]:
+def shared_arena_definition(symbol: str, macro: str, alignment: int, protections: Sequence[Protection]) -> list[str]:
     """Return the definition of an arena that several models with memory protection share."""
-    areas = [area for one in fences for area in one.areas if area.name in ("arena", "states")]
+    areas = [area for one in protections for area in one.areas if area.name in ("arena", "states")]
     alignment = max(alignment, *(area.alignment for area in areas))
     granule, size = max(area.granule for area in areas), max(area.offset + area.bytes for area in areas)
     return [_granules(macro, granule), _defined(symbol, str(size), alignment)]

@@ -11,7 +11,7 @@ from mtool.compiler.codegen.c_text import Part, columns, function, include, list
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.device import definitions
 from mtool.compiler.codegen.entry import entry_point
-from mtool.compiler.codegen.external import lent_memories
+from mtool.compiler.codegen.external import device_buffers
 from mtool.compiler.codegen.functions import Function
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.protect import arena_definition
@@ -51,7 +51,7 @@ def source(model: CModel, calls: Calls) -> list[str]:
         macro = f"{model.upper}_ARENA_BYTES"
         lines += [*arena_definition(arena.symbol, macro, plan.alignment, plan.arena_bytes, place.unit), ""]
     lines += [
-        *lent_memories(plan),
+        *device_buffers(plan),
         *_shared(own),
         *definitions(model.devices, takes_resource=conventions.takes_resource),
         *(line for one in own for line in _function(one)),

@@ -8,8 +8,8 @@ import numpy as np
 from mtool.base import spelling
 from mtool.base.errors import UsageError
 from mtool.base.escaping import argument
-from mtool.compiler.frontend.given_values import does_not_go, limits_of, stored_as
 from mtool.compiler.frontend.options import Pairs
+from mtool.compiler.frontend.user_values import does_not_go, limits_of, stored_as
 from mtool.compiler.ir import Graph, State, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget

@@ -9,7 +9,7 @@ import onnx
 from mtool.base.errors import ModelError
 from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
-from mtool.compiler.frontend.given_values import check_names
+from mtool.compiler.frontend.user_values import check_names
 
 _TRIED = (1, 2, 8, 32, 128, 256, 512, 1024, 4096, 16000)
 _MOST_TRIES = 60

@@ -13,10 +13,10 @@ from mtool.compiler.frontend import external, reading, tensors
 from mtool.compiler.frontend.bind_states import States, bind_states
 from mtool.compiler.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
 from mtool.compiler.frontend.first_values import first_values
-from mtool.compiler.frontend.given_values import check_names, constant_of
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.frontend.separate import Separated, initialiser
+from mtool.compiler.frontend.user_values import check_names, constant_of
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget

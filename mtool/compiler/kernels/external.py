@@ -160,7 +160,7 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
     for key in pieces:
         kind = kinds[key].c_type if key in kinds else "uint8_t"
         place = pool[key] if kind == "uint8_t" else f"({kind} *)(void *)({pool[key]})"
-        own = f"lent_{key}" if key in kinds else key
+        own = f"own_{key}" if key in kinds else key
         declared.append(f"{kind} *const {own} = {place};")
         if key.startswith("input") and key in kinds:
             copies.append(f"memcpy({own}, {key}, {sizes[key]});")
@@ -168,7 +168,7 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
             back.append(f"memcpy({key}, {own}, {sizes[key]});")
 
     def there(key: str) -> str:
-        return f"lent_{key}" if key in pieces and key in kinds else key
+        return f"own_{key}" if key in pieces and key in kinds else key
 
     working = [Argument(key, "uint8_t", "scratch") for key in pieces if key not in kinds]
     own_arguments = [*arguments, *working]

@@ -312,7 +312,7 @@ def _aligned(attributes: type[Attributes] = Attributes) -> Canonical:
 
 
 def _clip_form(node: OnnxNode) -> None:
-    """Clip: the bounds are attributes in opset 6, inputs in opset 11. NaN is no bound, as in onnxruntime."""
+    """Clip: the bounds are attributes in opset 6, inputs in opset 11. NaN is ignored, as in onnxruntime."""
     inputs = [*node.inputs, "", ""][:3]
     for index, key in ((1, "min"), (2, "max")):
         if key in node.attrs:

@@ -77,7 +77,7 @@ _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTask:
+class TaskSummary:
     """A measured task: the last measurement of each candidate, the fastest first, failures last."""
 
     candidates: tuple[Measurement, ...]
@@ -109,12 +109,12 @@ class KnownTask:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTarget:
+class TargetSummary:
     """The results for one target and setup: tasks, and the plan and the front of each model."""
 
     target: Target
     setup: Setup
-    tasks: tuple[KnownTask, ...]
+    tasks: tuple[TaskSummary, ...]
     plans: tuple[WholePlan, ...]
     fronts: tuple[tuple[WholePlan, ...], ...] = ()
 
@@ -152,7 +152,7 @@ def _rank(one: Measurement) -> tuple[bool, float, str]:
     return one.status != "ok", one.median, one.candidate
 
 
-def summary(read: Log) -> tuple[KnownTarget, ...]:
+def summary(read: Log) -> tuple[TargetSummary, ...]:
     """Return a summary of logs, with targets and tasks in the order of their first appearance."""
     targets: dict[str, tuple[Target, Setup]] = {}
     tasks: dict[str, dict[str, dict[str, Measurement]]] = {}
@@ -172,11 +172,12 @@ def summary(read: Log) -> tuple[KnownTarget, ...]:
         if not plan.is_point:
             plans.setdefault(place(plan), {})[plan.model_hash] = plan
     return tuple(
-        KnownTarget(
+        TargetSummary(
             target,
             setup,
             tuple(
-                KnownTask(tuple(sorted(candidates.values(), key=_rank))) for candidates in tasks.get(where, {}).values()
+                TaskSummary(tuple(sorted(candidates.values(), key=_rank)))
+                for candidates in tasks.get(where, {}).values()
             ),
             tuple(plans.get(where, {}).values()),
             tuple(filter(None, (front(of_model) for of_model in measured.get(where, {}).values()))),

@@ -17,8 +17,8 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.choice import Choice, chosen
 from mtool.compiler.plan.whole import plans_in
-from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import LONGEST_TEXT, TaskRecord, digest
+from mtool.compiler.tuned.results import TuningResults
 
 _NOT_TOLD = frozenset({"expr", "label", "macs", "acc_bound", "float_bias"})
 """Attributes that do not affect the time: names, bounds that follow from weights; the expression, hashed apart."""
@@ -137,7 +137,7 @@ def _shape(part: Expr, args: Sequence[tuple[str, str]]) -> tuple[str, str]:
 log = logging.getLogger(__name__)
 
 
-def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict[str, Choice]:
+def choices(known: TuningResults, graph: Graph, target: Target, model_hash: str) -> dict[str, Choice]:
     """Return the schedules of a graph's nodes by name; nodes without results have none.
 
     Results of the whole model come first. A candidate that no longer exists, or that can't compute the node, is skipped

@@ -161,7 +161,7 @@ def _run(builder: Builder, folder: Path, read: Manifest, kinds: Sequence[str]) -
     try:
         builder.build(folder, read, kinds)
     except BuildError as failed:
-        raise _told(failed, read, folder) from failed
+        raise _with_operators(failed, read, folder) from failed
     project = manifest.project_of(read, folder)
     for kind in kinds:
         firmware = manifest.firmware_of(folder, project, kind)
@@ -282,8 +282,8 @@ class _Firmware:
 
     def _cache_key(self) -> str:
         """Return a hash that includes the folder, whose name is in the debug information."""
-        made_of = hashlib.sha256(f"{self.key}\n{self.folder.resolve()}\n".encode("utf-8", "surrogatepass")).hexdigest()
-        return hashlib.sha256(f"{made_of} {self.kind} {self.project.firmware[self.kind]}".encode()).hexdigest()
+        place = hashlib.sha256(f"{self.key}\n{self.folder.resolve()}\n".encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(f"{place} {self.kind} {self.project.firmware[self.kind]}".encode()).hexdigest()
 
     def restore(self) -> bool:
         """Restore the firmware from the cache; return whether it was there."""
@@ -313,7 +313,7 @@ _FUNCTION = re.compile(r"^[A-Za-z_][\w *]*?\b(\w+)\([^;]*$")
 _MOST_NODES = 5
 
 
-def _told(failed: BuildError, read: Manifest, folder: Path) -> BuildError:
+def _with_operators(failed: BuildError, read: Manifest, folder: Path) -> BuildError:
     """Return a compiler's error, with the backend if the C is a backend's."""
     of = {f"{read.model}_{one.name}": one for one in read.operators if one.backend}
     if not of:

@@ -61,7 +61,7 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     needs = []
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
-        buffers = sum(one.lent.get(name, 0) for one in manifest.models)
+        buffers = sum(one.device_buffers.get(name, 0) for one in manifest.models)
         pools = beside.get(name, 0)
         own = constants.get(name, 0)
         in_ram = total_in_ram if board.region_for("data") == name else 0

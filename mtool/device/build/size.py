@@ -180,7 +180,7 @@ def check(elf: Path, manifest: Manifest) -> None:
     """
     project, models = manifest.project, manifest.models
     pools = [pool for one in models for pool in one.pools]
-    wanted = [(f"{manifest.model}_{name}", name, "a backend's buffers") for name in manifest.lent]
+    wanted = [(f"{manifest.model}_{name}", name, "a backend's buffers") for name in manifest.device_buffers]
     wanted += [(pool.symbol, pool.memory, "the model's buffers") for pool in pools if pool.memory]
     own = [(pool.symbol, pool.section) for pool in pools if pool.section and pool.bytes]
     constants = [(symbol, pool.name) for one in models for pool in one.constant_pools for symbol in pool.constants]
@@ -208,4 +208,4 @@ def check(elf: Path, manifest: Manifest) -> None:
         if name in board.memories:
             check_place(symbol, name, "the model's constants", f".rodata.mt_in.{name}.*, or that of --pool,")
     for symbol, name, who in wanted:
-        check_place(symbol, name, who, f".bss.mt_lent.{name}")
+        check_place(symbol, name, who, f".bss.mt_memory.{name}")

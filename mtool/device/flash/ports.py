@@ -59,7 +59,7 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DeviceSelector:
     """The requested device, and where the request comes from ("--probe", "MTOOL_PROBE", "mtool.toml"); empty: any."""
 
     port: str = ""
@@ -119,9 +119,9 @@ def matching(board: Board, devices: Sequence[Attached]) -> list[Attached]:
     return [device for device in devices if device.usb_id in ids]
 
 
-def wanted(
+def selector(
     port: str = "", probe: str = "", *, environment: Mapping[str, str] = os.environ, folder: Path | None = None
-) -> Wanted:
+) -> DeviceSelector:
     """Return the requested device: from the arguments, else the environment, else mtool.toml.
 
     Args:
@@ -140,16 +140,16 @@ def wanted(
         (configuration.FILE_NAME, (config.port, config.probe)),
     ):
         if any(names):
-            return Wanted(*names, origin)
-    return Wanted()
+            return DeviceSelector(*names, origin)
+    return DeviceSelector()
 
 
-def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = None) -> Attached | None:
+def resolve(board: Board, selector: DeviceSelector, devices: Sequence[Attached] | None = None) -> Attached | None:
     """Return the selected device, or None if no such board is attached and none was requested.
 
     Args:
         board: the board to look for.
-        want: the result of `wanted`.
+        selector: the result of `selector`.
         devices: the attached devices; default: those of this computer.
 
     Raises:
@@ -157,29 +157,29 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
         BoardError: the requested device is missing, or several boards match; the message lists what is attached.
     """
     found = attached() if devices is None else list(devices)
-    if want.port:
-        return _by_port(want, found)
+    if selector.port:
+        return _by_port(selector, found)
     candidates = matching(board, found)
-    if want.probe:
+    if selector.probe:
         # A separate probe (a J-Link on a board without one) has another VID:PID than the board.
-        chosen = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
+        chosen = [device for device in found if device.probe.upper().startswith(selector.probe.upper())]
         if not chosen:
-            asked, hint = f"requested by {want.origin}", "choose one of these with --probe (a prefix is enough)"
-            raise _missing(f"no probe {want.probe}", asked, found, hint)
+            asked, hint = f"requested by {selector.origin}", "choose one of these with --probe (a prefix is enough)"
+            raise _missing(f"no probe {selector.probe}", asked, found, hint)
         candidates = [device for device in chosen if device in candidates] or chosen
     if len(candidates) > 1:
         raise _ambiguous(board, candidates)
     return candidates[0] if candidates else None
 
 
-def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
+def require(board: Board, selector: DeviceSelector, devices: Sequence[Attached] | None = None) -> Attached:
     """Return the selected device.
 
     Raises:
         BoardError: as for `resolve`; or no such board is attached.
     """
     found = attached() if devices is None else list(devices)
-    device = resolve(board, want, found)
+    device = resolve(board, selector, found)
     if device is None:
         ids = ", ".join(board.usb.ids) if board.usb else ""
         looked = f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids"
@@ -197,7 +197,7 @@ def check_emulator(board: Board) -> None:
         raise UsageError(f"{board.name} has no emulator", hint=f"omit --port {EMULATOR}, or use its serial port")
 
 
-def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
+def any_port(selector: DeviceSelector, devices: Sequence[Attached] | None = None) -> Attached:
     """Return the selected device, whatever board it is: the requested one, or the only one with a port.
 
     Raises:
@@ -205,15 +205,17 @@ def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attache
         BoardError: the requested device is missing, or no or several devices are attached.
     """
     found = attached() if devices is None else list(devices)
-    if want.port:
-        return _by_port(want, found)
-    named = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
+    if selector.port:
+        return _by_port(selector, found)
+    named = [device for device in found if device.probe.upper().startswith(selector.probe.upper())]
     candidates = [device for device in named if device.port]
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        asked = f"no probe {want.probe} with a serial port" if want.probe else "nothing with a serial port"
-        raise BoardError(f"{asked} is attached", details=_listed(found) if want.probe else (), hint=no_device_hint())
+        asked = f"no probe {selector.probe} with a serial port" if selector.probe else "nothing with a serial port"
+        raise BoardError(
+            f"{asked} is attached", details=_listed(found) if selector.probe else (), hint=no_device_hint()
+        )
     what = f"{len(candidates)} devices with a serial port are attached"
     details = [str(device) for device in candidates]
     raise BoardError(what, details=details, hint="choose one with --port, --probe or --board")
@@ -241,20 +243,22 @@ def watch(
             time.sleep(poll_s)
 
 
-def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
+def _by_port(selector: DeviceSelector, found: Sequence[Attached]) -> Attached:
     """Return the device at a port; a port that is not USB (a pseudo-terminal, TCP, RTT) is used as it is."""
-    opening.parse(want.port)
-    path = str(Path(want.port).resolve()) if want.port.startswith("/") else want.port  # /dev/serial/by-id/...
+    opening.parse(selector.port)
+    path = (
+        str(Path(selector.port).resolve()) if selector.port.startswith("/") else selector.port
+    )  # /dev/serial/by-id/...
     device = next((known for known in found if path in (known.port, *known.more_ports)), None)
     if device is None:
-        if want.port.startswith("/") and not Path(want.port).exists():
-            what = f"port {want.port} not found"
+        if selector.port.startswith("/") and not Path(selector.port).exists():
+            what = f"port {selector.port} not found"
             hint = no_device_hint() if not found else "choose one of these with --port"
-            raise BoardError(what, details=[f"requested by {want.origin}", *_listed(found)], hint=hint)
-        return Attached(want.port, "", want.probe, "")
-    if want.probe and not device.probe.upper().startswith(want.probe.upper()):
-        what = f"{want.port} is not the port of the probe {want.probe}"
-        details = [f"both were requested by {want.origin}", *_listed(found)]
+            raise BoardError(what, details=[f"requested by {selector.origin}", *_listed(found)], hint=hint)
+        return Attached(selector.port, "", selector.probe, "")
+    if selector.probe and not device.probe.upper().startswith(selector.probe.upper()):
+        what = f"{selector.port} is not the port of the probe {selector.probe}"
+        details = [f"both were requested by {selector.origin}", *_listed(found)]
         raise BoardError(what, details=details, hint="use one of the two: a probe's serial number identifies its port")
     others = tuple(port for port in (device.port, *device.more_ports) if port != path)
     return Attached(path, device.usb_id, device.probe, device.description, others)

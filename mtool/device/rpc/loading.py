@@ -37,7 +37,7 @@ class Place(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ModuleLimits:
     """A device's limits for modules.
 
     Attributes:
@@ -85,8 +85,8 @@ def load(
         client: the session's own.
         module: the whole file.
         place: FLASH, where it is kept, or RAM.
-        delta: sent instead of the file to a device that accepts deltas (`Room.delta_base`), without the headers: from
-            the module in flash to the new one (mtool.manifest.delta); None: send the file.
+        delta: sent instead of the file to a device that accepts deltas (`ModuleLimits.delta_base`), without the
+            headers: from the module in flash to the new one (mtool.manifest.delta); None: send the file.
         progress: called with the bytes that were sent or that the device already has, and the total.
 
     Returns:
@@ -128,7 +128,7 @@ def _send(client: Client, data: bytes, there: int, work_s: float, progress: Call
     client.ask([Request(Message.MT_COMMIT, work_s=_COMMIT_S)])
 
 
-def room(client: Client, name: str = "") -> Room:
+def module_limits(client: Client, name: str = "") -> ModuleLimits:
     """Return the device's limits for modules whose model has a name.
 
     Raises:
@@ -139,7 +139,7 @@ def room(client: Client, name: str = "") -> Room:
     machine, kinds, *sizes, replaces, base = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
     there = frozenset(number for number in range(32) if kinds >> number & 1)
     numbers = (None if number == _NONE else number for number in (replaces, base))
-    return Room(machine, there, *sizes, *numbers)
+    return ModuleLimits(machine, there, *sizes, *numbers)
 
 
 def models(client: Client) -> list[Listed]:

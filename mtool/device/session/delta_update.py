@@ -60,13 +60,15 @@ def send(
         CommunicationError: the device stopped answering; load it again to continue.
     """
     name = unpack(module).name
-    room = loading.room(client, name)
-    replaced = loading.models(client)[room.replaces].name if place == Place.FLASH and room.replaces is not None else ""
+    limits = loading.module_limits(client, name)
+    replaced = (
+        loading.models(client)[limits.replaces].name if place == Place.FLASH and limits.replaces is not None else ""
+    )
     replaced = "" if replaced == name else replaced
     if replaced:
-        kept = f"{room.modules} module{'s' * (room.modules > 1)}"
+        kept = f"{limits.modules} module{'s' * (limits.modules > 1)}"
         log.warning("%s replaces %s: the device only keeps %s in flash", name, replaced, kept)
-    made = _delta(client, module, since, room.delta_base)
+    made = _delta(client, module, since, limits.delta_base)
     if made and len(made) < len(module) - HEAD_BYTES:
         loading.load(client, module, place, delta=made, progress=progress)
         sent = Sent(0, len(made), replaced)

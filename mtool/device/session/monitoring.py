@@ -20,7 +20,7 @@ _SHOWN = 16  # bytes of data that is neither text nor a frame
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DeviceOutput:
     """Something that a device sent: a printed line, a line logged in a frame, another frame, or a fault."""
 
     kind: Kind
@@ -40,7 +40,7 @@ class Listener:
         self._firmware = firmware
         self._pending = b""
 
-    def feed(self, data: bytes) -> Iterator[Heard]:
+    def feed(self, data: bytes) -> Iterator[DeviceOutput]:
         """Yield what these bytes complete: frames, which end with a zero, and lines."""
         *pieces, self._pending = (self._pending + data).split(b"\0")
         for piece in pieces:
@@ -53,21 +53,23 @@ class Listener:
         elif len(self._pending) > _LONGEST_LINE:
             yield from self.flush()
 
-    def flush(self) -> Iterator[Heard]:
+    def flush(self) -> Iterator[DeviceOutput]:
         """Yield incomplete data once nothing more comes: a shell's prompt, a partial frame."""
         piece, self._pending = self._pending, b""
         yield from _unframed(piece)
 
-    def _frame(self, frame: Frame) -> Iterator[Heard]:
+    def _frame(self, frame: Frame) -> Iterator[DeviceOutput]:
         if frame.type == Message.MT_LOG:
-            yield from (Heard("log", line) for line in frame.payload.decode(errors="replace").splitlines() or [""])
+            yield from (
+                DeviceOutput("log", line) for line in frame.payload.decode(errors="replace").splitlines() or [""]
+            )
         elif frame.type == Message.MT_FAULT:
             fault = read_fault(frame.payload)
             known = self._manifest
             error = device_error(fault) if known is None else faults.explain(fault, known, self._firmware)
-            yield from (Heard("fault", line) for line in error.lines())
+            yield from (DeviceOutput("fault", line) for line in error.lines())
         else:
-            yield Heard("rpc", _described(frame))
+            yield DeviceOutput("rpc", _described(frame))
 
 
 def _described(frame: Frame) -> str:
@@ -93,7 +95,7 @@ def _is_text(data: bytes) -> bool:
     return all(char.isprintable() or char in "\r\n\t\x1b\b" for char in text)
 
 
-def _unframed(data: bytes) -> Iterator[Heard]:
+def _unframed(data: bytes) -> Iterator[DeviceOutput]:
     """Yield the lines of text that the data starts with, and the rest as text or as bytes."""
     *lines, rest = data.split(b"\n")
     count = next((at for at, line in enumerate(lines) if not _is_text(line)), len(lines))
@@ -103,8 +105,8 @@ def _unframed(data: bytes) -> Iterator[Heard]:
         yield from _lines(rest)
     else:
         more = " …" if len(rest) > _SHOWN else ""
-        yield Heard("bytes", f"{len(rest):,} B, neither a frame nor text: {rest[:_SHOWN].hex(' ')}{more}")
+        yield DeviceOutput("bytes", f"{len(rest):,} B, neither a frame nor text: {rest[:_SHOWN].hex(' ')}{more}")
 
 
-def _lines(data: bytes) -> Iterator[Heard]:
-    yield from (Heard("text", line) for line in data.decode().splitlines())
+def _lines(data: bytes) -> Iterator[DeviceOutput]:
+    yield from (DeviceOutput("text", line) for line in data.decode().splitlines())

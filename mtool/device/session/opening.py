@@ -160,16 +160,18 @@ def attached(project: Project, port: str, probe: str) -> Attached | None:
         return None
     if not (port or probe or (project.transport == "serial" and board.emulator is None)):
         has_ports = project.transport == "serial" and board.usb is not None
-        return ports.resolve(board, ports.wanted()) if has_ports else None
-    want, channel = ports.wanted(port, probe), project.options.get(CHANNEL)
-    if channel == RTT and not want.port:
+        return ports.resolve(board, ports.selector()) if has_ports else None
+    selector, channel = ports.selector(port, probe), project.options.get(CHANNEL)
+    if channel == RTT and not selector.port:
         raise BoardError(
             f"the firmware for {board.name} uses RTT and needs a debugger to read it",
             hint="choose one: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
         )
-    found = ports.require(board, want)
-    if want.port.startswith("rtt:") and channel not in (None, RTT):
-        raise UsageError(f"--port {want.port}: the firmware has no RTT", hint=f"build it with --option {CHANNEL}=rtt")
+    found = ports.require(board, selector)
+    if selector.port.startswith("rtt:") and channel not in (None, RTT):
+        raise UsageError(
+            f"--port {selector.port}: the firmware has no RTT", hint=f"build it with --option {CHANNEL}=rtt"
+        )
     return found
 
 

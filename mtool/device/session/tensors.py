@@ -110,7 +110,7 @@ def smallest(tensors: Sequence[Tensor]) -> dict[str, int]:
     return {tensor.range.symbol: tensor.range.least for tensor in tensors if tensor.range is not None}
 
 
-def given_inputs(tensors: Sequence[Tensor]) -> list[Tensor]:
+def required_inputs(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return the inputs that the caller must pass: all except the sizes, which follow from their shapes."""
     return [tensor for tensor in tensors if tensor.range is None]
 
@@ -128,7 +128,8 @@ def named(tensors: Sequence[Tensor], name: str) -> Tensor:
         if tensor.name == name:
             return tensor
     raise UsageError(
-        f"the model has no input {name!r}", details=[f"available: {', '.join(map(_described, given_inputs(tensors)))}"]
+        f"the model has no input {name!r}",
+        details=[f"available: {', '.join(map(_described, required_inputs(tensors)))}"],
     )
 
 
@@ -155,13 +156,13 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
     expected = {tensor.name for tensor in tensors}
     sized = {tensor.name for tensor in tensors if tensor.range is not None}
     if not expected - sized <= set(arrays) <= expected:
-        wanted = ", ".join(map(_described, given_inputs(tensors)))
+        wanted = ", ".join(map(_described, required_inputs(tensors)))
         raise UsageError(
             "the names are not those of the model's inputs",
             details=[f"expected  {wanted}", f"found     {', '.join(map(str, arrays)) or 'nothing'}"],
         )
     given = {tensor.name: as_array(tensor.name, arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
-    for tensor in given_inputs(tensors):
+    for tensor in required_inputs(tensors):
         if tensor.dims is not None and given[tensor.name].ndim != len(tensor.dims):
             bytes_of(tensor.name, tensor, given[tensor.name])  # raises the error that says what is wrong
     sizes = sizes_of(tensors, given)

@@ -151,8 +151,8 @@ def compiled_program(emulator: Emulator) -> str:
     compiler = proc.find("cc", hint=f"sudo apt-get install gcc libc6-dev {emulator.package}")
     libraries = [_library(compiler, name, emulator) for name in emulator.libraries]
     source = Path(__file__).parent / emulator.source
-    made_of = [source.read_bytes(), *(library.encode() for library in libraries)]
-    key = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:16]
+    parts = [source.read_bytes(), *(library.encode() for library in libraries)]
+    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     target = _folder() / f"{emulator.program}-{key}"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)

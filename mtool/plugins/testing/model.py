@@ -142,8 +142,8 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
         with locks.locked(*names):
             return open_flashed(model.prepared, runner, deployment, record=record)
 
-    revival = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
-    return revival.until_back(attempt) if revival.power is not None else attempt()
+    reconnection = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
+    return reconnection.until_back(attempt) if reconnection.power is not None else attempt()
 
 
 def _first(sample: Mapping[str, Any]) -> Array:

@@ -115,7 +115,7 @@ def estimate(
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
-        buffers = sum(one.lent.get(name, 0) for one in manifest.models)
+        buffers = sum(one.device_buffers.get(name, 0) for one in manifest.models)
         most += (Part("backends' buffers", buffers),) * bool(buffers)
         most += (Part("pools", beside.get(name, 0)),) * (name in beside)
         most += (Part("constants", constants.get(name, 0)),) * (name in constants)

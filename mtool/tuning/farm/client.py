@@ -73,7 +73,7 @@ class _Firmware:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Submitted:
     future: Any
     worker: str
     heard: float | None = None  # time of the last sign of life; None before it begins
@@ -105,7 +105,7 @@ class Farm:
         self._epoch = 0
         self._refreshed = 0.0
         self._firmwares: dict[str, _Firmware] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._submitted: dict[str, _Submitted] = {}
         self._workers: dict[str, int] = {}  # how many boards each has
         self._numbers = itertools.count()
         self._connect(_FIRST_S)
@@ -135,7 +135,7 @@ class Farm:
 
     def _busy(self) -> Counter[str]:
         """Return the number of slices on each worker."""
-        return Counter(asked.worker for asked in self._asked.values())
+        return Counter(asked.worker for asked in self._submitted.values())
 
     def post(self, event: object) -> None:
         """Add an event to those that `wait` returns; may be called by another thread."""
@@ -218,7 +218,7 @@ class Farm:
         if epoch != self._epoch:
             return []
         kind, ident, detail = event
-        asked, firmware = self._asked.get(ident), self._firmwares.get(ident)
+        asked, firmware = self._submitted.get(ident), self._firmwares.get(ident)
         if kind == "heard":
             if asked is not None:
                 asked.heard = time.monotonic()
@@ -237,7 +237,7 @@ class Farm:
                 self._send(ident)
                 return []
             return [Built(ident, result) if error is None else Refused(ident, error)]
-        worker = self._asked.pop(ident).worker
+        worker = self._submitted.pop(ident).worker
         if error is None:
             run, end = result if isinstance(result, tuple) else (None, result)
             return [Ended(ident, worker, end, run=run)]
@@ -254,7 +254,7 @@ class Farm:
             resources={resource(self.board): 1},
             pure=False,
         )
-        self._asked[ident] = _Asked(future, address)
+        self._submitted[ident] = _Submitted(future, address)
         self._tell_when_done("ended", ident, future)
 
     def _send(self, ident: str) -> None:
@@ -313,8 +313,8 @@ class Farm:
         log.warning("lost the scheduler at %s; waiting for it", self.address)
         self._epoch += 1
         again = "the scheduler was restarted"
-        lost = [Ended(ident, asked.worker, None, again) for ident, asked in self._asked.items()]
-        self._asked.clear()
+        lost = [Ended(ident, asked.worker, None, again) for ident, asked in self._submitted.items()]
+        self._submitted.clear()
         with contextlib.suppress(Exception):  # before there is a new one, which would share its thread
             self._client.close(timeout=1)
         self._connect(self.patience_s)
@@ -338,7 +338,7 @@ class Farm:
         self.builders = sum(int(offers.get(BUILD, 0)) for offers in declared.values())
         counts = {address: int(offers.get(resource(self.board), 0)) for address, offers in declared.items()}
         busy, self._workers, lost = self._busy(), counts, []
-        for ident, asked in self._asked.items():
+        for ident, asked in self._submitted.items():
             worker, reason = asked.worker, ""
             if worker not in counts:
                 reason = f"the worker {worker} is gone"
@@ -350,7 +350,7 @@ class Farm:
             if reason:
                 lost.append(Ended(ident, worker, None, reason))
         for one in lost:
-            asked = self._asked.pop(one.ident)
+            asked = self._submitted.pop(one.ident)
             with contextlib.suppress(Exception):
                 asked.future.cancel()
         return lost

@@ -22,7 +22,17 @@ from mtool.tuning.farm.client import Built, Ended, Farm, Refused
 from mtool.tuning.farm.messages import Answer, pack
 from mtool.tuning.farm.security import FarmAddress
 from mtool.tuning.firmware import TrialSite
-from mtool.tuning.measuring import ROUNDS, Ask, Mode, Operators, Outcome, Runs, Slice, WholeRun, round_ident
+from mtool.tuning.measuring import (
+    ROUNDS,
+    MeasurementRequest,
+    Mode,
+    Operators,
+    Outcome,
+    Runs,
+    Slice,
+    WholeRun,
+    round_ident,
+)
 from mtool.tuning.search import Progress, Search, WantedCandidate
 from mtool.tuning.trial import Names
 from mtool.tuning.whole import Whole
@@ -46,7 +56,7 @@ class Part:
     """A slice to submit: its requests, the number of boards that have tried it, and the workers to avoid."""
 
     firmware: Firmware
-    asks: tuple[Ask, ...]
+    requests: tuple[MeasurementRequest, ...]
     tries: int = 0
     avoid: frozenset[str] = frozenset()
 
@@ -118,7 +128,7 @@ class FarmSearch(Search):
                 return
             self._check_boards()
             on = plural.count(self.farm.boards, "board")
-            self.progress.says(f"{'measuring' if mode == 'once' else 'finals'} on {on}")
+            self.progress.set_phase(f"{'measuring' if mode == 'once' else 'finals'} on {on}")
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
@@ -181,13 +191,13 @@ class FarmSearch(Search):
 
     def _parts(self, firmware: Firmware) -> Iterator[Part]:
         """Cut a firmware into slices that share the coming work among all boards, but are not too small."""
-        asks = self._asks(firmware.names, firmware.batch)
+        requests = self._requests(firmware.names, firmware.batch)
         if firmware.mode == "turns":  # a task's candidates have to be on one board
-            cut = [each for each in asks if each]
+            cut = [each for each in requests if each]
         else:
-            everything = [ask for each in asks for ask in each]
+            everything = [request for each in requests for request in each]
             parts = (*self._state.waiting, *self._state.running.values())
-            to_come = len(everything) + len(self._left) + sum(len(part.asks) for part in parts)
+            to_come = len(everything) + len(self._left) + sum(len(part.requests) for part in parts)
             to_come += sum(len(other.batch) for other in self._state.making.values())
             size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
             cut = [tuple(everything[at : at + size]) for at in range(0, len(everything), size)]
@@ -197,12 +207,19 @@ class FarmSearch(Search):
 
     def _submit(self, part: Part) -> None:
         firmware, ident = part.firmware, new_id()
-        asks = part.asks
+        requests = part.requests
         if firmware.mode == "once":
-            asks = (*self._baseline_ask(firmware.names, _BASELINE_READINGS), *asks)
+            requests = (*self._baseline_request(firmware.names, _BASELINE_READINGS), *requests)
         operators = tuple(_without_share(names) for names in firmware.names)
         asked = Slice(
-            operators, asks, self.setup.unit, self.goal.repeats, firmware.mode, ident, self.farm.topic, self.farm.board
+            operators,
+            requests,
+            self.setup.unit,
+            self.goal.repeats,
+            firmware.mode,
+            ident,
+            self.farm.topic,
+            self.farm.board,
         )
         self.farm.submit(asked, firmware.ident, part.avoid)
         self._state.running[ident] = part
@@ -232,18 +249,18 @@ class FarmSearch(Search):
                 hint="check the workers, then run the same command again: finished measurements are in the log",
             )
         avoid = part.avoid | ({event.worker} if end and end.failed else set())
-        self._state.waiting.appendleft(replace(part, asks=rest, tries=part.tries + 1, avoid=avoid))
+        self._state.waiting.appendleft(replace(part, requests=rest, tries=part.tries + 1, avoid=avoid))
 
-    def _rest(self, part: Part, *, is_whole: bool) -> tuple[Ask, ...]:
+    def _rest(self, part: Part, *, is_whole: bool) -> tuple[MeasurementRequest, ...]:
         """Return the requests of a slice that are still open; interrupted turns begin again, with new ids."""
         if part.firmware.mode == "once":
-            return tuple(ask for ask in part.asks if ask.ident in self._open)
-        for ask in part.asks:
+            return tuple(request for request in part.requests if request.ident in self._open)
+        for request in part.requests:
             for number in range(ROUNDS):
-                self._open.pop(round_ident(ask.ident, number), None)
+                self._open.pop(round_ident(request.ident, number), None)
         if is_whole:
             return ()
-        again = tuple(Ask(new_id(), ask.task, ask.place) for ask in part.asks)
+        again = tuple(MeasurementRequest(new_id(), request.task, request.place) for request in part.requests)
         self._note_open(part.firmware.names, again, "turns")
         return again
 

@@ -45,7 +45,7 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
     devices: tuple[str, ...] = ()
     if place.is_attached:
         try:
-            found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
+            found = ports.require(board, ports.DeviceSelector(deployment.port, deployment.probe))
             devices = (found.lock, f"at {found.port}")
             name = name or found.probe or found.port
             deployment = replace(deployment, port=deployment.port or ("" if found.probe else found.port))

@@ -22,7 +22,7 @@ import numpy as np
 
 from mtool.base import errors
 from mtool.base.errors import BuildError, ModelError, MtoolError
-from mtool.base.notes import noted, tell
+from mtool.base.notes import noted, replay
 from mtool.base.proc import Answering, last_lines
 
 # A message between two processes: plain values, bytes and arrays. Unlike reading a pickle, reading it runs no code.
@@ -129,7 +129,7 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
         MtoolError: whatever the function raises.
     """
     answer = of_process(os.getpid()).ask([function, named], oracle, model)
-    tell(answer["said"])
+    replay(answer["said"])
     if "refused" in answer:
         kind, what, details, hint = answer["refused"]
         raise getattr(errors, kind)(what, details=details, hint=hint)

@@ -133,8 +133,10 @@ def test_a_device_behind_a_cache(board: str, memory: str, tmp_path: Path) -> Non
 
 def test_regions_have_a_memory_one_after_another(tmp_path: Path) -> None:
     made = model(tmp_path)
-    assert made.manifest.lent == {"dtcm": 64 + 3 * 64 + 3 * 64}, "16 and 4 bytes, and 148 in lines of 64, twice"
-    assert b"MT_LENT(dtcm, 64) uint8_t net_dtcm[448];" in made.files["net.c"]
+    assert made.manifest.device_buffers == {"dtcm": 64 + 3 * 64 + 3 * 64}, (
+        "16 and 4 bytes, and 148 in lines of 64, twice"
+    )
+    assert b"MT_IN_MEMORY(dtcm, 64) uint8_t net_dtcm[448];" in made.files["net.c"]
 
 
 @pytest.mark.parametrize(
@@ -178,6 +180,6 @@ def test_a_template_that_knows_nothing_of_it(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x31000000})
     with pytest.raises(BuildError, match="does not place a backend's buffers in dtcm") as raised:
         size.check(tmp_path, manifest)
-    assert ".bss.mt_lent.dtcm" in str(raised.value)
+    assert ".bss.mt_memory.dtcm" in str(raised.value)
     monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x30000040})
     size.check(tmp_path, manifest)

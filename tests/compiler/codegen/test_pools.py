@@ -18,7 +18,7 @@ import mtool
 from mtool import boards
 from mtool.base.errors import UsageError
 from mtool.base.option_values import InterfaceApi
-from mtool.boards import Lending
+from mtool.boards import PoolSettings
 from mtool.cli import app
 from mtool.commands.reporting import memory_map
 from mtool.compiler.codegen import conventions
@@ -118,9 +118,9 @@ def test_zephyr_puts_a_pool_into_the_memory_of_its_node() -> None:
     made = mtool.compile(DIGITS, board="nucleo_h743zi", options=options)
     files, described = made.render_project()
     build = files.text("CMakeLists.txt")
-    assert 'NODELABEL "dtcm"' in build and "MT_LENT_dtcm=" in build and "axi_sram" not in build
+    assert 'NODELABEL "dtcm"' in build and "MT_MEMORY_dtcm=" in build and "axi_sram" not in build
     code = files.text("model/digits_int8.c")
-    assert "MT_LENT(dtcm, 16) uint8_t digits_int8_pool_dtcm[" in code and "Pool dtcm, 1,0" in code
+    assert "MT_IN_MEMORY(dtcm, 16) uint8_t digits_int8_pool_dtcm[" in code and "Pool dtcm, 1,0" in code
     assert "MT_ARENA uint8_t digits_int8_pool_axi_sram[" in code and described.pools[1].is_arena
 
 
@@ -184,8 +184,8 @@ def test_an_arena_that_no_memory_has_room_for_runs_in_two(tmp_path: Path, monkey
     onnx.save(model([turned], {"x": (np.float32, (50, 60))}, ["y"]), tmp_path / "turn.onnx")
     board = boards.get("mps2_an386")
     sizes = {"ssram23": 23 << 10, "psram": 13 << 10}  # the input in one, the output in the other
-    lent = Lending(source="a test", waits=1)
-    own = {name: board.memories[name].model_copy(update={"size": size, "pool": lent}) for name, size in sizes.items()}
+    pool = PoolSettings(source="a test", waits=1)
+    own = {name: board.memories[name].model_copy(update={"size": size, "pool": pool}) for name, size in sizes.items()}
     small = board.model_copy(update={"memories": {**board.memories, **own}})
     made = mtool.compile(tmp_path / "turn.onnx", board=small)
     assert [(pool.name, pool.bytes) for pool in made.manifest.pools] == [("ssram23", 12000), ("psram", 12000)]

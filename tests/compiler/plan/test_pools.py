@@ -17,7 +17,7 @@ from onnx import helper
 import mtool
 from mtool import boards
 from mtool.base.errors import FitError, UsageError
-from mtool.boards import Lending
+from mtool.boards import PoolSettings
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.pool import Pool
@@ -152,9 +152,9 @@ def test_a_board_lends_what_its_entry_says() -> None:
     (dtcm, own) = requested_pools(M7, pools(["dtcm", "fast=3K,waits=1.5,align=64,section=.bss.fast"]))
     assert (dtcm.bytes, dtcm.waits, dtcm.is_arena) == (128 << 10, 0, False)
     assert (own.bytes, own.waits, own.alignment, own.section) == (3072, 1.5, 64, ".bss.fast")
-    lent = {pool.name: pool for pool in board_pools(M7)}
-    assert {*lent} == {"dtcm", "axi_sram"} and lent["axi_sram"].is_arena
-    assert lent["axi_sram"].bytes == (512 << 10) - (48 << 10)  # without what is left to data and the stack
+    by_name = {pool.name: pool for pool in board_pools(M7)}
+    assert {*by_name} == {"dtcm", "axi_sram"} and by_name["axi_sram"].is_arena
+    assert by_name["axi_sram"].bytes == (512 << 10) - (48 << 10)  # without what is left to data and the stack
     assert not board_pools(boards.get("nucleo_l4r5zi")) and not board_pools(boards.get("host"))
     with pytest.raises(UsageError, match="twice"):
         requested_pools(M7, pools(["dtcm=1K", "dtcm=2K"]))
@@ -167,7 +167,9 @@ def small_board(first: int, second: int) -> boards.Board:
     board = boards.get("mps2_an386")
     memories = dict(board.memories)
     for name, size in (("ssram23", first), ("psram", second)):
-        memories[name] = memories[name].model_copy(update={"size": size, "pool": Lending(source="a test", waits=1)})
+        memories[name] = memories[name].model_copy(
+            update={"size": size, "pool": PoolSettings(source="a test", waits=1)}
+        )
     return board.model_copy(update={"memories": memories})
 
 

@@ -12,8 +12,8 @@ from mtool.compiler.compilation import compile_for, compile_model
 from mtool.compiler.plan import Choice
 from mtool.compiler.plan.for_time import RESERVED_BYTES
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.known import Known
-from mtool.stages.compile_cache import made_of
+from mtool.compiler.tuned.results import TuningResults
+from mtool.stages.compile_cache import cache_key
 from mtool.stages.latency_estimate import estimate_latency
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
@@ -80,6 +80,8 @@ def test_a_board_stands_for_the_one_that_is_estimated() -> None:
     assert data is not None and data.size == L4.memories["sram"].size
     assert any(in_ram(stands).values())
     as_large = counted.model_copy(update={"memories": {**stands.memories, "ssram1": counted.memories["ssram1"]}})
-    assert made_of(DIGITS, stands, Request(), Known()) != made_of(DIGITS, as_large, Request(), Known())  # by its reads
+    assert cache_key(DIGITS, stands, Request(), TuningResults()) != cache_key(
+        DIGITS, as_large, Request(), TuningResults()
+    )  # by its reads
     assert standing_for(counted, ["120MHz"]) == counted
     assert standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted

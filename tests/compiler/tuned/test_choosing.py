@@ -14,8 +14,8 @@ from mtool.compiler.backends import BackendSpec
 from mtool.compiler.compilation import compile_model, plan_model
 from mtool.compiler.plan import Choice
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import setup_of
+from mtool.compiler.tuned.results import TuningResults
 from mtool.compiler.tuned.tasks import Task, tasks_of
 from tests.compiler.tuned.pointwise import network
 
@@ -48,16 +48,16 @@ def test_layers_of_other_shapes_are_other_tasks(tmp_path: Path) -> None:
     assert not keys & {task.record.key for task in tasks(network(tmp_path / "b.onnx", channels=12))}
 
 
-def schedules(path: Path, known: Known, **given: Choice) -> dict[str, str]:
-    manifest = compile_model(path, BOARD, Request(known=known, schedules=given)).manifest
+def schedules(path: Path, known: TuningResults, **given: Choice) -> dict[str, str]:
+    manifest = compile_model(path, BOARD, Request(tuning_results=known, schedules=given)).manifest
     return {operator.name: operator.schedule for operator in manifest.operators if operator.label.startswith("conv2d")}
 
 
 def test_every_node_of_a_task_gets_the_fastest_candidate_and_the_user_comes_first(tmp_path: Path) -> None:
     path = network(tmp_path / "a.onnx")
     _, twice, _ = tasks(path)
-    known = Known(ranked={twice.record.key: ("dsp_pointwise:unroll=8", "c99_patch")})
-    plain = schedules(path, Known())
+    known = TuningResults(ranked={twice.record.key: ("dsp_pointwise:unroll=8", "c99_patch")})
+    plain = schedules(path, TuningResults())
     first, second = twice.nodes
     expected = {**plain, first: "dsp_pointwise:unroll=8", second: "dsp_pointwise:unroll=8"}
     assert schedules(path, known) == expected
@@ -68,8 +68,10 @@ def test_what_a_backend_computes_is_no_task_however_much_c_it_brings(tmp_path: P
     path = network(tmp_path / "a.onnx")
     (tmp_path / "npu.py").write_text(BACKEND)
     _, twice, _ = tasks(path)
-    known = Known(ranked={twice.record.key: ("dsp_pointwise:unroll=8",)})
-    request = Request(known=known, backends=(BackendSpec(str(tmp_path / "npu.py"), options={"only": "conv1"}),))
+    known = TuningResults(ranked={twice.record.key: ("dsp_pointwise:unroll=8",)})
+    request = Request(
+        tuning_results=known, backends=(BackendSpec(str(tmp_path / "npu.py"), options={"only": "conv1"}),)
+    )
     found = [one.schedule for one in compile_model(path, BOARD, request).manifest.operators]
     assert found.count("c99_call") == 1 and found.count("dsp_pointwise:unroll=8") == len(twice.nodes) - 1
 
@@ -77,7 +79,7 @@ def test_what_a_backend_computes_is_no_task_however_much_c_it_brings(tmp_path: P
 def test_a_point_is_one_of_the_model_itself(tmp_path: Path) -> None:
     path = network(tmp_path / "a.onnx")
     with pytest.raises(UsageError, match="no point arena of this model"):
-        schedules(path, Known(whole={"0" * 64: {}}, point="arena"))
+        schedules(path, TuningResults(whole={"0" * 64: {}}, point="arena"))
 
 
 @pytest.mark.parametrize("gone", ["gone", "dsp_pointwise:spin=2", "dsp_pointwise:unroll=5", "dsp_plane", "a:b:c==,"])
@@ -86,7 +88,7 @@ def test_a_candidate_that_is_no_more_is_skipped_with_a_note(
 ) -> None:
     path = network(tmp_path / "a.onnx")
     _, twice, _ = tasks(path)
-    known = Known(ranked={twice.record.key: (gone, "c99_patch")})
+    known = TuningResults(ranked={twice.record.key: (gone, "c99_patch")})
     assert [*schedules(path, known).values()][1:3] == ["c99_patch", "c99_patch"]
     assert f"tuned schedule {gone} is skipped" in caplog.text
 
@@ -96,7 +98,7 @@ def test_what_was_measured_in_the_whole_model_comes_first_for_that_model(tmp_pat
     _, twice, _ = tasks(path)
     model_hash = compile_model(path, BOARD).manifest.model_hash
     key = twice.record.key
-    known = Known(ranked={key: ("dsp_pointwise:unroll=8",)}, whole={model_hash: {key: "c99_patch"}})
+    known = TuningResults(ranked={key: ("dsp_pointwise:unroll=8",)}, whole={model_hash: {key: "c99_patch"}})
     assert [*schedules(path, known).values()][1:3] == ["c99_patch"] * 2
     assert [*schedules(other, known).values()][1:3] == ["dsp_pointwise:unroll=8"] * 2
 
@@ -107,7 +109,7 @@ def test_builds_are_taken_and_constants_lie_in_ram_where_the_whole_model_was_mea
     _, twice, _ = tasks(path)
     model_hash = compile_model(path, BOARD).manifest.model_hash
     key, best = twice.record.key, "c99_patch:opt=O3,weights=ram"
-    known = Known(ranked={key: (best, "c99_patch:opt=O3")}, whole={model_hash: {key: best}})
+    known = TuningResults(ranked={key: (best, "c99_patch:opt=O3")}, whole={model_hash: {key: best}})
     assert [*schedules(path, known).values()][1:3] == [best] * 2
     assert [*schedules(other, known).values()][1:3] == ["c99_patch:opt=O3"] * 2
 

@@ -11,8 +11,8 @@ from mtool.base.errors import UsageError
 from mtool.compiler.compilation import compile_model
 from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.request import Request
-from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Log, WholePlan
+from mtool.compiler.tuned.results import TuningResults
 from mtool.compiler.tuned.summary import front, point, summary, without_points
 from tests.compiler.tuned.records import SETUP, TARGET, whole
 
@@ -51,13 +51,13 @@ def test_of_equal_plans_the_front_has_one_and_plans_of_old_logs_are_left_out() -
     ("name", "number"), [("fastest", 0), ("arena", 5), ("flash", 3), ("1", 0), ("2", 1), ("5", 5), ("6", None)]
 )
 def test_a_point_is_taken_by_name_or_number(name: str, number: int | None) -> None:
-    known = Known.of(Log(plans=tuple(plans())), TARGET, SETUP, name)
+    known = TuningResults.of(Log(plans=tuple(plans())), TARGET, SETUP, name)
     assert known.whole == ({} if number is None else {"0" * 64: {"task": str(number)}})
 
 
 def test_unless_a_point_is_asked_for_the_plan_counts_with_which_tuning_ended() -> None:
     log = Log(plans=(*plans(), whole({"task": "9"}, flash_bytes=200, arena_bytes=99, times=(6.0,)), plans()[2]))
-    assert Known.of(log, TARGET, SETUP).whole == {"0" * 64: {"task": "9"}}
+    assert TuningResults.of(log, TARGET, SETUP).whole == {"0" * 64: {"task": "9"}}
     (known,) = summary(log)
     assert [plan.choices["task"] for plan in known.plans] == ["9"]
     assert [[plan.choices["task"] for plan in one] for one in known.fronts] == [["0", "1", "2", "3", "5"]]
@@ -76,11 +76,11 @@ def test_a_point_stands_behind_the_name_of_a_log(tmp_path: Path) -> None:
 
 def test_a_plan_says_how_operators_are_computed_in_parts() -> None:
     board = boards.get("mps2_an386")
-    by_rows = Known(partial={file_hash(DIGITS): "always"})
+    by_rows = TuningResults(partial={file_hash(DIGITS): "always"})
     sizes = [
         compile_model(DIGITS, board, request).manifest.arena_bytes
-        for request in (Request(known=by_rows), Request(partial="always"), Request(), Request(partial="never"))
+        for request in (Request(tuning_results=by_rows), Request(partial="always"), Request(), Request(partial="never"))
     ]
     assert sizes[0] == sizes[1] < sizes[3]
-    asked = dataclasses.replace(Request(known=by_rows), partial="never")
+    asked = dataclasses.replace(Request(tuning_results=by_rows), partial="never")
     assert compile_model(DIGITS, board, asked).manifest.arena_bytes == sizes[3]

@@ -10,7 +10,7 @@ import pytest
 
 from mtool.base.errors import UsageError
 from mtool.compiler.tuned import record as tuning_log
-from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.results import TuningResults
 from tests.compiler.tuned.records import SETUP, TARGET, measurement, whole
 
 HASH = "0" * 64
@@ -137,14 +137,16 @@ def test_the_fastest_right_candidate_of_the_exact_target_and_setup_is_known() ->
         measurement("again", 1.0),
         measurement("again", 5.0),
     ]
-    known = Known.of(tuning_log.Log.of(records), TARGET, SETUP)
+    known = TuningResults.of(tuning_log.Log.of(records), TARGET, SETUP)
     assert [*known.ranked.values()] == [("fast", "again", "slow")]
-    assert not Known.of(tuning_log.Log.of(records), TARGET, SETUP.model_copy(update={"template": "zephyr"})).ranked
+    assert not TuningResults.of(
+        tuning_log.Log.of(records), TARGET, SETUP.model_copy(update={"template": "zephyr"})
+    ).ranked
 
 
 def test_the_last_plan_of_a_model_counts() -> None:
     read = tuning_log.Log.of([whole({"k": "first"}), whole({"k": "last"})])
-    assert Known.of(read, TARGET, SETUP).whole == {HASH: {"k": "last"}}
+    assert TuningResults.of(read, TARGET, SETUP).whole == {HASH: {"k": "last"}}
 
 
 def test_a_record_of_which_the_disk_takes_a_part_is_refused(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_module_in_flash_survives_a_reset() -> None:
         with process() as transport:
             client = Client(transport, timeout_s=5)
             assert added(client, 1) == adds
-            assert loading.room(client, "adder").counter == counter
+            assert loading.module_limits(client, "adder").counter == counter
             file = module(adds, counter=counter, padding=3000)
             assert loading.load(client, file, Place.FLASH) == len(file)  # it is there already
             loading.load(client, module(1, counter=4), Place.RAM)
@@ -121,12 +121,12 @@ def test_a_module_in_flash_survives_a_reset() -> None:
 
 
 def test_the_device_says_what_it_takes(client: Client) -> None:
-    room = loading.room(client)
-    assert (room.kinds, room.flash_bytes, room.ram_bytes, room.counter) == ({Kind.BYTECODE}, 23 << 10, 4096, 0)
-    assert (room.modules, room.replaces, room.delta_base) == (1, None, None)
+    limits = loading.module_limits(client)
+    assert (limits.kinds, limits.flash_bytes, limits.ram_bytes, limits.counter) == ({Kind.BYTECODE}, 23 << 10, 4096, 0)
+    assert (limits.modules, limits.replaces, limits.delta_base) == (1, None, None)
     loading.load(client, module(2, counter=9), Place.FLASH)
-    assert (loading.room(client).counter, loading.room(client).replaces) == (0, 1)
-    assert loading.room(client, "adder") == replace(room, counter=9, replaces=1, delta_base=1)
+    assert (loading.module_limits(client).counter, loading.module_limits(client).replaces) == (0, 1)
+    assert loading.module_limits(client, "adder") == replace(limits, counter=9, replaces=1, delta_base=1)
 
 
 def test_a_device_keeps_models_of_several_names_each_with_its_counter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +145,8 @@ def test_a_device_keeps_models_of_several_names_each_with_its_counter(monkeypatc
             loading.load(client, module(8, counter=6, name="kws"), Place.RAM)
         loading.load(client, module(8, counter=7, name="kws"), Place.FLASH)
         assert sorted(added(client, index) for index in (1, 2, 3)) == [6, 7, 8]
-        room = loading.room(client, "ic")
-        assert (room.modules, room.replaces is not None and listed(client)[room.replaces][1]) == (3, "ad")
+        limits = loading.module_limits(client, "ic")
+        assert (limits.modules, limits.replaces is not None and listed(client)[limits.replaces][1]) == (3, "ad")
         loading.load(client, module(9, name="ic"), Place.FLASH)
         assert sorted(name for _, name in listed(client)) == ["ic", "kws", "test_model", "vww"]
         with pytest.raises(DeviceError, match="MT_OLD_MODULE"):
@@ -183,7 +183,7 @@ def test_a_damaged_module_and_a_load_that_broke_off_leave_the_counter(flash: Pat
         else:
             loading.load(client, module(8, counter=counter), Place.FLASH)
             assert added(client, 1) == 8
-        assert loading.room(client, "adder").counter == max(counter, 5)
+        assert loading.module_limits(client, "adder").counter == max(counter, 5)
 
 
 @pytest.mark.parametrize("place", [Place.FLASH, Place.RAM])
@@ -356,7 +356,7 @@ def test_firmware_that_takes_no_modules_says_so() -> None:
     with ProcessTransport([str(firmware.build())], name="the firmware") as transport:
         client = Client(transport, timeout_s=5)
         with pytest.raises(DeviceError, match="MT_UNKNOWN_MESSAGE"):
-            loading.room(client)
+            loading.module_limits(client)
 
 
 def test_the_requests_are_numbered_as_in_c() -> None:

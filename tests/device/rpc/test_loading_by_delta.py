@@ -35,11 +35,11 @@ def test_a_delta_makes_the_whole_file(place: Place) -> None:
     assert len(made) < len(new) // 2
     with process() as transport:
         client = Client(transport, timeout_s=5)
-        assert loading.room(client, "adder").delta_base is None  # there is nothing to start from
+        assert loading.module_limits(client, "adder").delta_base is None  # there is nothing to start from
         with pytest.raises(DeviceError, match="MT_NOT_SUPPORTED"):
             loading.load(client, new, place, delta=made)
         loading.load(client, old, Place.FLASH)
-        assert loading.room(client, "adder").delta_base == 1
+        assert loading.module_limits(client, "adder").delta_base == 1
         for _ in range(2):  # the second time it is there, or comes again
             loading.load(client, new, place, delta=made if place == Place.RAM else between(old, new))
             index = len(listed(client)) - 1

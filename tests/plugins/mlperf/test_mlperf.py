@@ -121,7 +121,9 @@ def test_a_rate_of_an_emulator_is_labelled(
     """An instruction is a nanosecond there: 1.43 cycles of it on a Cortex-M4 (docs/cycles.md), 25 MHz."""
     lines: list[str] = []
     samples = [mlperf.Item("a", 0, (bytes(4 * WIDTH),))]
-    found = mlperf.run(device, lambda _: samples, "performance", tell=lines.append, count=1, emulated="seconds of QEMU")
+    found = mlperf.run(
+        device, lambda _: samples, "performance", on_line=lines.append, count=1, emulated="seconds of QEMU"
+    )
     assert found.objections[0] == "the device is emulated: seconds of QEMU" and found.objections[0] in lines[0]
     if amount.IS_ALL and shutil.which("qemu-system-arm"):
         monkeypatch.chdir(project)

@@ -132,7 +132,7 @@ def test_what_a_build_refuses_is_never_said_to_fit(tmp_path: Path) -> None:
     real = fit_of(compiled, folder=tmp_path / "p").needs
     for name in (need.memory for need in real if need.bytes):
         less = {need.memory: need.bytes - 16 * (need.memory == name) for need in real}
-        changed = {memory: {"size": less[memory] or 16, "pool": None} for memory in less}  # none is lent to the arena
+        changed = {memory: {"size": less[memory] or 16, "pool": None} for memory in less}  # no pools
         memories = {memory: board.memories[memory].model_copy(update=changed[memory]) for memory in less}
         tight = commands.compile(DIGITS, board=board.model_copy(update={"memories": memories}))
         assert not fit_of(tight, folder=tmp_path / "none").fits

@@ -1,4 +1,4 @@
-"""Searches on stand-in boards: a small network's tasks, made-up times, and the search with or without a rack."""
+"""Searches on stand-in boards: a small network's tasks, made-up times, and the search with or without a farm."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def _names(number: int, share: Share) -> Names:
 def search(
     farm: Farm, spaces: Sequence[Space], path: Path, maker: StandInMaker, *, goal: Goal | None = None, most: int = 60
 ) -> Progress:
-    """Search on a rack, and return how far it has come."""
+    """Search on a farm, and return how far it has come."""
     progress = Progress.of(spaces, maker.unit)
     known = tuning_log.read([path]) if path.exists() else Log()
     setup, room = SETUP.model_copy(update={"unit": maker.unit}), TrialLimits(1 << 22, None, 1 << 22, most)

@@ -103,7 +103,7 @@ class StandInOpener:
         return WholeRun((), (sum(firmware.times.values()),))
 
 
-def rack_of(count: int, behaviours: Sequence[str] = ()) -> WorkerBoards:
+def worker_boards_of(count: int, behaviours: Sequence[str] = ()) -> WorkerBoards:
     hang_s = 2.0 if "hangs" in behaviours else 120.0
     kinds = [*behaviours, *["good"] * (count - len(behaviours))]
     boards = [
@@ -115,4 +115,4 @@ def rack_of(count: int, behaviours: Sequence[str] = ()) -> WorkerBoards:
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s")
     address, count, *behaviours = sys.argv[1:]
-    serve(Service(address, rack_of(int(count), behaviours)))
+    serve(Service(address, worker_boards_of(int(count), behaviours)))

@@ -1,4 +1,4 @@
-"""A rack of stand-in boards: workers that die, boards that hang or fail, a scheduler that is started again."""
+"""A farm of simulated boards: workers that die, boards that hang or fail, a scheduler that is restarted."""
 
 import contextlib
 import threading
@@ -26,9 +26,9 @@ def spaces(tmp_path_factory: pytest.TempPathFactory) -> list[Space]:
 
 
 @pytest.fixture(scope="module")
-def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A rack of four good boards."""
-    with cluster(tmp_path_factory.mktemp("rack")) as made:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A farm with four working boards."""
+    with cluster(tmp_path_factory.mktemp("farm")) as made:
         made.start_worker(4)
         yield made
 
@@ -45,9 +45,9 @@ def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def test_a_worker_of_a_local_scheduler_listens_on_loopback_alone_and_serves_no_pages(rack: Cluster) -> None:
-    with connected(rack, 4):
-        sockets = psutil.Process(rack.workers[0].pid).net_connections("inet")
+def test_a_worker_of_a_local_scheduler_listens_on_loopback_alone_and_serves_no_pages(running: Cluster) -> None:
+    with connected(running, 4):
+        sockets = psutil.Process(running.workers[0].pid).net_connections("inet")
         listening = [one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN]
     assert listening == ["127.0.0.1"]
 
@@ -58,12 +58,12 @@ def test_nothing_is_lost_or_doubled_when_workers_die_and_the_scheduler_is_starte
 ) -> None:
     path = tmp_path / "t.jsonl"
     with contextlib.ExitStack() as stack:
-        rack = stack.enter_context(cluster(tmp_path))
+        running = stack.enter_context(cluster(tmp_path))
         for _ in range(2):
-            rack.start_worker(3)
-        farm = stack.enter_context(connected(rack, 6))
-        killed = when(path, 15, lambda: rack.kill_worker(0))
-        again = when(path, 70, rack.restart_scheduler)
+            running.start_worker(3)
+        farm = stack.enter_context(connected(running, 6))
+        killed = when(path, 15, lambda: running.kill_worker(0))
+        again = when(path, 70, running.restart_scheduler)
         progress = search(farm, spaces, path, StandInMaker(times=SLOW))
         killed.join()
         again.join()
@@ -81,25 +81,25 @@ def test_nothing_is_lost_or_doubled_when_workers_die_and_the_scheduler_is_starte
 
 @pytest.mark.slow
 def test_a_board_that_fails_or_hangs_is_quarantined_by_name_and_its_work_goes_elsewhere(
-    rack: Cluster, spaces: list[Space], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    running: Cluster, spaces: list[Space], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rack.start_worker(2, "dead", "hangs")
-    with connected(rack, 6) as farm:
+    running.start_worker(2, "dead", "hangs")
+    with connected(running, 6) as farm:
         progress = search(farm, spaces, tmp_path / "t.jsonl", StandInMaker(times=SLOW))
         wait_for(lambda: farm.wait(0.2) == [] and farm.boards == 4)
     assert best(progress) == truly_best(spaces) and not progress.failed
-    assert f"{BOARD} 0 of {rack.workers[1].pid} is quarantined: it failed three times in a row" in caplog.text
-    assert "no probe answers" in rack.said() and "it has been silent" in rack.said()
-    assert f"{BOARD} 1 of {rack.workers[1].pid} is quarantined" not in caplog.text  # it hangs, once
-    rack.kill_worker(1)
+    assert f"{BOARD} 0 of {running.workers[1].pid} is quarantined: it failed three times in a row" in caplog.text
+    assert "no probe answers" in running.said() and "it has been silent" in running.said()
+    assert f"{BOARD} 1 of {running.workers[1].pid} is quarantined" not in caplog.text  # it hangs, once
+    running.kill_worker(1)
 
 
 @pytest.mark.slow
 def test_a_candidate_that_no_board_survives_costs_itself_alone(
-    rack: Cluster, spaces: list[Space], tmp_path: Path
+    running: Cluster, spaces: list[Space], tmp_path: Path
 ) -> None:
     killer, large = truly_best(spaces[:1])[0], spaces[0].candidates[7].text
-    with connected(rack, 4) as farm:
+    with connected(running, 4) as farm:
         progress = search(farm, spaces[:1], tmp_path / "t.jsonl", StandInMaker(killer, large, SLOW))
         assert farm.boards == 4
     assert best(progress) == truly_best(spaces[:1], without=killer)
@@ -109,17 +109,17 @@ def test_a_candidate_that_no_board_survives_costs_itself_alone(
 
 
 @pytest.mark.slow
-def test_goals_end_the_search_and_free_the_boards(rack: Cluster, spaces: list[Space], tmp_path: Path) -> None:
-    with connected(rack, 4) as farm:
+def test_goals_end_the_search_and_free_the_boards(running: Cluster, spaces: list[Space], tmp_path: Path) -> None:
+    with connected(running, 4) as farm:
         few = search(
             farm, spaces, tmp_path / "a.jsonl", StandInMaker(unit="instructions"), goal=Goal(trials=21), most=8
         )
         assert few.measured == 21
-    with connected(rack, 4) as farm:
+    with connected(running, 4) as farm:
         start = time.monotonic()
         some = search(farm, spaces, tmp_path / "b.jsonl", StandInMaker(times={"call_s": 0.1}), goal=Goal(seconds=4))
         assert time.monotonic() - start < 10 and 0 < some.measured < some.total
-    with connected(rack, 4) as farm:
+    with connected(running, 4) as farm:
         again = search(farm, spaces, tmp_path / "b.jsonl", StandInMaker(unit="ns"))
         assert again.known == some.tried and again.measured == again.total - again.known
         assert best(again) == truly_best(spaces)

@@ -1,4 +1,4 @@
-"""A rack with certificates: who has none of the authority's can't take part."""
+"""A farm with certificates: a client or worker without one of the authority's is refused."""
 
 import shutil
 import subprocess

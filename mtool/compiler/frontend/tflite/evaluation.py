@@ -11,11 +11,11 @@ from dataclasses import replace
 import onnx
 
 from mtool.compiler.frontend.folding import fold
-from mtool.compiler.frontend.given_values import check_names, constant_of
 from mtool.compiler.frontend.inference import infer, own_outputs
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import OPSET, Translation
+from mtool.compiler.frontend.user_values import check_names, constant_of
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.problems import Unsupported

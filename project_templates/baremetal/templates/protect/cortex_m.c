@@ -155,7 +155,7 @@ static void allow_areas(const struct mt_protect_area *areas, uint32_t count, uin
 }
 
 /* Set up the regions; the MPU stays off if there are too few. Where two overlap, the later one applies. */
-static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
+static int32_t set_up_regions(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     const uint32_t most = MPU_TYPE >> 8 & 0xFFu;
     __asm__ volatile("dmb" ::: "memory");
@@ -263,12 +263,12 @@ int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_p
     int32_t status = MT_NOT_SUPPORTED;
 {% if cookiecutter.protect.unit == "pmsav7" %}
     for (width = 0; width <= 2u && status != MT_OK && stack_end > (uint32_t)mt_stack_low; ++width) {
-        status = close_fence(areas, count, stack_end);
+        status = set_up_regions(areas, count, stack_end);
         stack_end = status == MT_OK ? stack_end : stack_end & ~(2u * STACK_GRANULE - 1u); /* then one region is enough */
     }
 {% else %}
     if (stack_end > (uint32_t)mt_stack_low) {
-        status = close_fence(areas, count, stack_end);
+        status = set_up_regions(areas, count, stack_end);
     }
 {% endif %}
     if (status == MT_OK) {

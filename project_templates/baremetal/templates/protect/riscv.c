@@ -97,7 +97,7 @@ static void write_entries(void)
 
 /* Code and constants, the stack, and the areas; nothing else. The first matching entry applies. If there are few
  * entries, memory between the areas to read can be read too; nothing else can be written. */
-static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
+static int32_t set_up_regions(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     const uint32_t flash_count = sizeof flash / sizeof flash[0];
     used = ENTRIES + 1u;
@@ -124,7 +124,7 @@ static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, u
     return MT_OK;
 }
 
-static void open_fence(void)
+static void clear_regions(void)
 {
     for (uint32_t i = 0; i < ENTRIES; ++i) {
         modes[i] = OFF;
@@ -220,14 +220,14 @@ int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_p
     if (stack_end <= (uint32_t)mt_stack_low) {
         return MT_NOT_SUPPORTED;
     }
-    const int32_t status = close_fence(areas, count, stack_end);
+    const int32_t status = set_up_regions(areas, count, stack_end);
     if (status != MT_OK) {
         return status;
     }
     __asm__ volatile("csrr %0, mstatus" : "=r"(mstatus));
     *result = enter(function, first, second, stack_end, &context);
     WRITE_CSR(mstatus, mstatus);
-    open_fence();
+    clear_regions();
     if (outcome == MT_STOPPED) {
         mt_server_fault((uint8_t)(fault.kind | MT_FAULT_SURVIVED), fault.machine, fault.registers, fault.count);
     }

@@ -40,7 +40,7 @@ static void find(const ucontext_t *context, uintptr_t *pc, uintptr_t *sp)
 static const char __ehdr_start[1];
 #endif
 
-static void tell(uint8_t kind, int number, uintptr_t pc, uintptr_t address)
+static void report(uint8_t kind, int number, uintptr_t pc, uintptr_t address)
 {
     const uint64_t at = pc == 0 ? 0 : (uint64_t)(pc - (uintptr_t)__ehdr_start);
     const uint64_t to = (uint64_t)address;
@@ -68,7 +68,7 @@ void mt_guard_signal(int number, siginfo_t *info, void *context)
     } else if ((number == SIGSEGV || number == SIGBUS) && address + NEAR_BYTES > sp && address < sp + NEAR_BYTES) {
         kind = MT_FAULT_STACK;
     }
-    tell(kind, number, pc, address);
+    report(kind, number, pc, address);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -106,7 +106,7 @@ void __assert_fail(const char *expression, const char *file, unsigned int line, 
     (void)line;
     (void)function;
     mt_server_log(expression);
-    tell(MT_FAULT_ASSERTION, SIGABRT, (uintptr_t)__builtin_return_address(0) - 1u, 0); /* within the call */
+    report(MT_FAULT_ASSERTION, SIGABRT, (uintptr_t)__builtin_return_address(0) - 1u, 0); /* within the call */
     signal(SIGABRT, SIG_DFL);
     raise(SIGABRT);
     _exit(1);

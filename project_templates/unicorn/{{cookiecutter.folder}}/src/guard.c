@@ -15,7 +15,7 @@ void __assert_fail(const char *expression, const char *file, int line, const cha
 static uint64_t handler_stack[64];
 static volatile uint32_t words[2 + REGISTERS]; /* the kind, the exception's number, the registers */
 
-static void tell(uint8_t kind, uint32_t number)
+static void report(uint8_t kind, uint32_t number)
 {
     uint32_t registers[REGISTERS];
     for (uint32_t i = 0; i + 1u < REGISTERS; ++i) {
@@ -28,7 +28,7 @@ static void tell(uint8_t kind, uint32_t number)
 
 static void handle(void)
 {
-    tell((uint8_t)words[0], words[1]);
+    report((uint8_t)words[0], words[1]);
 }
 
 void mt_guard_init(void)
@@ -54,5 +54,5 @@ void __assert_fail(const char *expression, const char *file, int line, const cha
     mt_server_log(expression);
     words[2] = (uint32_t)(uintptr_t)__builtin_return_address(0) - {{ 3 if arm else 2 }}u; /* within the call */
     words[5] = (uint32_t)(uintptr_t)__builtin_frame_address(0);
-    tell(MT_FAULT_ASSERTION, 0);
+    report(MT_FAULT_ASSERTION, 0);
 }

@@ -46,7 +46,7 @@ static uint32_t status_of(unsigned int reason)
 }
 #endif
 
-static void tell(uint8_t kind, unsigned int reason, const struct arch_esf *frame)
+static void report(uint8_t kind, unsigned int reason, const struct arch_esf *frame)
 {
 #if defined(CONFIG_CPU_CORTEX_M)
     uint32_t registers[9] = {0, 0, 0, __get_PSP(), 0, 0, 0, 0, (uint32_t)k_current_get()->stack_info.start};
@@ -95,7 +95,7 @@ static void restart(void)
 void k_sys_fatal_error_handler(unsigned int reason, const struct arch_esf *frame)
 {
     const bool is_own = reason == K_ERR_KERNEL_OOPS || reason == K_ERR_KERNEL_PANIC; /* assert() ends so too */
-    tell(reason == K_ERR_STACK_CHK_FAIL ? MT_FAULT_STACK : (is_own ? MT_FAULT_ASSERTION : MT_FAULT_EXCEPTION), reason,
+    report(reason == K_ERR_STACK_CHK_FAIL ? MT_FAULT_STACK : (is_own ? MT_FAULT_ASSERTION : MT_FAULT_EXCEPTION), reason,
          frame);
     restart();
 }

@@ -24,7 +24,7 @@ from mtool.tuning.farm.search import BoardLost, WholeRuns
 from mtool.tuning.farm.security import Tls
 from mtool.tuning.farm.worker_boards import Held, WorkerBoards
 from mtool.tuning.measuring import Slice
-from tests.tuning.farm.stand_in import BOARD, Firmware, rack_of
+from tests.tuning.farm.stand_in import BOARD, Firmware, worker_boards_of
 
 
 def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
@@ -123,33 +123,33 @@ def asked(board: str = BOARD, version: str | None = None) -> Slice:
     return made if version is None else replace(made, version=version)
 
 
-def measured(rack: WorkerBoards, one: Slice) -> Any:
-    return rack.measure(Firmware({}, flash_s=0.0).bundle("cc"), one, lambda answer: None, lambda: False)
+def measured(boards: WorkerBoards, one: Slice) -> Any:
+    return boards.measure(Firmware({}, flash_s=0.0).bundle("cc"), one, lambda answer: None, lambda: False)
 
 
 def test_three_failures_in_a_row_are_a_boards_end_and_are_told_to_the_scheduler() -> None:
-    rack, told = rack_of(1, ("dead",)), []
-    rack.on_change = lambda: told.append(rack.counts())  # type: ignore[method-assign]
-    ends = [measured(rack, asked()) for _ in range(4)]
+    boards, told = worker_boards_of(1, ("dead",)), []
+    boards.on_change = lambda: told.append(boards.counts())  # type: ignore[method-assign]
+    ends = [measured(boards, asked()) for _ in range(4)]
     assert [end.is_quarantined for end in ends] == [False, False, True, False]
     assert ends[2].failed == "no probe answers" and ends[3].board == ""
     assert told == [{BOARD: 0}]
 
 
 def test_a_failure_is_forgotten_after_a_success() -> None:
-    rack = rack_of(1)
+    boards = worker_boards_of(1)
     for _ in range(4):
-        opener = rack.boards[0].opener
+        opener = boards.boards[0].opener
         opener.behaviour = "dead"  # type: ignore[attr-defined]
-        assert measured(rack, asked()).failed
+        assert measured(boards, asked()).failed
         opener.behaviour = "good"  # type: ignore[attr-defined]
-        assert not measured(rack, asked()).failed
-    assert rack.counts() == {BOARD: 1}
+        assert not measured(boards, asked()).failed
+    assert boards.counts() == {BOARD: 1}
 
 
 def test_another_version_of_mtool_is_refused() -> None:
     with pytest.raises(BoardError, match=r"tuning process has mtool 0\.0\.1"):
-        measured(rack_of(1), asked(version="0.0.1"))
+        measured(worker_boards_of(1), asked(version="0.0.1"))
 
 
 def test_a_board_that_comes_back_gets_work_again() -> None:
@@ -166,15 +166,15 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
             raise NotImplementedError
 
     told: list[int] = []
-    rack = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
-    rack.on_change = lambda: told.append(rack.counts()[BOARD])  # type: ignore[method-assign]
-    end = measured(rack, asked())
-    assert "it has been silent" in end.failed and rack.counts() == {BOARD: 0}
+    boards = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
+    boards.on_change = lambda: told.append(boards.counts()[BOARD])  # type: ignore[method-assign]
+    end = measured(boards, asked())
+    assert "it has been silent" in end.failed and boards.counts() == {BOARD: 0}
     Sleeper.wake.set()
     deadline = time.monotonic() + 10
-    while rack.counts() == {BOARD: 0} and time.monotonic() < deadline:
+    while boards.counts() == {BOARD: 0} and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert rack.counts() == {BOARD: 1}
+    assert boards.counts() == {BOARD: 1}
     assert told[:1] == [0] and told[-1] == 1
 
 

@@ -77,7 +77,7 @@ _RISCV = {
 
 
 @dataclass(frozen=True)
-class Fenced:
+class Protected:
     """The project's folder, and the cell as ONNX with its states."""
 
     folder: Path
@@ -85,7 +85,7 @@ class Fenced:
     pairs: Any
 
 
-def make(name: str, folder: Path) -> Fenced:
+def make(name: str, folder: Path) -> Protected:
     """Build it for a board: a recurrent cell that keeps a state, and the digits' network, which is at fault."""
     board = boards.get(name)
     assert board.emulator is not None
@@ -105,7 +105,7 @@ def make(name: str, folder: Path) -> Fenced:
     work = project / "crt" / "src" / "mt_work.c"
     work.write_text(work.read_text() + "extern uint8_t mt_server_bytes[64];\nuint8_t mt_server_bytes[64];\n")
     build.build(project, kinds=["host_driven"])
-    return Fenced(project, proto, pairs)
+    return Protected(project, proto, pairs)
 
 
 def image(wanted: int = 0) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import pytest
 from mtool.base.errors import UsageError
 from mtool.cli import app
 from mtool.compiler.frontend import ModelOptions
-from mtool.compiler.frontend.given_values import stored_as
 from mtool.compiler.frontend.onnx_file import load
+from mtool.compiler.frontend.user_values import stored_as
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[1, 4] x, int64[1] k, uint8[2] u, float[1, 4] s) => (float[1, m] y, uint8[2] z, float[1, 4] next) {

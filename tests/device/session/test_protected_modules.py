@@ -15,7 +15,7 @@ from mtool.device import session
 from mtool.manifest.modules import format as file_format
 from mtool.manifest.modules import keys
 from mtool.stages.options import Options, module_options
-from tests.device.session import faulty, fenced
+from tests.device.session import faulty, protected
 
 BOARD = "mps2_an386"
 TOOLS = ("arm-none-eabi-as", "arm-none-eabi-objcopy", "arm-none-eabi-nm", "qemu-system-arm", "cmake", "ninja")
@@ -66,7 +66,7 @@ def test_modules_run_inside_a_fence(tmp_path: Path) -> None:
     prepared = mtool.prepare(faulty.DIGITS, board=BOARD, folder=tmp_path / "project", options=options)
     arena = address_of(prepared.built.firmware["host_driven"], "own_arena")
     module, _ = modules.read_module(tmp_path / "net.mtm")
-    image = fenced.image()
+    image = protected.image()
     with session.open(prepared.folder, timeout_s=30) as device:
         expected = device.run(image)["scores"]
         for is_in_ram in (False, True):

@@ -15,7 +15,7 @@ BEST = "int_rows:channels=6"
 
 
 @pytest.mark.slow
-def test_a_rack_of_boards_with_faults_finds_the_best_and_loses_a_worker(tmp_path: Path) -> None:
+def test_a_farm_with_faulty_boards_and_a_lost_worker_finds_the_best(tmp_path: Path) -> None:
     model = network(tmp_path / "m.onnx")
     with (
         rig(tmp_path / "rig", "--faults", "0.02", "--quiet", times=[{BEST: 9_000.0}] * 6, count=6) as desk,
@@ -26,12 +26,12 @@ def test_a_rack_of_boards_with_faults_finds_the_best_and_loses_a_worker(tmp_path
             boards = [word for n in (first, first + 1) for word in ("--board", BOARD, "--port", desk.port(n))]
             workers.append(desk.start([sys.executable, "-m", "mtool", "worker", made.address, *boards]))
         builder = desk.start([sys.executable, "-m", "mtool", "worker", made.address])
-        argv = [sys.executable, "-m", "mtool", "tune", str(model), "--board", BOARD, "-o", "rack.jsonl"]
+        argv = [sys.executable, "-m", "mtool", "tune", str(model), "--board", BOARD, "-o", "farm.jsonl"]
         tuning = subprocess.Popen(
             [*argv, "--scheduler", made.address],
             cwd=desk.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        log = desk.folder / "rack.jsonl"
+        log = desk.folder / "farm.jsonl"
         try:
             wait_for(lambda: (log.exists() and log.read_bytes().count(b"\n") >= 4) or tuning.poll() is not None, 120)
             end(workers[0], 9)

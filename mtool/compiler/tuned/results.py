@@ -13,7 +13,7 @@ UNITS = ("ns", "cycles", "instructions")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TuningResults:
     """The candidates of each task by its key, the fastest first, and those of whole models by the hash of their file.
 
     Candidates that were wrong or failed are left out. `partial` and `order` are the measured options of whole models:
