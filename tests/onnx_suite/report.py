@@ -18,36 +18,30 @@ Which of ONNX's tests pass, what mtool needs for operators whose shapes or code 
 differ from ONNX's reference. `python -m tests.onnx_suite.report` writes this page from a run of the tests in the
 `onnx` package; don't edit it.
 
-A test counts here if all its inputs and outputs are tensors of bool, integers (including 2 and 4 bits), float16,
-bfloat16, float32, float64, float8 or float4, and if it uses neither random numbers nor training. Each model is
-compiled to C by `mtool.plugins.onnx_backend` without further options. It is built with warnings as errors and with
-the address and undefined-behavior sanitizers, run on the host, and compared at the suite's tolerances. One test of
-each operator, and 200 of the node tests in `make test-all`, also run on an emulated Cortex-M4 (`mps2_an386`). `make
-onnx-backend` runs the node tests with onnx's own runner (`onnx.backend.test.BackendTest`), one model at a time.
+A test counts here if its inputs and outputs are tensors of numbers or bool, and if it uses neither random numbers nor
+training. Each model is compiled to C without further options, run on the host with sanitizers, and compared at the
+suite's tolerances. One test of each operator, and 200 of the node tests in `make test-all`, also run on an emulated
+Cortex-M4 (`mps2_an386`).
 """
 NOTES = """
 ## What the compiler needs in advance
 
-The suite leaves the following to the run, but the C code for a microcontroller needs it at compile time:
+The suite leaves the following to the run, but the C code for a microcontroller needs it at compile time
+(`mtool.plugins.onnx_backend` takes it from the first run):
 
 - *Values that determine the code*, such as a reduction's axes or a slice's starts: mtool refuses the model and names
-  the input, which `--const` turns into a constant. `onnx_backend.prepare` waits for the first run, uses the values of
-  the named inputs as constants, and builds another program for a run with other values.
+  the input, which `--const` turns into a constant.
 - *Data-dependent shapes* (NonZero, Unique, Compress, NonMaxSuppression, TopK with a computed k): `--max NAME=N`
-  states the maximum, where NAME is the operator's output or its dimension. The maximum is the shape in C; further
-  elements are dropped. Each model output `y` with such a size has a second output `y_count` with the number of
-  elements. `onnx_backend` uses the shape that the model declares, or otherwise the largest possible one, and returns
-  outputs with their true size.
-- *Symbolic dimensions*: bind them with `--dim`, or keep them variable up to a maximum with `--max` ([run-time
-  sizes](run-time-sizes.md)). A dimension of -1 counts as symbolic. `onnx_backend` uses the sizes of the run's inputs.
+  states the maximum, where NAME is the operator's output or its dimension. Further elements are dropped. Each model
+  output `y` with such a size has a second output `y_count` with the number of elements.
+- *Symbolic dimensions* (also -1): bind them with `--dim`, or keep them variable up to a maximum with `--max`
+  ([run-time sizes](run-time-sizes.md)).
 - *Images* (ImageDecoder): Pillow decodes them at compile time, so they are constants.
 - *Classical models* (ai.onnx.ml) return only tensors: a ZipMap returns the tensor of its values in the order of the
   labels.
 - *Declared shapes*: if a shape depends on an input that is known only at run time (Reshape, Tile), the C uses the
-  declared shape, whatever the input's value. Otherwise the operators' own rules apply, and mtool refuses a model
-  whose nodes contradict them.
-- *Loops* are C loops with any number of iterations ([control flow](control-flow.md)). If an output has a row per
-  iteration and their number depends on data, `--max NAME=N` states the maximum, where NAME is an output of the loop.
+  declared shape. Otherwise the operators' own rules apply, and mtool refuses a model whose nodes contradict them.
+- *Loops* are C loops with any number of iterations ([control flow](control-flow.md)).
 
 ## Where the standard is ambiguous
 
@@ -59,11 +53,10 @@ result, with which `mtool verify` compares:
 - *Pools* with ceil_mode have no window that starts in the padding at the end, in any opset. With auto_pad SAME, the
   padding ignores dilations, and count_include_pad includes it.
 - *Empty tensors*: the sum or mean of no elements is 0, their product 1, and their maximum the lowest number (-inf for
-  floats). An integer matrix product over no elements is 0. An empty tensor has a pointer in the interface, which is
-  not read.
+  floats). An empty tensor has a pointer in the interface, which is not read.
 - *NaN* is quantized to the lowest integer.
-- *A model's own function* with the domain and name of an operator is ignored, and the operator is used, if the
-  model's opset has it or if it is one of mtool's com.microsoft operators.
+- *A model's own function* with the domain and name of an operator is ignored if the model's opset has that operator,
+  or if it is one of mtool's com.microsoft operators.
 
 mtool differs from onnxruntime in these cases:
 
@@ -75,12 +68,13 @@ mtool differs from onnxruntime in these cases:
 
 With *NaN*, onnxruntime's result may depend on the position of the NaN. mtool computes:
 
-- ReduceMax, ReduceMin and pools: NaN if any value is NaN, as in ONNX's reference.
-- ArgMax, ArgMin and Hardmax: the position of the first NaN, or of the last if the operator selects the last.
-- TopK: unspecified.
-- GridSample with a NaN coordinate: 0, an edge value or NaN, depending on the padding mode.
-- Clip: a constant NaN bound has no effect, as in onnxruntime. A NaN bound from data makes the result NaN, as in
-  ONNX's reference.
+| operators | result |
+|---|---|
+| ReduceMax, ReduceMin, pools | NaN if any value is NaN, as in ONNX's reference |
+| ArgMax, ArgMin, Hardmax | the position of the first NaN, or of the last if the operator selects the last |
+| TopK | unspecified |
+| GridSample with a NaN coordinate | 0, an edge value or NaN, depending on the padding mode |
+| Clip | a constant NaN bound has no effect; a NaN bound from data makes the result NaN, as in ONNX's reference |
 """
 
 
