@@ -201,9 +201,8 @@ def markdown(tables: dict[str, dict[str, Row]], board: str, units: Units) -> str
         "Code size, RAM and stack for each way to call a model and its operators. Read this page if every byte counts.",
         f"It repeats the table of TVM's AOT RFC, for the standalone image of one model on `{board}`; `make aot-table`",
         "writes it, and [executors.md](executors.md) describes the options. *text* is code and constants, including",
-        "the weights. *bss* excludes the arena, which is the same in all rows, and the memory reserved for the stack.",
-        "*total* is the sum of the three, *saving* the difference from the first row. *stack* is the deepest stack of",
-        "an inference, including the caller's data for the call, measured by painting.",
+        "the weights. *bss* excludes the arena and the memory reserved for the stack. *stack* is the deepest stack of",
+        "an inference, measured by painting.",
     ]
     for title, rows in tables.items():
         first = next(iter(rows.values()))
@@ -221,10 +220,9 @@ def markdown(tables: dict[str, dict[str, Row]], board: str, units: Units) -> str
     lines += ["", "## A single translation unit", ""]
     lines += [
         "`--single-file` writes one source in which the model's functions and constants are static, so the compiler",
-        "removes unused ones: the function that runs an operator by its number. With `-ffunction-sections` and",
-        "`--gc-sections`, which mtool's own builds use, the linker removes it too. Then `--single-file` saves only a",
-        "few bytes, since operators stay separate functions. The table shows the instruction bytes of the model's",
-        "objects, and the text of the whole image without the constants:",
+        "removes the function that runs an operator by its number. With `-ffunction-sections` and `--gc-sections`,",
+        "which mtool's own builds use, the linker removes it too, and `--single-file` saves only a few bytes. The",
+        "instruction bytes of the model's objects, and the text of the whole image without the constants:",
         "",
         "| model | level | objects: several | one | saving | image: several | one | saving |",
         "|---|---|--:|--:|--:|--:|--:|--:|",

@@ -112,14 +112,12 @@ def measure(path: Path, board: Board, rounding: str = "") -> dict[str, Any]:
 
 HEAD = """# Benchmarks
 
-The cost of one inference of the MLPerf Tiny models and the example on each emulated board, beside other tools.
-`make bench` writes this page. The figures are the same on every computer, because QEMU counts instructions.
-Instructions are not cycles: QEMU models neither wait states nor dual issue. For a Cortex-M7, which has both, mtool
-chooses schedules by estimated cycles. Sizes are in bytes.
+The cost of one inference of the MLPerf Tiny models and the example on each emulated board, beside other tools, in
+[instructions](what-a-number-means.md#instructions) and bytes. `make bench` writes this page. For a Cortex-M7 mtool
+chooses schedules by estimated cycles.
 
 - *per MAC*: instructions per multiply-accumulate of the original ONNX model.
-- *per live MAC*: the same, without channels whose outputs are constant, which mtool removes
-  (`passes/dead_channels.py`). They are half of VWW's MACs. Empty if there are none.
+- *per live MAC*: the same, without channels whose outputs are constant, which mtool removes: half of VWW's MACs.
 - *code*: the whole standalone image without the model's constants.
 - *arena*: includes the inputs and outputs.
 - *others need*: the other tool's arena (or static buffers), data and deepest stack, where measured.

@@ -30,10 +30,9 @@ MADE = (
 )
 HEAD = """# Compile time
 
-The time and memory that mtool itself takes. `make bench-compile` writes this page. It measures CPU seconds (user and
-system) of one process, including Python's start, and its peak memory. The figures depend on the computer; compare the
-rows. The compiled models use `mtool compile --board {board}`; `scripts/bench_models.py` generates those below VWW and
-IC.
+The CPU seconds and peak memory of one mtool process, including Python's start. `make bench-compile` writes this page.
+The figures depend on the computer; compare the rows. Models use `mtool compile --board {board}`;
+`scripts/bench_models.py` generates those below VWW and IC.
 
 | what | CPU seconds | peak memory | model |
 |---|---:|---:|---:|

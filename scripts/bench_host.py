@@ -45,12 +45,10 @@ a board.
     mtool verify model.onnx
     mtool run model.onnx --board host --portable
 
-Convolutions use vectors of floats: eight with AVX, otherwise four (SSE, NEON). The program detects AVX when it starts,
-so one build runs on every processor of the architecture. Outputs of integer models are the same bytes as on every other
-board: float32 holds integers below 2^24 exactly, which suffices for nearly all 8-bit layers, and the others use
-integer loops. Floats are summed in the same order for every vector width. The schedules,
-[`simd_columns` and `simd_taps`](schedules.md), need GCC's vector extension, which Clang also supports; other compilers
-compile loops. Layers that would save less than 50,000 instructions also stay plain loops, which are easier to read.
+Outputs of integer models are the same bytes as on every other board. Convolutions use vectors of floats: eight with AVX,
+which the program detects when it starts, otherwise four (SSE, NEON); floats are summed in the same order for every
+width. These schedules ([`simd_columns` and `simd_taps`](schedules.md)) need GCC or Clang. Layers that would save less
+than 50,000 instructions stay plain loops.
 
 To read, debug or port plain C, use `--portable` (`Options(portable=True)`). `mtool compile` and its packages always
 generate this form.
@@ -70,15 +68,12 @@ including the call from Python. mtool's figures are from the program's own timer
 CALLS_HEAD = """
 ## Time of a call
 
-`device.run` on a model of one addition takes **{least:.0f} µs**, from Python to the program and back. Inputs,
-call and outputs go through the pipe in one write.
+`device.run` on a model of one addition takes **{least:.0f} µs**, from Python to the program and back.
 
 ## Many samples
 
-A command or session uses one process or emulator for all samples. If the remaining samples would take more than two
-seconds, mtool starts one process per processor and distributes them, except for models with states, which pass from
-sample to sample. `mtool verify` compares individual operators only for samples whose outputs differ from the
-reference. CPU time of all processes, for `kws_int8_qdq`:
+If many samples would take more than two seconds, mtool starts one process or emulator per processor, except for models
+with states, which pass from sample to sample. CPU time of all processes, for `kws_int8_qdq`:
 
 | what | ms a sample | {samples:,} samples, CPU seconds |
 |---|--:|--:|

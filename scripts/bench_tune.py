@@ -34,14 +34,12 @@ HEAD = """# What tuning gives
 
 How much [tuning](tune.md) saves, for the int8 (QDQ) models of MLPerf Tiny and three models of
 `scripts/tune_models.py`: residual blocks in int8, and an LSTM followed by a GRU and separable layers in float32.
-`make bench-tune` writes this page; don't edit it.
+`make bench-tune` writes this page.
 
-The boards are emulated. The figures are cycles on a Cortex-M4 and M7, [estimated](cycles.md), and instructions counted
-by QEMU elsewhere. *default* is the cost model's choice; *tuned* is the fastest plan measured for the whole model. Both
-compute the same outputs, and the script fails if the tuned plan is slower. If a model has more candidates than
-trials, those with the largest estimated gain come first. A row with two firmwares also tried other optimization levels
-(`-O3`, `-Os`); a row with one was measured before mtool supported them. *CPU s* is the time of mtool, compiler and
-emulator for the search and the whole-model plans.
+The boards are emulated: [estimated cycles](cycles.md) on a Cortex-M4 and M7, instructions elsewhere. *default* is the
+cost model's choice; *tuned* is the fastest plan measured for the whole model, with the same outputs. A row with two
+firmwares also tried other optimization levels (`-O3`, `-Os`); a row with one was measured before mtool supported them.
+*CPU s* is the time of mtool, compiler and emulator.
 
 | model | board | counts | tasks | candidates tried | failed | firmwares | default | tuned | saved | arena | CPU s |
 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|

@@ -50,15 +50,15 @@ FILES = (
         "mtool.toml",
         """mtool reads it from the working folder or the nearest parent folder that has one. Because it can name programs to run,
 mtool refuses a file that another user owns or can write to.""",
-        Configuration,
+        (Configuration,),
     ),
-    ("boards.yaml", "Maps board names to entries.", boards.Board),
-    ("template.yaml", "", template.Template),
-    ("mtool.json", "", manifest.Firmware),
+    ("boards.yaml", "Maps board names to entries.", (boards.Board,)),
+    ("template.yaml", "", (template.Template,)),
+    ("mtool.json", "", (manifest.Firmware,)),
     (
         "tuning.jsonl",
         "One JSON object per line. mtool only appends lines. Logs of several computers can be concatenated.",
-        record.Measurement,
+        (record.Measurement, record.WholePlan),
     ),
 )
 _SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
@@ -102,9 +102,9 @@ def escaped(text: str) -> str:
     return "`".join(part if index % 2 else part.replace("<", "\\<") for index, part in enumerate(parts))
 
 
-def records(of: type) -> list[type]:
-    """Return a record and those that its keys hold, each once, in the order in which a reader meets them."""
-    found = [of]
+def records(*of: type) -> list[type]:
+    """Return records and those that their keys hold, each once, in the order in which a reader meets them."""
+    found = list(of)
     for one in found:
         inner = [field.annotation for field in one.model_fields.values()] if issubclass(one, BaseModel) else []
         while inner:
@@ -154,10 +154,10 @@ def kind(of: typing.Any) -> str:
 def page() -> str:
     """Return the page."""
     lines: list[str] = []
-    for name, said, root in FILES:
+    for name, said, roots in FILES:
         lines += ["", f"## {name}", "", said, ""]
-        for one in records(root):
-            lines += [] if one is root else [f"### {one.__name__} of {name}", ""]
+        for one in records(*roots):
+            lines += [] if one is roots[0] else [f"### {one.__name__} of {name}", ""]
             lines += [*markdown(one), "", "| key | type | default |", "|---|---|---|", *rows(one), ""]
     text = "\n".join(line.rstrip() for line in lines)
     return HEAD + re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"

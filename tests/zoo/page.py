@@ -11,18 +11,16 @@ from tests.zoo.trial import HOST, MOST_MACS, MOST_MACS_ELSEWHERE, STEPS_ELSEWHER
 
 HEAD = """# Public models
 
-How mtool handles models that people have published, without changes: which load, whether their outputs are correct, and
-what they cost. To test your own `.onnx` and `.tflite` files, run `make model-zoo ARGS=FOLDER`;
-`scripts/model_zoo.py --help` lists the options, and `--table` writes this page.
+Which published models load without changes, whether their outputs are correct, and what they cost. To test your own
+`.onnx` and `.tflite` files, run `make model-zoo ARGS=FOLDER`; `scripts/model_zoo.py --help` lists the options, and
+`--table` writes this page.
 
-Each model is compiled, built and run on three random inputs. Models with states run a sequence of 60 inputs from a
-reset. The outputs are compared with LiteRT's or onnxruntime's, as [`mtool verify`](verify.md) does:
+Each model runs on three random inputs, a model with states on a sequence of 60. The outputs are compared with LiteRT's
+or onnxruntime's:
 
 - *equal*: every element of every output is equal.
-- *within*: differences are within `verify`'s tolerance. For TFLite models, this is one step, or the difference between
-  LiteRT's default and reference kernels on the same inputs; no difference is allowed with `--rounding tflite`. For
-  floats, it is 1e-5. Larger differences count as *within*, with a note, if every operator by itself is correct except
-  for ties and such roundings.
+- *within*: differences are within [`verify`'s tolerance](verify.md#what-is-allowed), or have a note, if every operator
+  by itself is correct except for ties and roundings.
 
 Sizes are in bytes."""
 BOARD = """
@@ -31,8 +29,8 @@ without the model's constants. A model that does not run there has only the host
 
 Each model is also built for {boards},
 and run there on one sample, or on {steps} steps of a sequence. Models with more than {most:,} MACs (on
-`{board}` {most_here:,}) are only built, because their emulation takes too long. *too large* means that the board does
-not have enough memory. With `--rounding tflite`, models run only on the host."""
+`{board}` {most_here:,}) are only built. *too large* means that the board does not have enough memory. With
+`--rounding tflite`, models run only on the host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,11 @@ class _Record(Strict):
 
 
 class Measurement(_Record):
-    """One measurement of one candidate.
+    """One measurement of one candidate: a line whose `kind` is `measurement`.
 
-    `candidate` has the form of `--schedule`. Each of `times` is the time of one call, the mean over `number` timed
-    calls, in `setup.unit`. `estimate` is the cost model's, in instructions. `baseline`: it was measured to see whether
-    the board's speed changes, not to choose.
+    `id` is unique to a line; lines with equal `key` measure the same. `candidate` has the form of `--schedule`. Each of
+    `times` is the time of one call, the mean over `number` timed calls, in `setup.unit`. `estimate` is the cost model's,
+    in instructions. `baseline`: it was measured to see whether the board's speed changes, not to choose.
     """
 
     kind: Literal["measurement"] = "measurement"
@@ -124,7 +124,7 @@ class Measurement(_Record):
 
 
 class WholePlan(_Record):
-    """A whole model, measured with the schedules chosen for it, and with the default ones.
+    """A whole model, measured with the schedules chosen for it, and with the default ones: `kind` is `plan`.
 
     `choices` has the candidate of each task by the task's key, including the cost model's own choices. `model_hash` is
     the hash of the model's file. `partial` is how operators are computed in parts, `order` in which order.
