@@ -97,7 +97,7 @@ class Measurement(_Record):
     """One measurement of one candidate: a line whose `kind` is `measurement`.
 
     `id` is unique to a line; lines with equal `key` measure the same. `candidate` has the form of `--schedule`. Each of
-    `times` is the time of one call, the mean over `number` timed calls, in `setup.unit`. `estimate` is the cost model's,
+    `times` is the time of one call, the mean over `number` timed calls, in `setup.unit`. `estimate` is the cost model's
     in instructions. `baseline`: it was measured to see whether the board's speed changes, not to choose.
     """
 
