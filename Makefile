@@ -16,7 +16,7 @@ test:           ## the tests alone
 	PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
 test-all:       ## the tests with every combination of what CI tries a sixteenth of, and the slow ones; with mtool-mcu[exported], PyTorch's exporter too
-	scripts/setup --dev
+	scripts/setup --all
 	MTOOL_TESTS=all PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
 lint:           ## format, style, types, layers

@@ -1,6 +1,8 @@
-"""A one-page report on a model on a board: memory, time, flash, accuracy, and the boards that it fits."""
+"""A one-page report on a model on a board: memory, time, verification, and the boards that it fits."""
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +16,8 @@ from mtool.base.escaping import one_line
 from mtool.boards import Board
 from mtool.commands.cost import Cost, cost_of, kinds_to_measure
 from mtool.device.build import measure
+from mtool.device.build.fit import Need, Part, needs_of
+from mtool.device.build.size import Size
 from mtool.device.session import Readings
 from mtool.device.session.profile import Profile
 from mtool.manifest import Manifest
@@ -60,18 +64,43 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """A model on a board. `layers` is None if there is nothing to compare with; `missing` says why."""
+    """A model on a board.
+
+    Attributes:
+        manifest: the model, with its project.
+        board: the board, with the roles of its memories.
+        cost: one inference, and the firmware's sizes.
+        profile: the time of each operator.
+        memory: the contents of the arena over time.
+        memories: what the firmware puts into each memory, and the limits; a limit of 0: unknown.
+        functions: the model's C functions, the largest first.
+        other_code_bytes: the code of everything else.
+        layers: the comparison of each operator with the reference; None: there is nothing to compare with.
+        missing: why not.
+        fits: the boards that it fits.
+    """
 
     manifest: Manifest
     board: Board
     cost: Cost
     profile: Profile
     memory: tuple[Block, ...]
+    memories: tuple[Need, ...]
     functions: tuple[Function, ...]
     other_code_bytes: int
     layers: LayerReport | None
     missing: str
     fits: tuple[Fit, ...]
+
+    @property
+    def here(self) -> Fit | None:
+        """What the firmware needs of this board, with the estimated time; None: it is not among the boards."""
+        return next((fit for fit in self.fits if fit.board == self.board.name), None)
+
+    @property
+    def used_bytes(self) -> tuple[int, ...]:
+        """The bytes of the arena that are in use during each operator."""
+        return tuple(_used(self.memory, step) for step in range(len(self.manifest.operators)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -86,7 +115,9 @@ class ModelReport:
                 "bound_bytes": self.manifest.arena_bound_bytes,
                 "pools": [pool.model_dump() for pool in self.manifest.pools],
                 "blocks": [dataclasses.asdict(block) for block in self.memory],
+                "used_bytes": self.used_bytes,
             },
+            "memories": [dataclasses.asdict(need) for need in self.memories],
             "flash": {
                 "functions": [dataclasses.asdict(function) for function in self.functions],
                 "other_code_bytes": self.other_code_bytes,
@@ -106,7 +137,7 @@ class ModelReport:
         environment = jinja2.Environment(
             autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
         )
-        environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount}
+        environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount, "ticks": ticks}
         return environment.from_string(_TEMPLATE.read_text()).render(report=self, version=__version__)
 
 
@@ -148,23 +179,62 @@ def report(
             layers = compare_layers(device, model, job.inputs(manifest))
         except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
-    sizes = measure(prepared.built.firmware[cost.firmware], manifest).functions
+    size = measure(prepared.built.firmware[cost.firmware], manifest)
     users: dict[str, list[int]] = {}
     for operator in manifest.operators:
         users.setdefault(operator.function, []).append(operator.index)
-    functions = [Function(name, sizes.get(name, 0), tuple(numbers)) for name, numbers in users.items()]
+    functions = [Function(name, size.functions.get(name, 0), tuple(numbers)) for name, numbers in users.items()]
+    code_bytes = sum(function.bytes for function in functions)
     return ModelReport(
         manifest=manifest,
         board=prepared.board,
         cost=cost,
         profile=profile,
         memory=memory_map(manifest),
+        memories=_memories(size, cost, manifest, code_bytes),
         functions=tuple(sorted(functions, key=lambda function: -function.bytes)),
-        other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
+        other_code_bytes=max(cost.flash_code_bytes - code_bytes, 0),
         layers=layers,
         missing=missing,
         fits=check(path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())).fits,
     )
+
+
+def _memories(size: Size, cost: Cost, manifest: Manifest, code_bytes: int) -> tuple[Need, ...]:
+    """Return what the firmware puts into each memory; `code_bytes`: the model's part of the code."""
+    needs = needs_of(size, manifest) or (  # an operating system places things
+        Need("code and constants", 0, (Part("weights", cost.flash_const_bytes), Part("code", cost.flash_code_bytes))),
+        Need("RAM", 0, (Part("arena", cost.arena_bytes), Part("data", cost.ram_static_bytes))),
+    )
+
+    def split(part: Part) -> list[Part]:
+        if part.what != "code":
+            return [part]
+        own = min(code_bytes, part.bytes)
+        return [Part("the model's code", own), Part("other code", part.bytes - own)]
+
+    each = ((need, tuple(one for part in need.parts for one in split(part) if one.bytes)) for need in needs)
+    return tuple(replace(need, parts=parts) for need, parts in each if parts)
+
+
+def _used(blocks: Sequence[Block], step: int) -> int:
+    """Return the number of bytes that blocks cover at a step; some lie over others."""
+    covered = end = 0
+    for block in sorted(blocks, key=lambda block: block.offset):
+        if block.first <= step <= block.last:
+            covered += max(block.offset + block.bytes - max(block.offset, end), 0)
+            end = max(end, block.offset + block.bytes)
+    return covered
+
+
+def ticks(most: float, factors: Sequence[float] = (2, 2.5, 2)) -> list[int]:
+    """Return up to six round numbers from 0 to `most` for an axis; `factors` lead from one step size to the next."""
+    step = 1
+    for factor in itertools.cycle(factors):
+        if most <= 5 * step:
+            break
+        step = int(step * factor)
+    return list(range(0, int(most) + 1, step))
 
 
 def memory_map(manifest: Manifest) -> tuple[Block, ...]:

@@ -1,10 +1,13 @@
 """The report: its figures, its page in a browser, and the memory map."""
 
+import itertools
 import json
+import re
 import shutil
-import subprocess
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,8 @@ import mtool
 from mtool import boards
 from mtool.cli import app
 from mtool.commands.cost import Cost
-from mtool.commands.reporting import Function, ModelReport, memory_map
+from mtool.commands.reporting import Function, ModelReport, memory_map, ticks
+from mtool.device.build.fit import Need, Part
 from mtool.device.session.profile import OperatorTime, Profile
 from mtool.verification.comparison import Tolerance, compare
 from mtool.verification.layers import LayerComparison, LayerReport
@@ -23,21 +27,21 @@ from mtool.verification.layers import LayerComparison, LayerReport
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-# What only a layout can tell, written where --dump-dom shows it.
-PROBE = """<script>addEventListener("load", () => {
-  const map = document.getElementById("arena"), frame = map.getBoundingClientRect();
-  const inside = [...map.querySelectorAll("rect")].every(rect => {
-    const box = rect.getBoundingClientRect();
+A4_PX = 186 / 25.4 * 96  # the width of A4 within the margins
+LAYOUT = """() => {
+  const inside = chart => [...chart.querySelectorAll("rect")].every(mark => {
+    const [box, frame] = [mark.getBoundingClientRect(), chart.getBoundingClientRect()];
     return box.width > 0 && box.height > 0 && box.left >= frame.left - 1 && box.right <= frame.right + 1
       && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
   });
-  const bars = [...document.querySelectorAll("#time .bar")].map(bar => bar.getBoundingClientRect().width);
-  document.title = JSON.stringify({
-    inside, blocks: map.querySelectorAll("rect").length, longest: Math.max(...bars), shortest: Math.min(...bars),
+  return {
+    inside: [...document.querySelectorAll(".plot svg")].every(inside),
+    levels: [...document.querySelectorAll("h1, h2, h3")].map(one => +one.tagName[1]),
     overflow: document.documentElement.scrollWidth - innerWidth,
-    requests: performance.getEntriesByType("resource").length,
-  });
-});</script>"""
+    tables: Math.max(...[...document.querySelectorAll("table")].map(one => one.getBoundingClientRect().right)),
+    paper: getComputedStyle(document.body).backgroundColor,
+  };
+}"""
 
 
 @pytest.fixture(autouse=True)
@@ -62,12 +66,28 @@ def test_the_memory_map_is_what_the_planner_laid_out() -> None:
             assert one is other or apart or one.last <= other.first or other.last <= one.first
 
 
+@pytest.mark.parametrize(
+    ("most", "factors", "expected"),
+    [
+        (0, (2, 2.5, 2), [0]),
+        (5, (2, 2.5, 2), [0, 1, 2, 3, 4, 5]),
+        (63, (2, 2.5, 2), [0, 20, 40, 60]),
+        (725_000, (2, 2.5, 2), [0, 200_000, 400_000, 600_000]),
+        (28_228, (2,), [0, 8192, 16384, 24576]),
+    ],
+)
+def test_the_numbers_at_an_axis_are_round(most: int, factors: tuple[float, ...], expected: list[int]) -> None:
+    assert ticks(most, factors) == expected
+
+
 @pytest.mark.slow
 def test_the_report_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     assert app.invoke(["report", str(DIGITS), "-o", "page.html", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["page"] == "page.html" and Path("page.html").stat().st_size > 10_000
+    assert max(document["arena"]["used_bytes"]) <= document["arena"]["bytes"]
+    assert {part["what"] for need in document["memories"] for part in need["parts"]} >= {"weights", "arena"}
     assert document["layers"]["ok"] and len(document["profile"]["operators"]) == len(document["layers"]["layers"])
     assert document["cost"]["macs"] == 230720 and len(document["fits"]) > 40
     assert sum(function["bytes"] for function in document["flash"]["functions"]) > 500
@@ -79,23 +99,128 @@ def test_a_page_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> No
     assert "can't be written" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path_factory.mktemp("report")
+    found = mtool.report(DIGITS, board="mps2_an386", deployment=mtool.Deployment(folder / "project"))
+    (folder / "page.html").write_text(found.as_html())
+    return folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: mtool-mcu[slow]")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])  # root has no sandbox
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, report_file: Path) -> Iterator[Callable[..., Any]]:
+    """Yield a function that opens the report; at the end nothing was written to the console or loaded."""
+    messages: list[str] = []
+    pages = []
+
+    def open_one(scheme: str = "light", width: int = 1200) -> Any:
+        page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda request: request.url == report_file.as_uri() or messages.append(request.url))
+        page.goto(report_file.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_one
+    for page in pages:
+        page.close()
+    assert messages == []
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 420])
-def test_the_page_in_a_browser(width: int, tmp_path: Path) -> None:
-    found = mtool.report(DIGITS, board="host", deployment=mtool.Deployment(tmp_path / "project"))
-    page = tmp_path / "page.html"
-    page.write_text(found.as_html().replace("</body>", PROBE + "</body>"))
-    # A profile of its own: runs at the same time would share one. Root has no sandbox.
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},2000", "--virtual-time-budget=2000"]
-    done = subprocess.run([*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120)
-    assert "CONSOLE" not in done.stderr
-    title = done.stdout.split("<title>")[1].split("</title>")[0]
-    laid_out = json.loads(title.replace("&amp;", "&"))
-    assert laid_out["blocks"] == len(found.memory) and laid_out["inside"]
-    assert laid_out["longest"] > 50 and laid_out["shortest"] >= 0
-    assert laid_out["overflow"] <= 0 and laid_out["requests"] == 0
+def test_the_page_is_laid_out_well_and_accessible(scheme: str, width: int, open_page: Callable[..., Any]) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = open_page(scheme, width)
+    found = page.evaluate(LAYOUT)
+    assert found["inside"] and found["overflow"] <= 0
+    assert page.locator("#map [aria-label]").count() == len(
+        memory_map(mtool.compile(DIGITS, board="mps2_an386").manifest)
+    )
+    assert found["levels"][0] == 1 and all(b - a <= 1 for a, b in itertools.pairwise(found["levels"]))
+    red, green, blue = map(int, re.findall(r"\d+", found["paper"])[:3])
+    assert (red + green + blue > 3 * 128) == (scheme == "light")
+    violations = axe.Axe().run(page).response["violations"]
+    serious = [one for one in violations if one["impact"] in ("serious", "critical")]
+    assert not serious, [(one["id"], one["nodes"][0]["html"]) for one in serious]
+
+
+@pytest.mark.slow
+def test_tables_are_sorted_by_a_click_and_by_the_keyboard(open_page: Callable[..., Any]) -> None:
+    page = open_page()
+    heads = page.locator("#times thead th")
+    column = heads.all_inner_texts().index("Instructions")
+    button = heads.nth(column).locator("button")
+
+    def values() -> list[int]:
+        texts = page.locator(f"#times tbody tr > :nth-child({column + 1})").all_inner_texts()
+        return [int(text.replace(",", "")) for text in texts]
+
+    original = values()
+    button.click()
+    assert values() == sorted(original, reverse=True) != original
+    assert heads.nth(column).get_attribute("aria-sort") == "descending"
+    button.press("Enter")
+    assert values() == sorted(original) and heads.nth(column).get_attribute("aria-sort") == "ascending"
+    button.press("Enter")
+    assert values() == original and page.locator("[aria-sort]").count() == 0
+    page.locator("#fits thead button").first.click()
+    names = page.locator("#fits tbody th").all_inner_texts()
+    assert names[0] < names[-1] and len(names) > 40
+    per_mac = page.locator("#times thead button", has_text="Per MAC")
+    for _ in range(2):  # what has no value comes last, whichever way
+        per_mac.click()
+        assert page.locator("#times tbody tr").last.locator("td").nth(4).inner_text() == ""
+
+
+@pytest.mark.slow
+def test_the_values_of_a_chart_are_shown(open_page: Callable[..., Any]) -> None:
+    page = open_page()
+    tip = page.locator("#tip")
+    marks = page.locator("#columns [tabindex]")
+    assert tip.is_hidden()
+    marks.nth(1).scroll_into_view_if_needed()
+    box = marks.nth(1).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 20)  # above a low bar, too
+    assert "max pool" in tip.inner_text() and "1,200 instructions" in tip.inner_text()
+    page.locator("#map [aria-label]").first.hover()
+    assert "bytes at offset" in tip.inner_text()
+    page.mouse.move(2, 2)
+    assert tip.is_hidden()
+    marks.first.focus()
+    assert "0 conv2d" in tip.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "max pool" in tip.inner_text() and page.locator("#columns [tabindex='0']").count() == 1
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+    page.keyboard.press("End")
+    assert "dense" in tip.inner_text()
+    page.keyboard.press("Tab")
+    assert tip.is_hidden()
+
+
+@pytest.mark.slow
+def test_the_page_on_paper(open_page: Callable[..., Any], tmp_path: Path) -> None:
+    page = open_page("dark", round(A4_PX))
+    page.emulate_media(media="print")
+    found = page.evaluate(LAYOUT)
+    assert found["tables"] <= A4_PX + 1 and found["overflow"] <= 0 and found["paper"] == "rgb(255, 255, 255)"
+    pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(format="A4", prefer_css_page_size=True))
+    assert 3 <= len(pages) <= 6
 
 
 class Tags(HTMLParser):
@@ -133,6 +258,7 @@ def page_of(name: str) -> str:
         cost=Cost("m", "host", None, 1.0, 0, 1, 0, 8, 8, 0, None),
         profile=Profile((times,), "ns", 1.0, 1),
         memory=memory_map(manifest),
+        memories=(Need(name, 0, (Part("weights", 8),)),),
         functions=(Function(one.function, 1, (0,)),),
         other_code_bytes=0,
         layers=LayerReport(1, name, (LayerComparison(one, name, difference, 0),)),
