@@ -78,7 +78,7 @@ int32_t mt_bytecode_open(struct mt_bytecode *opened, const void *module, uint32_
     return 0;
 }
 
-/* Compute the call at a word, which has been checked; returns that of the next. */
+/* Compute the call at a word, which was checked; return the place of the next. */
 static uint32_t run_call(const struct mt_bytecode *module, uint8_t *arena, uint32_t at)
 {
     const uint32_t call = module->calls[at], count = call >> 16;
@@ -93,7 +93,7 @@ void mt_bytecode_run(const struct mt_bytecode *module, uint8_t *arena)
         at = run_call(module, arena, at);
 }
 
-/* Whether a call is the first of an operator. */
+/* Whether a call is the first one of an operator. */
 static int begins(const struct mt_bytecode *module, uint32_t at)
 {
     return at == 0 || !(module->calls[at] & MT_BYTECODE_MORE);

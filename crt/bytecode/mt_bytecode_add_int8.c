@@ -1,4 +1,4 @@
-/* Sums of two int8, each times a number, as bytecode calls them. */
+/* Bytecode's sums of two int8 tensors, each multiplied by a number. */
 #include "mt_bytecode_bounds.h"
 #include "mt_math.h"
 
@@ -15,7 +15,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     (void)count;
     if (call->count < 1 || call->shift < 1 || call->shift > 30 || !mt_bytecode_is_range(&call->range))
         return 0;
-    most = mt_bytecode_plus(most, UINT32_C(1) << call->shift); /* what rounds */
+    most = mt_bytecode_plus(most, UINT32_C(1) << call->shift); /* for rounding */
     return most < UINT32_C(0x80000000) && mt_bytecode_reads(module, call->left, (uint32_t)call->count, 1) &&
            mt_bytecode_reads(module, call->right, (uint32_t)call->count, 1) &&
            mt_bytecode_writes(module, call->output, (uint32_t)call->count, 1);

@@ -1,4 +1,4 @@
-/* Convolutions and dense layers of float32 as bytecode calls them, in plain C. */
+/* Bytecode's float32 convolutions and dense layers, in plain C. */
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"
@@ -33,7 +33,7 @@ static float dot(const float *x, const float *w, int32_t count, float sum)
     return sum;
 }
 
-/* One output: the patch whose first tap is at (top, left). */
+/* One output of the patch whose first tap is at (top, left). */
 static float output_of(const struct mt_bytecode_conv2d_f32 *call, const float *input, const float *w, float sum,
                        int32_t top, int32_t left)
 {

@@ -1,5 +1,4 @@
-/* Convolutions of int8 as bytecode calls them: patches become columns, three at a time, by the tiles that compiled models
- * have too. */
+/* Bytecode's int8 convolutions: patches become columns, three at a time, for the same tiles as in compiled models. */
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"
@@ -7,7 +6,7 @@
 
 #define PIXELS 3
 
-/* The assembly takes every register but two: at -Os GCC 12 finds none for what it keeps besides. */
+/* The assembly takes all registers but two: at -Os, GCC 12 finds none for its other values. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE_SIZE__)
 #pragma GCC push_options
 #pragma GCC optimize("O2")
@@ -20,17 +19,17 @@ MT_DSP_COLUMNS_RANGE(apart_range, 0, 4, 1, MT_EXACT_4, 1)
 #pragma GCC pop_options
 #endif
 
-/* Where a tile's pixels go, and what is known of all of them. */
+/* Where a tile's pixels go, and what they have in common. */
 struct tile {
     const struct mt_bytecode_conv2d_int8 *call;
     const uint32_t *weights;
     int32_t *columns;
     int8_t *staging, *output;
     struct mt_dsp_range range;
-    int32_t left; /* pixels that have not been stored */
+    int32_t left; /* pixels that are not stored yet */
 };
 
-/* Whether each pixel is a column as it is. */
+/* Whether a pixel can serve as a column without copying. */
 static int is_pointwise(const struct mt_bytecode_conv2d_int8 *call)
 {
     return call->kernel_height == 1 && call->kernel_width == 1 && call->stride_y == 1 && call->stride_x == 1 &&
@@ -92,7 +91,7 @@ static void store(struct tile *tile)
     tile->left -= PIXELS;
 }
 
-/* One row of a patch: the columns of the image from `left` on. */
+/* One row of a patch: the image's columns from `left` on. */
 static int8_t *gather_row(const struct mt_bytecode_conv2d_int8 *call, const int8_t *row, int8_t *to, int32_t left)
 {
     const int32_t channels = call->channels, taps = call->kernel_width;
@@ -114,7 +113,7 @@ static int8_t *gather_row(const struct mt_bytecode_conv2d_int8 *call, const int8
     return to;
 }
 
-/* Few bytes, by words as long as there are any; returns where they end. */
+/* Copy a few bytes, in words as long as possible; return their end. */
 static int8_t *copy(int8_t *to, const int8_t *from, int32_t bytes)
 {
     for (; bytes >= 4; bytes -= 4, to += 4, from += 4)
@@ -124,7 +123,7 @@ static int8_t *copy(int8_t *to, const int8_t *from, int32_t bytes)
     return to;
 }
 
-/* The rows of a patch that lies inside the image, its taps side by side; `line` is a step between them. */
+/* The rows of a patch inside the image, with adjacent taps; rows are `line` apart. */
 static void gather_inside(const struct tile *tile, const int8_t *from, int32_t *column, int32_t line)
 {
     const struct mt_bytecode_conv2d_int8 *const call = tile->call;

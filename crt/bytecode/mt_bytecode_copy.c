@@ -1,9 +1,9 @@
-/* Moves of elements as bytecode calls them: transpositions, slices, the parts of a concatenation. */
+/* Bytecode's element moves: transpositions, slices, concatenations. */
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"
 
-/* The bytes from the first element to the end of the last. */
+/* The size from the first element to the end of the last. */
 static uint32_t span(const struct mt_bytecode_copy *call, const uint32_t *steps)
 {
     uint32_t bytes = (uint32_t)call->bytes;

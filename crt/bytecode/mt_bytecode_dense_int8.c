@@ -1,4 +1,4 @@
-/* Dense layers of int8 as bytecode calls them: eight outputs at a time. */
+/* Bytecode's int8 dense layers: eight outputs at a time. */
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"

@@ -1,5 +1,5 @@
-/* Depthwise convolutions of int8 as bytecode calls them: a channel becomes a padded plane of int16, over which pairs of
- * taps pass. */
+/* Bytecode's int8 depthwise convolutions: a channel is copied to a padded plane of int16, over which pairs of taps
+ * slide. */
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"
@@ -8,7 +8,7 @@
 
 #define HEAD 3 /* words of a channel before its taps */
 
-/* A row of outputs of a 3x3 channel, two at a time, side by side at `output`; `pitch` and `stride` are constants. */
+/* A row of outputs of a 3x3 channel, two adjacent ones at a time; `pitch` and `stride` are constants. */
 #ifdef MT_DSP_ASM
 #define SLIDE_ROW(name, pitch, stride, pair)                                                                        \
     static MT_ALONE void name(const int16_t *from, const int16_t *to, int8_t *output, const struct mt_dsp_taps *taps, \
@@ -50,26 +50,26 @@ SLIDE_ROW(slide_64_2, 64, 2, MT_DSP_PAIR_STRIDE2)
 /* A channel: its plane, taps and scaling. */
 struct channel {
     const int16_t *plane;
-    const int16_t *taps; /* as mt_dsp_spread_i8 gives them */
+    const int16_t *taps; /* as mt_dsp_spread_i8 writes them */
     const uint32_t *words;
     struct mt_dsp_fixed by;
-    int8_t *row; /* for outputs side by side */
+    int8_t *row; /* for adjacent outputs */
 };
 
-/* Whether pairs of outputs slide over rows: 3x3 of all int8, and a pitch that instructions have. */
+/* Whether pairs of outputs slide over rows: 3x3, all int8, and a pitch that the instructions support. */
 static int slides(const struct mt_bytecode_depthwise_int8 *call)
 {
     return call->kernel_rows == 3 && call->steps == 2 && (call->column_stride == 1 || call->column_stride == 2) &&
            (call->pitch == 32 || call->pitch == 64) && call->range.low == -128 && call->range.high == 127;
 }
 
-/* Outputs of a row, an even number. */
+/* The outputs of a row, an even number. */
 static int32_t paired(const struct mt_bytecode_depthwise_int8 *call)
 {
     return (call->out_columns + 1) & ~1;
 }
 
-/* Elements of a row of the plane that four outputs read, beyond the first one's first. */
+/* The elements of a row of the plane that four outputs read, beyond the first output's first. */
 static uint32_t reach(const struct mt_bytecode_depthwise_int8 *call)
 {
     const uint32_t stride = (uint32_t)call->column_stride, steps = 2 * (uint32_t)call->steps;
@@ -109,14 +109,14 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
         !mt_bytecode_is_scratch(module, call->scratch, plane, call->input, read, call->output, written))
         return 0;
     for (uint32_t c = 0; c < channels; ++c, words += row) {
-        /* no sum leaves 32 bits: a product has 14, and there are 2^14 taps at the most */
+        /* no sum overflows 32 bits: a product has 14 bits, and there are at most 2^14 taps */
         if (words[0] + UINT32_C(0x6fffffff) > UINT32_C(0xdffffffe) || (words[1] && !mt_bytecode_is_offset(words[2])))
             return 0;
     }
     return 1;
 }
 
-/* All rows of a channel that has a multiplier, by pairs. */
+/* All rows of a channel that has a multiplier, by pairs of outputs. */
 static void slide(const struct mt_bytecode_depthwise_int8 *call, const struct channel *of, int8_t *to)
 {
     const struct mt_dsp_taps taps = mt_dsp_load_taps(of->words, 0);
@@ -138,7 +138,7 @@ static void slide(const struct mt_bytecode_depthwise_int8 *call, const struct ch
     }
 }
 
-/* All rows of any channel: not unrolled, of which -O2 makes four times the code. */
+/* All rows of any channel; not unrolled, which -O2 would do at four times the code size. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 __attribute__((optimize("Os"), noinline))
 #endif
@@ -160,7 +160,7 @@ static void sweep(const struct mt_bytecode_depthwise_int8 *call, const struct ch
     }
 }
 
-/* A channel's part of the image inside the padding of its plane. */
+/* Copy a channel's part of the image into its padded plane. */
 static void widen(const struct mt_bytecode_depthwise_int8 *call, const int8_t *input, int16_t *plane)
 {
     const int32_t step = call->column_step, columns = call->columns;

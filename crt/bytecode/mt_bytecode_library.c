@@ -1,4 +1,4 @@
-/* The library of a firmware that has all kernels, but for the families that are switched off by a macro that is 0. */
+/* The library of a firmware with all kernels, except for families whose macro is 0. */
 #include "mt_bytecode_kernels.h"
 
 #ifndef MT_BYTECODE_INT8

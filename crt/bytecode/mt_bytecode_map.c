@@ -1,4 +1,4 @@
-/* An expression for each element, as bytecode has it: what has no kernel of its own. */
+/* Bytecode's expressions, computed for each element: everything that has no kernel of its own. */
 #include "mt_bytecode_map.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define MOST 64 /* values of an element */
 #define AXES 5
-#define ROUNDS 16 /* elements that go to others, for each byte of arena and constants */
+#define ROUNDS 16 /* elements that are accumulated into others, for each byte of arena and constants */
 
 enum {
 #define STEP(code, name, kinds, words) STEP_##name = code,
@@ -47,7 +47,7 @@ static int is_shift(const uint32_t *words)
     return shift >= 1 && shift <= 30 && most < UINT32_C(0x80000000);
 }
 
-/* A zero point and limits of any type of 8 or 16 bits. */
+/* Zero point and limits of any 8-bit or 16-bit type. */
 static int is_range(const uint32_t *words)
 {
     for (int32_t i = 0; i < 3; ++i)
@@ -56,7 +56,7 @@ static int is_range(const uint32_t *words)
     return (int32_t)words[1] <= (int32_t)words[2];
 }
 
-/* The words of a step, beside the kinds of its values. */
+/* The words of a step, besides the kinds of its values. */
 static int are_words(const struct mt_bytecode *module, const struct mt_bytecode_map *call, uint32_t step,
                      const uint32_t *words)
 {
@@ -101,7 +101,8 @@ static int are_words(const struct mt_bytecode *module, const struct mt_bytecode_
     }
 }
 
-/* One step: whether its values are there and of the right kinds. `floats`: which of the `made` values are floats. */
+/* Check one step: its values exist and have the right kinds. `floats` has a bit for each of the `made` values that
+ * is a float. */
 static int is_step(uint32_t step, uint32_t made, uint64_t *floats)
 {
     const char *const kinds = steps[step & 255].kinds;
@@ -123,7 +124,7 @@ static int is_step(uint32_t step, uint32_t made, uint64_t *floats)
     return (step & 255) != STEP_wrap || first != TYPE_F32;
 }
 
-/* Whether a number of elements, of which others are computed, is at most what a model has. */
+/* Whether a number of elements that are accumulated is within a model's limits. */
 static int is_short(const struct mt_bytecode *module, const struct mt_bytecode_map *call)
 {
     uint32_t elements = 1;
@@ -193,7 +194,7 @@ static const uint8_t *place(const struct mt_bytecode *module, const uint8_t *are
     return from;
 }
 
-/* What is at a place and a value, put together. */
+/* Combine the present element with a value. */
 static union value joined(uint32_t code, uint32_t type, union value old, union value value)
 {
     if (type == TYPE_F32)
@@ -209,7 +210,7 @@ static union value joined(uint32_t code, uint32_t type, union value old, union v
     return value;
 }
 
-/* One element; `at` is where it is along the dimensions, `values` has room for those of the steps. */
+/* One element; `at` is its index along the dimensions, `values` has space for the values of the steps. */
 static void element(const struct mt_bytecode *module, uint8_t *arena, const uint32_t *operands, const uint32_t *at,
                     union value *values)
 {
@@ -270,7 +271,7 @@ static void element(const struct mt_bytecode *module, uint8_t *arena, const uint
         case STEP_equal_i:
             made->i = a.i == b.i;
             break;
-        case STEP_div_i: /* what mod leaves is taken off before: it has the divisor's sign */
+        case STEP_div_i: /* subtract the remainder first: it has the divisor's sign */
             made->i = mt_div_i32((int32_t)(left - (uint32_t)mt_mod_i32(a.i, b.i)), b.i);
             break;
         case STEP_mod_i:

@@ -1,4 +1,4 @@
-/* Pools of float32 as bytecode calls them, over the part of a window inside the image. */
+/* Bytecode's float32 pooling, over the part of a window inside the image. */
 #include "mt_bytecode_bounds.h"
 #include "mt_math.h"
 

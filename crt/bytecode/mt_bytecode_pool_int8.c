@@ -1,10 +1,10 @@
-/* Pools of int8 as bytecode calls them: one output pixel at a time, over the part of its window inside the image. */
+/* Bytecode's int8 pooling: one output pixel at a time, over the part of its window inside the image. */
 #include "mt_bytecode_bounds.h"
 #include "mt_dsp_window_int8.h"
 
 #define MOST_COLUMNS 255 /* whose sum stays within 16 bits */
 
-/* Whether every window along a dimension has a part of the image. */
+/* Whether every window along a dimension overlaps the image. */
 static int meets(int32_t size, int32_t out, int32_t taps, int32_t stride, int32_t pad)
 {
     return pad >= 0 && pad < taps && (out - 1) * stride - pad < size;
@@ -21,7 +21,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
         return 0;
     read = mt_bytecode_times((uint32_t)call->height * (uint32_t)call->width, (uint32_t)call->channels);
     results = mt_bytecode_times((uint32_t)call->out_height * (uint32_t)call->out_width, (uint32_t)call->channels);
-    /* a sum has as many elements as the image has pixels, of 8 bits each */
+    /* a sum has at most as many elements as the image has pixels, of 8 bits each */
     return (!call->sums || call->height * call->width < 1 << 23) && mt_bytecode_reads(module, call->input, read, 1) &&
            mt_bytecode_writes(module, call->output, mt_bytecode_times(results, call->sums ? 4 : 1), call->sums ? 4 : 1);
 }

@@ -1,4 +1,4 @@
-/* Softmax of float32 as bytecode calls it; it may be computed in place. */
+/* Bytecode's float32 softmax; it may be computed in place. */
 #include "mt_bytecode_bounds.h"
 #include "mt_math.h"
 

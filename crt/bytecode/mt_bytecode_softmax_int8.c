@@ -1,4 +1,4 @@
-/* Softmax of int8 as bytecode calls it. */
+/* Bytecode's int8 softmax. */
 #include "mt_bytecode_bounds.h"
 
 #define TABLE 256
@@ -11,7 +11,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     return mt_bytecode_are_sizes(&call->rows, 2) && mt_bytecode_reads(module, call->input, elements, 1) &&
            mt_bytecode_constants(module, call->exponentials, 4 * TABLE) &&
            mt_bytecode_writes(module, call->output, mt_bytecode_times(elements, 4), 4) &&
-           /* a row stays as it was when its largest element was found: that is where the table ends */
+           /* the row must be unchanged since its largest element was found: the table's index ends there */
            mt_bytecode_are_apart(call->input, elements, call->output, mt_bytecode_times(elements, 4));
 }
 

@@ -1,4 +1,4 @@
-/* Modules of bytecode: what a loader (mt_module.h) needs to check and to run one. */
+/* Bytecode modules: how a loader (mt_module.h) checks and runs one. */
 #include "mt_bytecode.h"
 #include "mt_module.h"
 #include "mtool.h"

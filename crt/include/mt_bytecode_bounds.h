@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What the kernels of bytecode check of their operands, in arithmetic that can't overflow: sums and products that leave
- * 32 bits stay at the largest number, which no memory has. */
+/* How bytecode kernels check their operands, in saturating arithmetic: a sum or product beyond 32 bits becomes the
+ * largest number, which no memory has. */
 #ifndef MT_BYTECODE_BOUNDS_H
 #define MT_BYTECODE_BOUNDS_H
 
@@ -21,13 +21,13 @@ static inline uint32_t mt_bytecode_plus(uint32_t a, uint32_t b)
     return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
-/* The bytes from the first of `count` things, which stand `step` apart, to the end of the last, which has `bytes`. */
+/* The size from the first of `count` items, `step` apart, to the end of the last, which has `bytes` bytes. */
 static inline uint32_t mt_bytecode_span(uint32_t count, uint32_t step, uint32_t bytes)
 {
     return mt_bytecode_plus(mt_bytecode_times(count - 1, step), bytes);
 }
 
-/* A size of a dimension: products of two, and sums of two of these, stay within 32 bits. */
+/* A dimension's limit: products of two, and sums of two such products, fit into 32 bits. */
 static inline int mt_bytecode_is_size(int32_t value)
 {
     return value > 0 && value <= 32767;
@@ -41,7 +41,8 @@ static inline int mt_bytecode_are_sizes(const int32_t *values, uint32_t count)
     return 1;
 }
 
-/* Whether an arena has room for elements along `count` dimensions, `each` at a place: no call takes longer than that. */
+/* Whether an arena can hold that many elements along `count` dimensions, with `each` per place: this bounds the time
+ * of a call. */
 static inline int mt_bytecode_are_elements(const struct mt_bytecode *module, const int32_t *sizes, uint32_t count,
                                            uint32_t each)
 {
@@ -69,29 +70,30 @@ static inline int mt_bytecode_is_range(const struct mt_bytecode_range *range)
 /* Whether `bytes` bytes at an address may be read; `alignment` is a power of two. */
 int mt_bytecode_reads(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment);
 
-/* Whether they may be written: constants are never. */
+/* Whether they may be written: constants never are. */
 int mt_bytecode_writes(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment);
 
-/* Whether two pieces of memory that are known to be there have no byte in common. */
+/* Whether two valid pieces of memory do not overlap. */
 static inline int mt_bytecode_are_apart(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes)
 {
     return a <= b ? b - a >= a_bytes : a - b >= b_bytes;
 }
 
-/* Whether scratch may be written, aligned to 4, and has no byte of what the call reads and writes besides. */
+/* Whether scratch may be written, is aligned to 4, and does not overlap what the call reads and writes. */
 int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t input,
                            uint32_t read, uint32_t output, uint32_t written);
 
 /* The constants at an address, aligned to 4; NULL: there are fewer bytes, or they lie in the arena. */
 const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes);
 
-/* Whether what scales a channel's sum is harmless: an offset with a multiplier leaves room for the product's high word. */
+/* Whether a channel's scaling can't overflow: with a multiplier, the offset leaves space for the product's high
+ * word. */
 static inline int mt_bytecode_is_offset(uint32_t word)
 {
     return word + UINT32_C(0x40000000) < UINT32_C(0x80000000);
 }
 
-/* The same of two channels together: multiplier and offset of each, or 0, a scale, a zero point, a scale. */
+/* The same for two channels together: multiplier and offset of each, or 0, a scale, a zero point, a scale. */
 static inline int mt_bytecode_are_pair(const uint32_t *words)
 {
     if (words[0])
@@ -104,7 +106,7 @@ static inline const void *mt_bytecode_at(const struct mt_bytecode *module, const
     return address & MT_BYTECODE_CONSTANT ? module->constants + (address & ~MT_BYTECODE_CONSTANT) : arena + address;
 }
 
-/* The operands of a call as the kernel's struct: words all. */
+/* The call's operands as the kernel's struct, all of whose fields are words. */
 #define MT_BYTECODE_CALL(name, operands) const struct mt_bytecode_##name *const call = (const void *)(operands)
 #define MT_BYTECODE_KERNEL(name) MT_BYTECODE_KERNEL_OF(name, 0)
 #define MT_BYTECODE_KERNEL_OF(name, takes_more)            \

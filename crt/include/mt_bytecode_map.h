@@ -1,10 +1,11 @@
 /* Internal to mtool: applications include mtool.h. */
-/* The steps of the kernel `map`, by which bytecode computes what has no kernel of its own: for each element of five
- * dimensions a program of steps, each of which makes a value, an int32 or a float, that later ones name by its number.
+/* The steps of the kernel `map`, with which bytecode computes everything that has no kernel of its own: for each
+ * element along five dimensions, a program of steps. A step computes a value, an int32 or a float, which later steps
+ * refer to by its number.
  *
- * A step is a word: its code, then the bytes a, b, c; the words that belong to it follow. In the list: what it makes (i, f,
- * or - for nothing), what kind of value a, b and c name (i, f, x for the kind of the result, t for no value but a
- * type of elements, - for nothing), and how many words follow. Integers wrap. Stored values wrap too. */
+ * A step is a word: its code, then the bytes a, b, c; further words follow. The list has: the kind of the result (i,
+ * f, or - for none), the kinds of a, b and c (i, f, x for that of the result, t for an element type instead of a
+ * value, - for none), and the number of further words. Integers wrap, also when they are stored. */
 #ifndef MT_BYTECODE_MAP_H
 #define MT_BYTECODE_MAP_H
 
@@ -13,8 +14,8 @@
     X(0,  load,          "?t--", 6) /* of a type: address, steps along the dimensions */ \
     X(1,  integer,       "i---", 1) /* the number */ \
     X(2,  real,          "f---", 1) /* its bits */ \
-    X(3,  axis,          "it--", 0) /* where it is along a dimension */ \
-    X(4,  look_up,       "?ti-", 2) /* of a type, at an index: address, elements; beyond its ends the element there */ \
+    X(3,  axis,          "it--", 0) /* the index along a dimension */   \
+    X(4,  look_up,       "?ti-", 2) /* of a type, at an index: address, elements; an index outside is clamped */       \
     X(5,  store,         "-t?-", 0) /* of a type, the last step */ \
     X(6,  add_i,         "iii-", 0) \
     X(7,  sub_i,         "iii-", 0) \
@@ -23,11 +24,11 @@
     X(10, max_i,         "iii-", 0) \
     X(11, less_i,        "iii-", 0) \
     X(12, equal_i,       "iii-", 0) \
-    X(13, div_i,         "iii-", 0) /* rounded down, of 0 it is 0 */ \
-    X(14, mod_i,         "iii-", 0) /* the remainder of that */ \
+    X(13, div_i,         "iii-", 0) /* rounded down, 0 by 0 */ \
+    X(14, mod_i,         "iii-", 0) /* its remainder */ \
     X(15, where_i,       "iiii", 0) /* a ? b : c */ \
     X(16, where_f,       "fiff", 0) \
-    X(17, wrap,          "iti-", 0) /* as an integer type holds it */ \
+    X(17, wrap,          "iti-", 0) /* wrapped to an integer type */  \
     X(18, to_f,          "fi--", 0) \
     X(19, to_i,          "if--", 0) /* towards zero */ \
     X(20, add_f,         "fff-", 0) \
@@ -50,7 +51,7 @@
     X(37, rescale_pair,  "iii-", 8) /* left and right factor, offset, shift, even, zero point, low, high */ \
     X(38, bit_and,       "iii-", 0) \
     X(39, bit_or,        "iii-", 0) \
-    X(40, add_to,        "-t?-", 0) /* as store, to what is there already: int32 or float; the last step too */ \
+    X(40, add_to,        "-t?-", 0) /* store, accumulating: int32 or float; also the last step */               \
     X(41, mul_to,        "-t?-", 0) \
     X(42, min_to,        "-t?-", 0) \
     X(43, max_to,        "-t?-", 0)

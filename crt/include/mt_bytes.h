@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Little-endian numbers at any address, the same on every machine. */
+/* Little-endian numbers at any address, on every machine. */
 #ifndef MT_BYTES_H
 #define MT_BYTES_H
 

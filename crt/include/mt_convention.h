@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
 /* Linking objects with different calling conventions fails, with this symbol in the linker's message.
  *
- * Every object that includes a model's header has an empty section in a group named after the model's
- * conventions. The linker keeps one section of a group; groups of different names define the symbol more than once. It
- * adds no byte to the firmware. GCC and Clang, for every ELF target; elsewhere nothing is checked. */
+ * Every object that includes a model's header has an empty section in a group named after the model's conventions.
+ * The linker keeps one section of a group; groups with different names define the symbol more than once. This adds
+ * nothing to the firmware. Works with GCC and Clang for every ELF target; nothing is checked elsewhere. */
 #ifndef MT_CONVENTION_H
 #define MT_CONVENTION_H
 

@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* DLTensor, laid out as in DLPack's dlpack.h (https://dmlc.github.io/dlpack), which TVM's packed functions take. A file
- * that includes dlpack.h as well includes it before this one. */
+/* DLTensor, laid out as in DLPack's dlpack.h (https://dmlc.github.io/dlpack), the argument of TVM's packed
+ * functions. A file that also includes dlpack.h includes it before this one. */
 #ifndef MT_DLPACK_H
 #define MT_DLPACK_H
 
@@ -8,13 +8,13 @@
 
 #ifndef DLPACK_DLPACK_H_
 
-/* Where a tensor lies: the processor's own memory is the only place here. */
+/* The device that a tensor lies on: only the processor's own memory here. */
 enum { kDLCPU = 1 };
 
-/* What its elements are. */
+/* Element types. */
 enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLComplex = 5, kDLBool = 6 };
 
-/* dlpack.h has an enum in place of the first int32_t: a compiler with short enums would make it a byte. */
+/* dlpack.h has an enum instead of the first int32_t; a compiler with short enums would make it a byte. */
 typedef struct {
     int32_t device_type;
     int32_t device_id;

@@ -1,14 +1,14 @@
 /* Internal to mtool: applications include mtool.h. */
-/* The inner loops of int8 operators with SIMD32 (Armv7E-M, Armv8-M with DSP and a float32 FPU).
+/* Inner loops of int8 operators with SIMD32 (Armv7E-M, Armv8-M with DSP and a float32 FPU).
  *
  * Activations are widened to int16 pairs in scratch. Weights stay int8: a halfword holds wa + 256 * wb, the weights of
- * two output channels a and b. SMLAD of the raw word gives A + 256 * B modulo 2^32, SMLAD of its SXTB16 gives A, so
- * that one widening serves two channels; B is (R - A) / 256, exact while |B| < 2^23. The division is in b's scale.
- * Within four bytes the pairs are (0, 2) and (1, 3): what SXTB16 gives, without and with a rotation by 8.
- * Weights that can't be proved to fit stand apart: four bytes of a, four of b, and a widening for each.
+ * two output channels a and b. SMLAD of the raw word gives A + 256 * B modulo 2^32, SMLAD of its SXTB16 gives A, so one
+ * widening serves two channels; B is (R - A) / 256, exact while |B| < 2^23. The division is part of b's scale. Within
+ * four bytes the pairs are (0, 2) and (1, 3): the results of SXTB16, without and with a rotation by 8. Weights that
+ * can't be proved to fit are stored apart: four bytes of a, four of b, and a widening for each.
  *
- * Results are those of mt_requantize or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
- * every register) and with MT_PORTABLE defined, the same functions are plain C. */
+ * Results are those of mt_requantize or mt_scaled, bit for bit. On other cores, without optimization (the assembly
+ * takes every register) and with MT_PORTABLE defined, the same functions are plain C. */
 #ifndef MT_DSP_H
 #define MT_DSP_H
 
@@ -28,8 +28,9 @@
 #define MT_DSP_INLINE static inline
 #endif
 
-/* Some assembly takes every register: no frame pointer and (Armv8.1-M) no loop's count may have one. GCC 12 finds them
- * at -Og if it does what it does at -O1 and above anyway; in a MT_DSP_OPERATOR, neither there nor at -Os. */
+/* Some assembly takes every register, so neither a frame pointer nor (Armv8.1-M) a loop counter may occupy one. At
+ * -Og, GCC 12 manages with these passes of -O1; but not in operators, neither at -Og nor at -Os, so these are
+ * compiled with -O2. */
 #ifdef MT_DSP_ASM
 #pragma GCC optimize("tree-sra", "tree-pta", "tree-bit-ccp", "tree-dse", "dse", "move-loop-invariants", "ssa-phiopt", \
                          "omit-frame-pointer")
@@ -45,8 +46,8 @@
 extern "C" {
 #endif
 
-/* The output's zero point and limits, as the packed arithmetic wants them: clamping four bytes that are biased by 128
- * is a saturating addition, a saturating subtraction and an addition. */
+/* The output's zero point and limits, for packed arithmetic: four bytes biased by 128 are clamped by a saturating
+ * addition, a saturating subtraction and an addition. */
 struct mt_dsp_range {
     int32_t offset; /* zero point + 128 */
     uint32_t above; /* 127 - high, in each byte */
@@ -60,16 +61,16 @@ struct mt_dsp_range {
         (zero_point) + 128, MT_DSP_BYTES(127 - (high)), MT_DSP_BYTES(255 - (high) + (low)), MT_DSP_BYTES(low) \
     }
 
-/* A channel's bias, and what scales its sums: a multiplier and places, or an offset (of MT_EXACT). */
+/* A channel's bias, and its scaling: a multiplier and places, or a multiplier and an offset (MT_EXACT). */
 struct mt_dsp_fixed {
     int32_t bias, multiplier, places;
 };
 
 #ifdef MT_DSP_ASM
 
-/* The sum in x by the multiplier in m and the places in s. ASRS leaves in the carry the bit that rounds. Ties of the
- * second rounding go away from zero, unless what is negative is clamped in any case (RELU). _256: sums 256 times too
- * large. */
+/* Multiply the sum in x by the multiplier in m and shift by the places in s. ASRS leaves the rounding bit in the
+ * carry. Ties of the second rounding go away from zero, unless negative results are clamped anyway (RELU). _256:
+ * sums are 256 times too large. */
 #define MT_DSP_DOUBLE(x) "lsl " x ", " x ", #1\n\t"
 #define MT_DSP_DOUBLE_256(x) "asr " x ", " x ", #7\n\t"
 #define MT_DSP_FIRST(x, m) "smmulr " x ", " x ", " m "\n\t"
@@ -82,7 +83,7 @@ struct mt_dsp_fixed {
 #define MT_DSP_ONCE(x, m, s) "smmul " x ", " x ", " m "\n\t" MT_DSP_ROUND(x, s)
 #define MT_DSP_ONCE_256(x, m, s) "asr " x ", " x ", #8\n\t" MT_DSP_ONCE(x, m, s)
 
-/* The sum in x by a multiplier m and an offset c, exactly as by the float: MT_EXACT of mt_math.h. */
+/* Scale the sum in x with a multiplier m and an offset c, equal to the float's result: MT_EXACT of mt_math.h. */
 #define MT_DSP_EXACT(x, m, c, shift) \
     "smmla " x ", " x ", " m ", " c "\n\tssat " x ", #8, " x ", asr " shift "\n\t"
 
@@ -92,7 +93,7 @@ struct mt_dsp_fixed {
                      : [m] "r"(m), [z] "r"(z), [n] "i"(shift)    \
                      : "cc")
 
-/* The sums of channels a and b of a tile: by a float, or by what is for a and for b. */
+/* Scale the sums of channels a and b of a tile: with floats, or with the macros for a and for b. */
 #define MT_DSP_SCALE_PAIRS(by_float, by_fixed)                  \
     do {                                                        \
         if (by == MT_TWICE && range && apart)                   \
@@ -122,14 +123,15 @@ struct mt_dsp_fixed {
     "add pc, " free "\n\t"                                                  \
     "nop\n"                                                                 \
     "1:\n\t.rept %c[turn]\n\t" four ".endr\n\t" MT_DSP_CHECK(bytes) compare "bne 1b" MT_DSP_LINES MT_DSP_LINES
-/* `bytes` are those of `four`: the entry jumps by them, so whoever changes the instructions changes the number too. */
+/* `bytes` is the size of `four`: the entry jumps by it, so the number must change with the instructions. */
 #define MT_DSP_CHECK(bytes) MT_DSP_CHECK_TEXT(bytes)
 #define MT_DSP_CHECK_TEXT(bytes) \
     ".if . - 1b - %c[turn] * (" #bytes ")\n\t.error \"a turn of this loop has not " #bytes " bytes, by which its entry jumps\"\n\t.endif\n\t"
 /* The bytes of the loop that are skipped at first; `turn` is a power of two. */
 #define MT_DSP_SKIP(words, turn, bytes) ((bytes) * ((1 - (words)) & ((turn) - 1)))
 
-/* The results a and b of two channels become bytes and go to o + at; `range` and a copy `own` of it are there. */
+/* Convert the results a and b of two channels to bytes and store them at o + at; uses `range` and a copy `own` of
+ * it. */
 #define MT_DSP_STORE2 "strh %[va], [%[to], %[at]]"
 #define MT_DSP_BYTES2                     \
     "usat %[va], #8, %[va]\n\t"           \
@@ -159,14 +161,13 @@ struct mt_dsp_fixed {
                          : [to] "r"(o), [at] "r"(at)       \
                          : "cc", "memory")
 
-/* The next words behind the weights, four of them in the registers that LDM has an order for; most channels have a
- * multiplier. */
+/* Load the next four words after the weights, into registers in LDM's order; most channels have a multiplier. */
 #define MT_DSP_NEXT(m, z, w) __asm__ volatile("ldrd %0, %1, [%2], #8" : "=&r"(m), "=&r"(z), "+&r"(w)::"memory")
 #define MT_DSP_NEXT4(m, z, mb, zb, w) \
     __asm__ volatile("ldmia %4!, {r8, r9, r10, r11}" : "=r"(m), "=r"(z), "=r"(mb), "=r"(zb), "+&r"(w)::"memory")
 #define MT_DSP_USUAL(m) __builtin_expect((m) != 0, 1)
 
-/* Results of channels a and b that are int8 already, between limits of their own. */
+/* Store the results of channels a and b, int8 already, clamped to limits. */
 #define MT_DSP_STORE_CLAMPED(a, b, o)                                                                 \
     __asm__ volatile("bfi %[va], %[vb], #8, #8\n\t"                                                   \
                      "eor %[va], %[va], #0x80808080\n\t" MT_DSP_LIMITS4("%[va]") MT_DSP_STORE2        \
@@ -175,10 +176,10 @@ struct mt_dsp_fixed {
                        [span] "r"(own.span), [low] "r"(own.low)                                       \
                      : "cc", "memory")
 
-/* A scaled sum becomes int8. */
+/* Convert a scaled sum to int8. */
 #define MT_DSP_ADD_ZERO(x) "qadd " x ", " x ", %[zero]\n\tssat " x ", #8, " x "\n\t"
 
-/* What scales the four sums a to d of a dense layer, by the floats that stand behind the weights. */
+/* Scale the four sums a to d of a dense layer, with the floats after the weights. */
 #define MT_DSP_FLOAT4 "vldmia %[w]!, {s0, s1, s2, s3}\n\t" MT_DSP_FLOAT4_OF
 #define MT_DSP_FLOAT4_OF                 \
     "vmov s4, s5, %[a], %[b]\n\t"        \
@@ -198,7 +199,7 @@ struct mt_dsp_fixed {
     "vmov %[a], %[b], s4, s5\n\t"        \
     "vmov %[c], %[d], s6, s7"
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_DSP_INLINE int32_t mt_dsp_sxtb16(uint32_t word)
 {
@@ -213,8 +214,8 @@ MT_DSP_INLINE uint32_t mt_dsp_smlad(int32_t x, int32_t y, uint32_t sum)
     return sum + (uint32_t)low + (uint32_t)high;
 }
 
-/* A sum of channel a, or with `factor` of a channel b, by the words that are packed behind its weights. Those of the channels
- * together begin at `first`: without multipliers, a 0 and later the zero point. */
+/* Scale a sum of channel a, or with `factor` of channel b, with the words packed after its weights. Those of both
+ * channels begin at `first`; without multipliers there are a 0 and later the zero point. */
 MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t *words, const uint32_t *first,
                                    enum mt_scaling by, const struct mt_dsp_range *range)
 {

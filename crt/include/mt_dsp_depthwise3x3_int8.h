@@ -1,5 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise 3x3 of int8 with SIMD32: pairs of taps slide over a channel's plane of int16. In plain C as mt_dsp.h is. */
+/* Depthwise 3x3 convolutions of int8 with SIMD32: pairs of taps slide over a channel's plane of int16. Plain C where
+ * mt_dsp.h is. */
 #ifndef MT_DSP_DEPTHWISE3X3_INT8_H
 #define MT_DSP_DEPTHWISE3X3_INT8_H
 
@@ -11,7 +12,7 @@ extern "C" {
 
 #ifdef MT_DSP_ASM
 
-/* The nine weights of a depthwise channel as pairs: u = (w0, w1), v = (w1, w2) of each row of taps. */
+/* A depthwise channel's nine weights as pairs: u = (w0, w1), v = (w1, w2) for each row of taps. */
 struct mt_dsp_taps {
     int32_t u0, v0, u1, v1, u2, v2;
 };
@@ -28,7 +29,7 @@ struct mt_dsp_taps {
 #define MT_DSP_KEEP_R7 "vmov s2, r7\n\t"
 #define MT_DSP_RESTORE_R7 "vmov r7, s2"
 
-/* One row of taps, for two outputs side by side, or for one; what the sums begin with is `a0` and `b0`. */
+/* One row of taps, for two adjacent outputs or for one; the sums begin with `a0` and `b0`. */
 #define MT_DSP_TAPS2(u, v, from, a0, b0) \
     "ldrd r4, r5, " from "\n\t"          \
     "smlad r12, r4, " u ", " a0 "\n\t"   \
@@ -86,7 +87,7 @@ struct mt_dsp_taps {
     "cmp " x ", %[most]\n\t"            \
     "it gt\n\t"                         \
     "movgt " x ", %[most]\n\t"
-/* The pairs of a row, then its odd output. */
+/* A row's pairs of outputs, then its odd output. */
 #define MT_DSP_SLIDE_PAIRS(pair, scale, narrow)     \
     "2:\n\t" pair scale narrow("r12") narrow("lr")  \
     "strb r12, [r1]\n\t"                            \
@@ -97,13 +98,13 @@ struct mt_dsp_taps {
 #define MT_DSP_SLIDE_ODD(scale, narrow)       \
     MT_DSP_ROWS1("r12") scale narrow("r12")   \
     "strb r12, [r1]\n\t"
-/* A constant; `value` is a number without its sign #. */
+/* A constant; `value` is a number without the sign #. */
 #define MT_DSP_SET(x, value)                                  \
     "movw " x ", #((" value ") & 0xffff)\n\t"                 \
     ".if (" value ") >> 16\n\t"                               \
     "movt " x ", #((" value ") >> 16 & 0xffff)\n\t"           \
     ".endif\n\t"
-/* The pairs u and v of a word (w0, w1, w2, 0), less the offset that weights are stored without. */
+/* The pairs u and v of a word (w0, w1, w2, 0), minus the offset with which the weights are stored. */
 #define MT_DSP_PAIR(word, u, v)                  \
     "sxtb16 r12, " word "\n\t"                   \
     "sxtb16 lr, " word ", ror #8\n\t"            \
@@ -132,7 +133,7 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
     return taps;
 }
 
-/* All rows: their pairs end `reach` bytes from where they begin, and begin `down` bytes after the last one. */
+/* All rows: a row's pairs end `reach` bytes after its start, and the next row starts `down` bytes after that. */
 #define MT_DSP_PLANE_OF(row)                                                                                        \
     __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_TAP_PAIRS                                                                \
                      "add r2, r0, %[reach]\n\t" MT_DSP_SET("r4", "%c[down] * %c[rows]")                             \
@@ -176,9 +177,9 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
     register const uint32_t *w __asm__("r2") = words;      \
     register int32_t b __asm__("r3") = bias;
 
-/* A 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); `words` are three of (w0, w1, w2, 0), a row of
- * taps each, stored without `offset`; outputs stand `step` bytes apart, their rows `row_step`. `offset` and all from
- * `pitch` on are constants. Registers of the FPU hold the scaling. */
+/* A 3x3 depthwise channel. `plane` has int16, `pitch` (even) of them a row; `words` are three of (w0, w1, w2, 0),
+ * one per row of taps, stored without `offset`; outputs are `step` bytes apart, their rows `row_step`. `offset` and
+ * everything from `pitch` on are constants. FPU registers hold the scaling. */
 MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                 int32_t bias, float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
                                 int32_t row_step, int32_t step, int32_t zero_point, int32_t low, int32_t high)
@@ -194,7 +195,7 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint
 #undef MT_DSP_SLIDE_SCALING
 }
 
-/* The same by a multiplier, which the registers of the FPU hold. */
+/* The same with a multiplier, in FPU registers. */
 MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                    const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
                                    int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
@@ -221,7 +222,7 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const u
 #undef MT_DSP_SLIDE_SCALING
 }
 
-/* The same by a multiplier and an offset, which a register of the FPU holds: MT_EXACT of mt_math.h. */
+/* The same with a multiplier and an offset in an FPU register: MT_EXACT of mt_math.h. */
 MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
                                       int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
@@ -239,7 +240,7 @@ MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, cons
 #undef MT_DSP_SLIDE_SCALING
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 struct mt_dsp_taps {
     int16_t w[3][3];
@@ -254,7 +255,7 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
     return taps;
 }
 
-/* Each sum of a channel, as `sum`, to `output[x * step]`. */
+/* Write the sums of a channel, scaled by `sum`, to `output[x * step]`. */
 #define MT_DSP_EACH_SUM(bias, result)                                                                            \
     const struct mt_dsp_taps taps = mt_dsp_load_taps(words, offset);                                             \
     for (int32_t y = 0; y < rows; ++y, plane += pitch * stride, output += row_step)                              \

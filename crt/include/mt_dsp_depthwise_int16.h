@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise convolutions of int16 activations with SIMD32: pairs of taps meet a plane. See mt_dsp_int16.h and
+/* Depthwise convolutions of int16 activations with SIMD32: pairs of taps slide over a plane. See mt_dsp_int16.h and
  * mt_dsp_depthwise_int8.h. */
 #ifndef MT_DSP_DEPTHWISE_INT16_H
 #define MT_DSP_DEPTHWISE_INT16_H
@@ -36,7 +36,7 @@ MT_DSP_INLINE int16_t mt_dsp16_requantize(int32_t acc, float scale, int32_t zero
 #endif
 }
 
-/* As mt_dsp_sweep, to int16: outputs stand `step` elements apart. */
+/* As mt_dsp_sweep, with int16 outputs `step` elements apart. */
 MT_DSP_INLINE void mt_dsp16_sweep(const int16_t *plane, int16_t *output, const int16_t *taps, int32_t bias,
                                   float scale, int32_t rows, int32_t steps, int32_t next, int32_t stride, int32_t count,
                                   int32_t step, int32_t zero_point, int32_t low, int32_t high)
@@ -54,7 +54,7 @@ MT_DSP_INLINE void mt_dsp16_sweep(const int16_t *plane, int16_t *output, const i
     }
 }
 
-/* The same, but that the sums are the results. */
+/* The same, but the results are the sums. */
 MT_DSP_INLINE void mt_dsp16_sweep_sums(const int16_t *plane, int32_t *output, const int16_t *taps, int32_t bias,
                                        int32_t rows, int32_t steps, int32_t next, int32_t stride, int32_t count,
                                        int32_t step)

@@ -1,5 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise of int8 with any kernel and SIMD32: pairs of taps meet four outputs. In plain C as mt_dsp.h is. */
+/* Depthwise convolutions of int8 with any kernel and SIMD32: pairs of taps, four outputs at a time. Plain C where
+ * mt_dsp.h is. */
 #ifndef MT_DSP_DEPTHWISE_INT8_H
 #define MT_DSP_DEPTHWISE_INT8_H
 
@@ -11,14 +12,14 @@ extern "C" {
 
 #ifdef MT_DSP_ASM
 
-/* In the order that is written: the compiler would load everything first, and spill it. */
+/* In the written order: the compiler would load everything first, and spill it. */
 MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)
 {
     __asm__ volatile("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(x), "r"(y));
     return sum;
 }
 
-/* A step of a sweep with stride 1: outputs 0 and 1 see the columns x, outputs 2 and 3 those after them. */
+/* A step of a sweep with stride 1: outputs 0 and 1 use the columns x, outputs 2 and 3 the following ones. */
 MT_DSP_INLINE void mt_dsp_step1(int32_t sums[4], const int16_t **taps, const int16_t **from, int32_t *x)
 {
     int32_t u, v, next;
@@ -34,7 +35,7 @@ MT_DSP_INLINE void mt_dsp_step1(int32_t sums[4], const int16_t **taps, const int
     *x = next;
 }
 
-/* With stride 2 each output begins a word after the one before it. */
+/* With stride 2, each output begins a word after the previous one. */
 MT_DSP_INLINE void mt_dsp_step2(int32_t sums[4], const int16_t **taps, const int16_t **from, int32_t x[3])
 {
     int32_t u, next;
@@ -101,7 +102,7 @@ MT_DSP_INLINE int8_t mt_dsp_exact(int32_t acc, const struct mt_dsp_fixed *fixed,
     return (int8_t)acc;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)
 {
@@ -160,8 +161,8 @@ MT_DSP_INLINE int32_t mt_dsp_pair(const int16_t *from)
     return pair;
 }
 
-/* The taps of a row of a kernel in steps of two columns: (w0, w1), and a column later (0, w0); (w2, w3), (w1, w2)...
- * `from` is filled up with zeros to 2 * steps. */
+/* A kernel row's taps in steps of two columns: (w0, w1), and a column later (0, w0); (w2, w3), (w1, w2)... `from` is
+ * padded with zeros to 2 * steps. */
 #define MT_DSP_SPREAD(name, type)                                                              \
     MT_DSP_INLINE void name(int16_t *taps, const type *from, int32_t rows, int32_t steps)      \
     {                                                                                          \
@@ -177,7 +178,7 @@ MT_DSP_INLINE int32_t mt_dsp_pair(const int16_t *from)
 MT_DSP_SPREAD(mt_dsp_spread_i8, int8_t)
 MT_DSP_SPREAD(mt_dsp_spread_i16, int16_t)
 
-/* The sums of four outputs of a row, whose first meets the plane at `row`. */
+/* The sums of four outputs of a row, the first of which begins at `row` of the plane. */
 MT_DSP_INLINE void mt_dsp_outputs4(int32_t sums[4], const int16_t *row, const int16_t *w, int32_t rows, int32_t steps,
                                    int32_t next, int32_t stride)
 {
@@ -203,9 +204,9 @@ MT_DSP_INLINE void mt_dsp_outputs4(int32_t sums[4], const int16_t *row, const in
     }
 }
 
-/* A row of outputs of a depthwise channel with any kernel, four at a time (the last ones are computed and not stored).
- * `plane` has int16, aligned as words; taps are as mt_dsp_spread gives them. Rows of the plane that taps meet stand
- * `next` elements apart, outputs `step` bytes. All from `rows` on are constants, but perhaps `count`. */
+/* A row of outputs of a depthwise channel with any kernel, four at a time (excess outputs are computed but not
+ * stored). `plane` has int16, aligned to words; taps are as mt_dsp_spread writes them. The plane's rows are `next`
+ * elements apart, outputs `step` bytes. Everything from `rows` on is constant, except perhaps `count`. */
 MT_DSP_INLINE void mt_dsp_sweep_by(const int16_t *plane, int8_t *output, const int16_t *taps,
                                    const struct mt_dsp_fixed *fixed, float scale, enum mt_scaling by, int32_t rows,
                                    int32_t steps, int32_t next, int32_t stride, int32_t count, int32_t step,
@@ -233,7 +234,7 @@ MT_DSP_INLINE void mt_dsp_sweep(const int16_t *plane, int8_t *output, const int1
                     low, high);
 }
 
-/* By a multiplier and an offset, MT_EXACT of mt_math.h. */
+/* With a multiplier and an offset, MT_EXACT of mt_math.h. */
 MT_DSP_INLINE void mt_dsp_sweep_exact(const int16_t *plane, int8_t *output, const int16_t *taps,
                                       const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t rows, int32_t steps,
                                       int32_t next, int32_t stride, int32_t count, int32_t step, int32_t low,

@@ -1,7 +1,7 @@
 /* Internal to mtool: applications include mtool.h. */
 /* Products of two int8 activations with SIMD32: three rows by two columns. See mt_dsp.h.
  *
- * Both are widened to int16 pairs less their zero points. Within four elements the pairs are (0, 2) and (1, 3). */
+ * Both are widened to int16 pairs, minus their zero points. Within four elements the pairs are (0, 2) and (1, 3). */
 #ifndef MT_DSP_GEMM_INT8_H
 #define MT_DSP_GEMM_INT8_H
 
@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-/* How sums become results. */
+/* How sums are scaled. */
 struct mt_dsp_product {
     float scale;
     struct mt_dsp_range range;
 };
 
-/* `count` elements that stand side by side, filled up with zeros to `filled`; a pair goes every `gap` words. */
+/* `count` adjacent elements, padded with zeros to `filled`; pairs are written `gap` words apart. */
 MT_DSP_INLINE void mt_dsp_product_widen(int32_t *to, int32_t gap, const int8_t *from, int32_t count, int32_t filled,
                                         int32_t zero_point)
 {
@@ -46,7 +46,7 @@ MT_DSP_INLINE void mt_dsp_product_widen(int32_t *to, int32_t gap, const int8_t *
         }
 }
 
-/* The same of elements that stand `step` apart. */
+/* The same for elements `step` apart. */
 MT_DSP_INLINE void mt_dsp_product_widen_strided(int32_t *to, int32_t gap, const int8_t *from, int32_t step,
                                                 int32_t count, int32_t filled, int32_t zero_point)
 {
@@ -66,7 +66,8 @@ MT_DSP_INLINE void mt_dsp_product_widen_strided(int32_t *to, int32_t gap, const 
 
 #ifdef MT_DSP_ASM
 
-/* Three rows of `end - rows` words by pairs of columns: of each two zeros, for two steps of k a word of either. */
+/* Three rows of `end - rows` words by pairs of columns: for each pair two zeros, then for two steps of k a word of
+ * each. */
 MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const int32_t *stream, int32_t pairs,
                                   int8_t *o0, int8_t *o1, int8_t *o2, int unroll, int full,
                                   const struct mt_dsp_product *how)
@@ -74,7 +75,7 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
     const struct mt_dsp_range own = how->range;
     const float scale = how->scale;
     const uint32_t *weights = (const uint32_t *)stream;
-    int32_t at = -2 * pairs; /* from the ends of the outputs */
+    int32_t at = -2 * pairs; /* offset from the ends of the outputs */
     o0 -= at;
     o1 -= at;
     o2 -= at;
@@ -107,7 +108,7 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
     } while (at += 2);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const int32_t *stream, int32_t pairs,
                                   int8_t *o0, int8_t *o1, int8_t *o2, int unroll, int full,
@@ -133,7 +134,7 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
 
 #endif
 
-/* The functions that operators share: the unrolling, and whether the output has a range of its own. */
+/* The instances that operators share: unrolling, and whether the output has a range of its own. */
 #define MT_DSP_PRODUCT(name, unroll, full)                                                                           \
     MT_OPERATOR void name(const int32_t *rows, const int32_t *end, const int32_t *stream, int32_t pairs, int8_t *o0, \
                           int8_t *o1, int8_t *o2, const struct mt_dsp_product *how)                                  \

@@ -11,7 +11,7 @@ extern "C" {
 
 #ifdef MT_DSP_ASM
 
-/* Four inputs with weights of bytes: 16 multiply-accumulates in 19 instructions. */
+/* Four inputs with byte weights: 16 multiply-accumulates in 19 instructions. */
 #define MT_DSP16_OUTPUT(word, sum)          \
     "sxtb16 r6, " word "\n\t"               \
     "sxtb16 " word ", " word ", ror #8\n\t" \
@@ -25,7 +25,7 @@ extern "C" {
     MT_DSP16_OUTPUT("r9", "%[b]")          \
     MT_DSP16_OUTPUT("r10", "%[c]")         \
     MT_DSP16_OUTPUT("r11", "%[d]")
-/* Two inputs with weights of int16: 8 in 6. */
+/* Two inputs with int16 weights: 8 in 6. */
 #define MT_DSP16_HALF_ROW2                 \
     "ldr r4, [%[x]], #4\n\t"               \
     "ldmia %[w]!, {r8, r9, r10, r11}\n\t"  \
@@ -45,7 +45,7 @@ extern "C" {
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
                        "cc", "memory")
 
-/* The dot products of four outputs, and what is done with their sums. */
+/* The dot products of four outputs, and the conversion of their sums. */
 #define MT_DSP16_DENSE_BY(unroll, halves, results)                                                                   \
     do {                                                                                                             \
         if ((halves) && (unroll) == 16)                                                                              \
@@ -81,7 +81,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_rows(const int16_t *input, const int16_t 
     return weights;
 }
 
-/* The same, but that the sums are the results and there are no scales. */
+/* The same without scales: the results are the sums. */
 MT_DSP_INLINE const uint32_t *mt_dsp16_sums(const int16_t *input, const int16_t *end, const uint32_t *weights,
                                             int32_t *output, int32_t groups, int unroll, int halves)
 {
@@ -98,9 +98,9 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_sums(const int16_t *input, const int16_t 
     return weights;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
-/* The dot products of four outputs; returns where their scales stand. */
+/* The dot products of four outputs; returns the place of their scales. */
 MT_DSP_INLINE const uint32_t *mt_dsp16_dots(const int16_t *input, const int16_t *end, const uint32_t *weights,
                                             uint32_t *sums, int halves)
 {
@@ -148,7 +148,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_sums(const int16_t *input, const int16_t 
 
 #endif
 
-/* The same with sums of 64 bits, two outputs at a time: biases (four words), words of weights, scales. */
+/* The same with 64-bit sums, two outputs at a time: biases (four words), words of weights, scales. */
 MT_DSP_INLINE const uint32_t *mt_dsp16_rows_long(const int16_t *input, const int16_t *end, const uint32_t *weights,
                                                  int16_t *output, int32_t groups, int halves,
                                                  const struct mt_dsp_range *range)
@@ -178,7 +178,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_rows_long(const int16_t *input, const int
     return weights;
 }
 
-/* The functions that operators share: `groups` of four outputs, of two with sums of 64 bits. */
+/* The instances that operators share: `groups` of four outputs, or of two with 64-bit sums. */
 #define MT_DSP16_ROWS(name, unroll, halves)                                                                          \
     MT_OPERATOR const uint32_t *name(const int16_t *input, const int16_t *end, const uint32_t *weights,              \
                                      int16_t *output, int32_t groups, const struct mt_dsp_range *range)              \

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Dense layers of int8 with SIMD32: four or eight outputs at a time. In plain C as mt_dsp.h is. */
+/* Dense layers of int8 with SIMD32: four or eight outputs at a time. Plain C where mt_dsp.h is. */
 #ifndef MT_DSP_GEMV_INT8_H
 #define MT_DSP_GEMV_INT8_H
 
@@ -12,7 +12,7 @@ extern "C" {
 #ifdef MT_DSP_ASM
 
 /* Four outputs of a dense layer at a time: biases a, a + 256 * b, c, c + 256 * d, for each four inputs two words of
- * (a, b) and two of (c, d), scales a, b / 256, c, d / 256. `unroll` inputs an iteration, of which `end` is a multiple. */
+ * (a, b) and two of (c, d), scales a, b / 256, c, d / 256. `unroll` inputs per iteration; `end` is a multiple. */
 #define MT_DSP_ROW4                        \
     "ldr r4, [%[x]], #4\n\t"               \
     "ldmia %[w]!, {r8, r9, r10, r11}\n\t"  \
@@ -50,8 +50,8 @@ extern "C" {
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
                        "cc", "memory")
 
-/* Where there are no multipliers for four channels: z is the first scale, a zero point or another word stands before each
- * other. */
+/* If four channels have no multipliers: z is the first scale; before each of the others is the zero point or another
+ * word. */
 #define MT_DSP_FLOAT4_EXACT                    \
     "vldmia %[w]!, {s0, s1, s2, s3, s4, s5}\n\t" \
     "vmov %[m], s0\n\t"                        \
@@ -64,7 +64,7 @@ extern "C" {
             : [va] "+&r"(a), [vb] "+&r"(b), [vc] "+&r"(c), [vd] "+&r"(d)                           \
             : [zero] "r"(by)                                                                       \
             : "cc")
-/* Four results that are int8 already, between limits of their own, to the output. */
+/* Store four results, int8 already, clamped to limits. */
 #define MT_DSP_STORE4(a, b, c, d)                                                               \
     do {                                                                                        \
         __asm__("bfi %[va], %[vb], #8, #8\n\t"                                                  \
@@ -159,9 +159,9 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
     return weights;
 }
 
-/* Eight outputs at a time, of MT_EXACT: biases a, a + 256 * b, c, ..., for each four inputs two words of (a, b), two of
- * (c, d) and so on. Registers are named where LDM has an order for them: sums r0 to r5, r8, r9, inputs r10, r11, weights
- * r12, lr. 31 instructions for four inputs, of four bytes each. */
+/* Eight outputs at a time, with MT_EXACT: biases a, a + 256 * b, c, ..., for each four inputs two words of (a, b),
+ * two of (c, d) and so on. Registers are named in LDM's order: sums r0 to r5, r8, r9, inputs r10, r11, weights r12,
+ * lr. 31 instructions of four bytes each for four inputs. */
 #define MT_DSP_PAIR8(a, b)                 \
     "ldrd r12, lr, [%[w]], #8\n\t"         \
     "smlad " b ", r10, r12, " b "\n\t"     \
@@ -175,7 +175,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
     "sxtb16 r11, r10, ror #8\n\t"      \
     "sxtb16 r10, r10\n\t"              \
     MT_DSP_PAIR8("r0", "r1") MT_DSP_PAIR8("r2", "r3") MT_DSP_PAIR8("r4", "r5") MT_DSP_PAIR8("r8", "r9")
-#define MT_DSP_ROW8_4_SIZE 124 /* of MT_DSP_ROW8_4 */
+#define MT_DSP_ROW8_4_SIZE 124 /* size of MT_DSP_ROW8_4 */
 #define MT_DSP_EXACT_PAIR(a, b) MT_DSP_EXACT(a, "r10", "r11", "%[n]") MT_DSP_EXACT(b, "r12", "lr", "%[k]")
 #define MT_DSP_NEXT_PAIR "ldmia %[w]!, {r10, r11, r12, lr}\n\t"
 
@@ -184,7 +184,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
                                            const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
-    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(end - input) / 4) & (turn - 1)); /* bytes of the loop, at first */
+    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(end - input) / 4) & (turn - 1)); /* the loop's bytes to skip */
     do {
         const int8_t *x = input;
         int32_t a, b, c, d, e, f, g, h, m;
@@ -223,7 +223,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
                              : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights), [m] "+&r"(m)
                              : [z] "r"(z)
                              : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
-            MT_DSP_NARROW4(a, b, c, d, m); /* now: of channels that fill up a group there is no zero point */
+            MT_DSP_NARROW4(a, b, c, d, m); /* now: padding channels have no zero point */
             z = (int32_t)weights[1];
             weights += 2;
             __asm__ volatile(MT_DSP_FLOAT4_EXACT
@@ -238,9 +238,9 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
     return weights;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
-/* Some outputs at a time: an even number. */
+/* Some outputs at a time, an even number. */
 MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
                                              int8_t *output, int32_t groups, int32_t outputs, enum mt_scaling by,
                                              const struct mt_dsp_range *range)
@@ -289,7 +289,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
 
 #endif
 
-/* The functions that operators share, written where they are called. */
+/* The instances that operators share, inlined where they are called. */
 #define MT_DSP_ROWS_PLAIN(name, unroll, by)                                                           \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int8_t *output, int32_t groups)                                  \

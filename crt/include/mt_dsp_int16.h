@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What operators of int16 activations with SIMD32 share. See mt_dsp.h, whose loops these are as far as they can be.
+/* Common parts of operators on int16 activations with SIMD32; the loops are those of mt_dsp.h as far as possible.
  *
- * Activations are int16 pairs as they stand. Weights of int8 stay bytes, in the order (0, 2, 1, 3): what SXTB16 gives,
- * without and with a rotation by 8, is the pairs (0, 1) and (2, 3). Weights of int16 are pairs already. Sums are int32
- * where the compiler has proved that they fit, int64 otherwise.
+ * Activations are int16 pairs as they are. int8 weights stay bytes, in the order (0, 2, 1, 3): SXTB16, without and with
+ * a rotation by 8, gives the pairs (0, 1) and (2, 3). int16 weights are pairs already. Sums are int32 if the compiler
+ * has proved that they fit, otherwise int64.
  *
  * Results are those of mt_requantize_wide and mt_requantize_long, bit for bit. */
 #ifndef MT_DSP_INT16_H
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* As MT_DSP_RANGE, for two int16 that are biased by 32768. */
+/* As MT_DSP_RANGE, for two int16 biased by 32768. */
 #define MT_DSP16_PAIR(value) ((uint32_t)((value)&65535) * 0x10001u)
 #define MT_DSP16_RANGE(zero_point, low, high)                                                                       \
     {                                                                                                               \
@@ -31,7 +31,7 @@ MT_DSP_INLINE int16_t mt_dsp16_narrow_long(int64_t sum, uint32_t scale_bits, con
     return (int16_t)mt_requantize_long(sum, scale, range->offset - 32768, low, high);
 }
 
-/* sum + x0 * w0 + x1 * w1, of two pairs. */
+/* sum + x0 * w0 + x1 * w1, for two pairs. */
 MT_DSP_INLINE int64_t mt_dsp16_mac_long(int32_t x, int32_t w, int64_t sum)
 {
 #ifdef MT_DSP_ASM
@@ -69,7 +69,7 @@ MT_DSP_INLINE int32_t mt_dsp16_second(uint32_t word)
 
 #ifdef MT_DSP_ASM
 
-/* Two results in a, clamped: a's own and b's above it. */
+/* Two clamped results in a: a's in the lower half, b's in the upper one. */
 #define MT_DSP16_CLAMP2(a, b)                                                                   \
     __asm__("qadd %[va], %[va], %[offset]\n\t"                                                  \
             "qadd %[vb], %[vb], %[offset]\n\t"                                                  \

@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of int8 with SIMD32, two pixels by two output channels: where the third of three would stay empty, or
- * where memory is short. See mt_dsp_tile_int8.h. */
+/* Convolutions of int8 with SIMD32, two pixels by two output channels: for a remainder of two pixels, or if memory
+ * is short. See mt_dsp_tile_int8.h. */
 #ifndef MT_DSP_TILE_2X2_INT8_H
 #define MT_DSP_TILE_2X2_INT8_H
 
@@ -12,7 +12,7 @@ extern "C" {
 
 #ifdef MT_DSP_ASM
 
-/* Two columns of int8 side by side as int16 pairs: for each four bytes [c0 c1] of (0, 2), then of (1, 3). */
+/* Two interleaved columns of int8 as int16 pairs: for each four bytes [c0 c1] of (0, 2), then of (1, 3). */
 MT_DSP_INLINE void mt_dsp_widen2(int32_t *columns, const int8_t *x0, const int8_t *x1, int32_t words)
 {
     do {
@@ -27,7 +27,7 @@ MT_DSP_INLINE void mt_dsp_widen2(int32_t *columns, const int8_t *x0, const int8_
     } while (--words);
 }
 
-/* One of the two columns; returns where it goes on. */
+/* One of the two columns; returns where it continues. */
 MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32_t words)
 {
     do {
@@ -42,8 +42,8 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
     return column;
 }
 
-/* Four steps of k: 16 multiply-accumulates in 13 instructions. Registers are named where LDM has an order for them: sums
- * r0 to r3 (a0, b0, a1, b1), pixels r8 and r9, weights r11 and r12. */
+/* Four steps of k: 16 multiply-accumulates in 13 instructions. Registers are in LDM's order: sums r0 to r3 (a0, b0,
+ * a1, b1), pixels r8 and r9, weights r11 and r12. */
 #define MT_DSP_2X2_MAC2(word)         \
     "ldrd r8, r9, [%[c]], #8\n\t"     \
     "sxtb16 r6, " word "\n\t"         \
@@ -52,7 +52,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
     "smlad r0, r8, r6, r0\n\t"        \
     "smlad r2, r9, r6, r2\n\t"
 #define MT_DSP_2X2_MAC4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_2X2_MAC2("r11") MT_DSP_2X2_MAC2("r12")
-/* The first two: sums of both pixels begin with the biases, which are loaded with the first weights. */
+/* The first two steps: both pixels' sums begin with the biases, which are loaded with the first weights. */
 #define MT_DSP_2X2_FIRST4                  \
     "ldmia %[w]!, {r0, r1, r11, r12}\n\t"  \
     "ldrd r8, r9, [%[c]], #8\n\t"          \
@@ -61,7 +61,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
     "smlad r1, r8, r11, r1\n\t"            \
     "smlad r2, r9, r6, r0\n\t"             \
     "smlad r0, r8, r6, r0\n\t" MT_DSP_2X2_MAC2("r12")
-/* The same with weights that stand apart: 15 instructions. */
+/* The same with weights stored apart: 15 instructions. */
 #define MT_DSP_2X2_APART2(rotation)   \
     "ldrd r8, r9, [%[c]], #8\n\t"     \
     "sxtb16 r6, r11" rotation "\n\t"  \
@@ -80,8 +80,8 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
     "smlad r0, r8, r6, r0\n\t"             \
     "smlad r3, r9, r10, r1\n\t"            \
     "smlad r1, r8, r10, r1\n\t" MT_DSP_2X2_APART2(", ror #8")
-#define MT_DSP_2X2_MAC4_SIZE 52 /* of MT_DSP_2X2_MAC4 */
-#define MT_DSP_2X2_APART4_SIZE 60 /* of MT_DSP_2X2_APART4 */
+#define MT_DSP_2X2_MAC4_SIZE 52 /* size of MT_DSP_2X2_MAC4 */
+#define MT_DSP_2X2_APART4_SIZE 60 /* size of MT_DSP_2X2_APART4 */
 #define MT_DSP_2X2_END "cmp %[c], %[end]\n\t"
 #define MT_DSP_2X2_DOT(macs)                                                                             \
     __asm__ volatile(macs                                                                                \
@@ -89,10 +89,9 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : [end] "r"(end), [rest] "i"(words - 1), [turn] "i"(turn), [skip] "m"(skip)         \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
-/* What scales the four sums, in place. */
+/* Scale the four sums in place. */
 #define MT_DSP_2X2_FLOAT() MT_DSP_2X2_FLOAT_OF("vldmia %[w]!, {s0, s1}\n\t", )
-/* Where there are no multipliers for two channels, the offsets are their scales, and the multiplier of b is the
- * zero point. */
+/* If two channels have no multipliers, the offsets are their scales, and the multiplier of b is the zero point. */
 #define MT_DSP_2X2_FLOAT_EXACT() MT_DSP_2X2_FLOAT_OF("vmov s0, s1, %[z], %[zb]\n\t", [z] "r"(z), [zb] "r"(zb))
 #define MT_DSP_2X2_FLOAT_OF(first, ...)                                                                    \
     __asm__ volatile(first                                                                                 \
@@ -128,7 +127,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
         MT_DSP_2X2_FIXED2(b0, b1, scale_b); \
     } while (0)
 
-/* The four sums by the multipliers and offsets of two channels. */
+/* Scale the four sums with the multipliers and offsets of two channels. */
 #define MT_DSP_2X2_EXACT(shift_b)                                                                                      \
     __asm__ volatile(MT_DSP_EXACT("%[a0]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[a1]", "%[m]", "%[z]", "%[n]")       \
                          MT_DSP_EXACT("%[b0]", "%[mb]", "%[zb]", "%[k]") MT_DSP_EXACT("%[b1]", "%[mb]", "%[zb]", "%[k]") \
@@ -136,7 +135,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : [m] "r"(m), [z] "r"(z), [mb] "r"(mb), [zb] "r"(zb), [n] "i"(MT_EXACT_PLACES(by)),               \
                        [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                                        \
                      : "cc")
-/* Scaled sums become int8. */
+/* Convert scaled sums to int8. */
 #define MT_DSP_2X2_NARROW(narrow)                                                                   \
     __asm__ volatile(narrow("%[a0]") narrow("%[a1]") narrow("%[b0]") narrow("%[b1]")                \
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1)               \
@@ -150,7 +149,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : [b0] "r"(b0), [b1] "r"(b1), [o0] "r"(o0), [o1] "r"(o1)                                          \
                      : "memory")
 
-/* The results of four sums that are not of MT_EXACT; returns the weights that follow. */
+/* The results of four sums without MT_EXACT; returns the following weights. */
 MT_DSP_INLINE const uint32_t *mt_dsp_store_scaled2(int32_t a0, int32_t b0, int32_t a1, int32_t b1,
                                                    const uint32_t *weights, int8_t *o0, int8_t *o1, int32_t at,
                                                    int apart, enum mt_scaling by, const struct mt_dsp_range *range)
@@ -169,7 +168,7 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
     const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 4, turn, apart ? MT_DSP_2X2_APART4_SIZE : MT_DSP_2X2_MAC4_SIZE);
-    int32_t at = -2 * pairs; /* from the ends of the outputs */
+    int32_t at = -2 * pairs; /* offset from the ends of the outputs */
     o0 -= at;
     o1 -= at;
     do {
@@ -209,7 +208,7 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
     } while (at);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32_t words)
 {
@@ -241,7 +240,7 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1_2x2(int32_t *column, int8_t value, int32_t w
     return mt_dsp_fill_of(column, value, words, 2);
 }
 
-/* The functions that operators share, as MT_DSP_COLUMNS_PLAIN. */
+/* The instances that operators share, as MT_DSP_COLUMNS_PLAIN. */
 #define MT_DSP_COLUMNS_2X2_PLAIN(name, words, turn, apart, by)                                               \
     MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
                           int8_t *o1, int32_t pairs)                                                         \

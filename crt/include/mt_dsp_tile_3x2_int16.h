@@ -1,5 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of int16 activations with SIMD32: three columns at a time, times all output channels. See mt_dsp_int16.h. */
+/* Convolutions of int16 activations with SIMD32: three columns at a time, by all output channels. See
+ * mt_dsp_int16.h. */
 #ifndef MT_DSP_TILE_3X2_INT16_H
 #define MT_DSP_TILE_3X2_INT16_H
 
@@ -10,7 +11,8 @@
 extern "C" {
 #endif
 
-/* One of the three columns, [c0 c1 c2] of each pair; an odd element stands beside a zero. Returns where it goes on. */
+/* One of the three columns, [c0 c1 c2] of each pair; an odd element is paired with a zero. Returns where it
+ * continues. */
 MT_DSP_INLINE int32_t *mt_dsp16_copy1(int32_t *column, const int16_t *x, int32_t count)
 {
     MT_UNROLL(4)
@@ -37,7 +39,7 @@ MT_DSP_INLINE int32_t *mt_dsp16_fill1(int32_t *column, int16_t value, int32_t co
 
 #ifdef MT_DSP_ASM
 
-/* Bytes of two channels, four steps of k: 19 instructions. */
+/* Byte weights of two channels, four steps of k: 19 instructions. */
 #define MT_DSP16_APART2(rotation)               \
     "ldmia %[c]!, {r8, r9, r10}\n\t"         \
     "sxtb16 r6, r11" rotation "\n\t"         \
@@ -68,7 +70,7 @@ MT_DSP_INLINE int32_t *mt_dsp16_fill1(int32_t *column, int16_t value, int32_t co
 
 #endif
 
-/* Three columns side by side. */
+/* Three interleaved columns. */
 MT_DSP_INLINE void mt_dsp16_copy3(int32_t *columns, const int16_t *x0, const int16_t *x1, const int16_t *x2,
                                   int32_t count)
 {
@@ -93,8 +95,8 @@ MT_DSP_INLINE void mt_dsp16_copy3(int32_t *columns, const int16_t *x0, const int
 
 #ifdef MT_DSP_ASM
 
-/* Two steps of k with weights of int16: 12 multiply-accumulates in 8 instructions. Weights of bytes are those of int8
- * activations that stand apart, whose columns have the same places: 24 in 19. */
+/* Two steps of k with int16 weights: 12 multiply-accumulates in 8 instructions. Byte weights are those of int8
+ * activations stored apart, whose columns have the same layout: 24 in 19. */
 #define MT_DSP16_MAC2                    \
     "ldrd r11, r12, [%[w]], #8\n\t"      \
     "ldmia %[c]!, {r8, r9, r10}\n\t"     \
@@ -125,8 +127,8 @@ MT_DSP_INLINE void mt_dsp16_copy3(int32_t *columns, const int16_t *x0, const int
             MT_DSP16_DOT3(MT_DSP16_APART8);         \
     } while (0)
 
-/* Three columns by all output channels, two at a time. For each two channels the weights are: biases a and b, for four
- * steps of k a word of a and one of b (`halves`: for two), scales a and b. */
+/* Three columns by all output channels, two at a time. For each two channels the weights are: biases a and b, for
+ * four steps of k a word of a and one of b (`halves`: for two), scales a and b. */
 MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int16_t *o0,
                                     int16_t *o1, int16_t *o2, int32_t pairs, int unroll, int halves,
                                     const struct mt_dsp_range *range)
@@ -149,7 +151,7 @@ MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, 
     } while (--pairs);
 }
 
-/* The same, but that the sums are the results and there are no scales. */
+/* The same without scales: the results are the sums. */
 MT_DSP_INLINE void mt_dsp16_column_sums(const int32_t *columns, const int32_t *end, const uint32_t *weights,
                                         int32_t *o0, int32_t *o1, int32_t *o2, int32_t pairs, int unroll, int halves)
 {
@@ -166,9 +168,9 @@ MT_DSP_INLINE void mt_dsp16_column_sums(const int32_t *columns, const int32_t *e
     } while (--pairs);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
-/* The dot products of three columns and two channels; returns where their scales stand. */
+/* The dot products of three columns and two channels; returns the place of their scales. */
 MT_DSP_INLINE const uint32_t *mt_dsp16_dot3(const int32_t *columns, const int32_t *end, const uint32_t *weights,
                                             uint32_t *sums, int halves)
 {
@@ -215,7 +217,7 @@ MT_DSP_INLINE void mt_dsp16_column_sums(const int32_t *columns, const int32_t *e
 
 #endif
 
-/* The same with sums of 64 bits, a channel at a time: bias (two words), words of weights, scale. */
+/* The same with 64-bit sums, a channel at a time: bias (two words), words of weights, scale. */
 MT_DSP_INLINE void mt_dsp16_columns_long(const int32_t *columns, const int32_t *end, const uint32_t *weights,
                                          int16_t *o0, int16_t *o1, int16_t *o2, int32_t channels, int halves,
                                          const struct mt_dsp_range *range)
@@ -246,7 +248,7 @@ MT_DSP_INLINE void mt_dsp16_columns_long(const int32_t *columns, const int32_t *
     }
 }
 
-/* The functions that operators share. `pairs` of channels; of the long ones all channels. */
+/* The instances that operators share. `pairs` of channels; all channels with 64-bit sums. */
 #define MT_DSP16_COLUMNS(name, unroll, halves)                                                                       \
     MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int16_t *o0,          \
                           int16_t *o1, int16_t *o2, int32_t pairs, const struct mt_dsp_range *range)                 \

@@ -11,7 +11,7 @@ extern "C" {
 
 #ifdef MT_DSP_ASM
 
-/* Three columns of int8 side by side as int16 pairs: for each four bytes [c0 c1 c2] of (0, 2), then of (1, 3). */
+/* Three interleaved columns of int8 as int16 pairs: for each four bytes [c0 c1 c2] of (0, 2), then of (1, 3). */
 MT_DSP_INLINE void mt_dsp_widen3(int32_t *columns, const int8_t *x0, const int8_t *x1, const int8_t *x2, int32_t words)
 {
     do {
@@ -30,7 +30,7 @@ MT_DSP_INLINE void mt_dsp_widen3(int32_t *columns, const int8_t *x0, const int8_
     } while (--words);
 }
 
-/* One of the three columns; returns where it goes on. */
+/* One of the three columns; returns where it continues. */
 MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t words)
 {
     do {
@@ -45,8 +45,8 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
     return column;
 }
 
-/* Four steps of k: 24 multiply-accumulates in 17 instructions. Registers are named where LDM has an order for them: sums
- * r0 to r5 (a0, b0, a1, b1, a2, b2), pixels r8 to r10, weights r11 and r12. */
+/* Four steps of k: 24 multiply-accumulates in 17 instructions. Registers are in LDM's order: sums r0 to r5 (a0, b0,
+ * a1, b1, a2, b2), pixels r8 to r10, weights r11 and r12. */
 #define MT_DSP_MAC2(word)               \
     "sxtb16 r6, " word "\n\t"           \
     "ldmia %[c]!, {r8, r9, r10}\n\t"    \
@@ -57,7 +57,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
     "smlad r3, r9, " word ", r3\n\t"    \
     "smlad r5, r10, " word ", r5\n\t"
 #define MT_DSP_MAC4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_MAC2("r11") MT_DSP_MAC2("r12")
-/* The first two: sums of all pixels begin with the biases, which are loaded with the first weights. */
+/* The first two steps: all pixels' sums begin with the biases, which are loaded with the first weights. */
 #define MT_DSP_FIRST4                      \
     "ldmia %[w]!, {r0, r1, r11, r12}\n\t"  \
     "sxtb16 r6, r11\n\t"                   \
@@ -68,7 +68,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
     "smlad r3, r9, r11, r1\n\t"            \
     "smlad r5, r10, r11, r1\n\t"           \
     "smlad r1, r8, r11, r1\n\t" MT_DSP_MAC2("r12")
-/* The same with weights that stand apart: 19 instructions. */
+/* The same with weights stored apart: 19 instructions. */
 #define MT_DSP_APART2(rotation)         \
     "ldmia %[c]!, {r8, r9, r10}\n\t"    \
     "sxtb16 r6, r11" rotation "\n\t"    \
@@ -91,8 +91,8 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
     "smlad r3, r9, r6, r1\n\t"             \
     "smlad r5, r10, r6, r1\n\t"            \
     "smlad r1, r8, r6, r1\n\t" MT_DSP_APART2(", ror #8")
-#define MT_DSP_MAC4_SIZE 68 /* of MT_DSP_MAC4 */
-#define MT_DSP_APART4_SIZE 76 /* of MT_DSP_APART4 */
+#define MT_DSP_MAC4_SIZE 68 /* size of MT_DSP_MAC4 */
+#define MT_DSP_APART4_SIZE 76 /* size of MT_DSP_APART4 */
 #define MT_DSP_END3 "ldr r6, %[end]\n\tcmp %[c], r6\n\t"
 #define MT_DSP_DOT3(macs)                                                                                        \
     __asm__ volatile(macs                                                                                        \
@@ -101,7 +101,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [end] "m"(end), [rest] "i"(words - 1), [turn] "i"(turn), [skip] "m"(skip)                 \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
-/* What scales the six sums, in place: in s2 to s7, by `a` and `b`. */
+/* Scale the six sums in place, in s2 to s7, with `a` and `b`. */
 #define MT_DSP_SCALE6(a, b)             \
     "vmov s2, s3, %[a0], %[b0]\n\t"     \
     "vmov s4, s5, %[a1], %[b1]\n\t"     \
@@ -146,7 +146,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
         MT_DSP_FIXED3(b0, b1, b2, scale_b); \
     } while (0)
 
-/* The six sums by the multipliers and offsets of two channels. */
+/* Scale the six sums with the multipliers and offsets of two channels. */
 #define MT_DSP_EXACT6(shift_b)                                                                                          \
     __asm__ volatile(MT_DSP_EXACT("%[a0]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[a1]", "%[m]", "%[z]", "%[n]")        \
                          MT_DSP_EXACT("%[a2]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[b0]", "%[mb]", "%[zb]", "%[k]")  \
@@ -155,22 +155,21 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [m] "r"(m), [z] "r"(z), [mb] "r"(mb), [zb] "r"(zb), [n] "i"(MT_EXACT_PLACES(by)),                \
                        [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                                         \
                      : "cc")
-/* Where there are no multipliers for two channels, the offsets are their scales, and the multiplier of b is the
- * zero point. */
+/* If two channels have no multipliers, the offsets are their scales, and the multiplier of b is the zero point. */
 #define MT_DSP_FLOAT6_EXACT()                                                                          \
     __asm__ volatile("vmov s0, s1, %[z], %[zb]\n\t" MT_DSP_SCALE6("s0", "s1")                          \
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
                        [b2] "+&r"(b2)                                                                  \
                      : [z] "r"(z), [zb] "r"(zb)                                                        \
                      : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
-/* Scaled sums become int8. */
+/* Convert scaled sums to int8. */
 #define MT_DSP_NARROW6(narrow)                                                                                      \
     __asm__ volatile(narrow("%[a0]") narrow("%[a1]") narrow("%[a2]") narrow("%[b0]") narrow("%[b1]") narrow("%[b2]") \
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1),             \
                        [b2] "+&r"(b2)                                                                              \
                      : [zero] "r"(mb)                                                                \
                      : "cc")
-/* What they are becomes pairs of bytes; the pointers, for which there are no registers, lie in memory. */
+/* Store pairs of bytes; the pointers lie in memory, as no registers are left. */
 #define MT_DSP_STORE_EXACT6()                                                                                          \
     __asm__ volatile("ldrd r8, r9, %[second]\n\t"                                                                      \
                      "ldrd r6, r10, %[first]\n\t"                                                                      \
@@ -196,7 +195,7 @@ struct mt_dsp_outputs3 {
     } second;
 };
 
-/* The results of six sums that are not of MT_EXACT; returns the weights that follow. */
+/* The results of six sums without MT_EXACT; returns the following weights. */
 MT_DSP_INLINE const uint32_t *mt_dsp_store_scaled3(int32_t a0, int32_t b0, int32_t a1, int32_t b1, int32_t a2,
                                                    int32_t b2, const uint32_t *weights,
                                                    const struct mt_dsp_outputs3 *to, int apart, enum mt_scaling by,
@@ -211,8 +210,9 @@ MT_DSP_INLINE const uint32_t *mt_dsp_store_scaled3(int32_t a0, int32_t b0, int32
     return weights;
 }
 
-/* Three columns by all output channels, two at a time. All `words` of their dot products are written out, or (0) a
- * loop of `turn`, a power of two, for two words or more. `range` null: zero point -128 and no limits; `clamped`: it has limits. */
+/* Three columns by all output channels, two at a time. All `words` of their dot products are unrolled, or (0) a loop
+ * of `turn`, a power of two, runs over two words or more. `range` NULL: zero point -128 and no limits; `clamped`: it
+ * has limits. */
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
                                   int8_t *o1, int8_t *o2, int32_t pairs, int words, int turn, int apart,
                                   enum mt_scaling by, int clamped, const struct mt_dsp_range *range)
@@ -265,7 +265,7 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
     } while (to.second.at);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t words)
 {
@@ -298,8 +298,8 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
     return mt_dsp_fill_of(column, value, words, 3);
 }
 
-/* The functions that operators share, written where they are called: the loop, the scaling, and whether the output has a
- * range of its own. */
+/* The instances that operators share, inlined where they are called: the loop, the scaling, and whether the output
+ * has a range of its own. */
 #define MT_DSP_COLUMNS_PLAIN(name, words, turn, apart, by)                                                   \
     MT_DSP_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights,           \
                               int8_t *o0, int8_t *o1, int8_t *o2, int32_t pairs)                             \

@@ -1,11 +1,11 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Register tiles of int8 with SIMD32: three or two pixels by two output channels. What is the same of each tile; in plain C
- * as mt_dsp.h is.
+/* Register tiles of int8 with SIMD32: three or two pixels by two output channels. Common parts of all tiles; plain C
+ * where mt_dsp.h is.
  *
- * Patches are widened to int16 pairs in scratch, those of a tile side by side: for each four bytes a word of (0, 2) of
- * each, then of (1, 3). For each two channels the weights are: biases a and a + 256 * b, a word for two steps of k, scales
- * a and b / 256. Apart: biases a and b, for four steps of k a word of a and one of b, scales a and b. By multipliers,
- * instead of each scale: the multiplier, the places. */
+ * Patches are widened to int16 pairs in scratch, interleaved by tile: for each four bytes a word of (0, 2) of each
+ * pixel, then of (1, 3). For each two channels the weights are: biases a and a + 256 * b, a word for two steps of k,
+ * scales a and b / 256. Stored apart: biases a and b, for four steps of k a word of a and one of b, scales a and b.
+ * With multipliers, instead of each scale: the multiplier, the places. */
 #ifndef MT_DSP_TILE_INT8_H
 #define MT_DSP_TILE_INT8_H
 
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* One of `pixels` columns with the same pair everywhere: padding. */
+/* One of `pixels` columns, filled with the same pair: padding. */
 MT_DSP_INLINE int32_t *mt_dsp_fill_of(int32_t *column, int8_t value, int32_t words, int32_t pixels)
 {
     const int32_t pair = (int32_t)((uint32_t)(uint16_t)value * 0x10001u);
@@ -37,8 +37,8 @@ MT_DSP_INLINE int32_t mt_dsp_add_pair(int32_t pair, int32_t sum)
 #endif
 }
 
-/* The sums of each column's `count` elements behind them, MT_DSP_SUMMED at a time, filled up with 0 to whole words of four.
- * Weights that are stored without an offset have it there. */
+/* Append each column's sums of `count` elements, MT_DSP_SUMMED at a time, padded with 0 to whole words of four;
+ * weights that are stored without an offset have it there. */
 MT_DSP_INLINE void mt_dsp_sums(int32_t *columns, int32_t count, int32_t pixels)
 {
     for (int32_t j = 0; j < pixels; ++j) {
@@ -72,7 +72,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen_of(int32_t *column, const int8_t *x, int32_t
     return column;
 }
 
-/* `pixels` columns by all output channels, two at a time: those of a pixel go to its o. */
+/* `pixels` columns by all output channels, two at a time: the results of a pixel go to its o. */
 MT_DSP_INLINE void mt_dsp_tiles(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *const *o,
                                 int32_t pairs, int apart, enum mt_scaling by, const struct mt_dsp_range *range,
                                 int32_t pixels)

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Pooling windows of int8 with SIMD32: four channels at a time. In plain C as mt_dsp.h is. */
+/* Pooling windows of int8 with SIMD32: four channels at a time. Plain C where mt_dsp.h is. */
 #ifndef MT_DSP_WINDOW_INT8_H
 #define MT_DSP_WINDOW_INT8_H
 
@@ -31,7 +31,7 @@ MT_DSP_INLINE uint32_t mt_dsp_max4(uint32_t a, uint32_t b)
     return larger;
 }
 
-/* Bytes 0 and 2 onto the halves of `even`, bytes 1 and 3 onto those of `odd`. */
+/* Add bytes 0 and 2 to the halves of `even`, bytes 1 and 3 to those of `odd`. */
 MT_DSP_INLINE void mt_dsp_add4(uint32_t word, uint32_t *even, uint32_t *odd)
 {
     __asm__("sxtab16 %0, %0, %2\n\t"
@@ -81,7 +81,7 @@ MT_DSP_INLINE void mt_dsp_max(const int8_t *x, int8_t *output, int32_t rows, int
     mt_window_max(x, output, rows, columns, row_step, column_step, channels);
 }
 
-/* The sum of each channel: at most 255 columns. */
+/* The sum of each channel, over at most 255 columns. */
 MT_DSP_INLINE void mt_dsp_sum(const int8_t *x, int32_t *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {

@@ -1,18 +1,18 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of int8, 3x3 with stride 1, by Winograd's F(2x2, 3x3), with SIMD32: four of nine products are left.
+/* Convolutions of int8, 3x3 with stride 1, by Winograd's F(2x2, 3x3), with SIMD32: four products instead of nine.
  *
- * A tile is 2x2 outputs, of 4x4 inputs d: Y = A'[(G g G') * (B' d B)]A, with * element by element and ' for transposed. G
- * is doubled, so that all is whole: the sums are four times the convolution's, and as additions wrap around, they are
- * right if those are within 32 bits. Two tiles side by side are a block, of 4x6 inputs; sums of two tiles by four output
- * channels stay in registers.
+ * A tile is 2x2 outputs, of 4x4 inputs d: Y = A'[(G g G') * (B' d B)]A, with * element by element and ' for transposed.
+ * G is doubled to make everything an integer: the sums are four times the convolution's, and as additions wrap around,
+ * they are right if those fit into 32 bits. Two adjacent tiles are a block, of 4x6 inputs; sums of two tiles by four
+ * output channels stay in registers.
  *
  * Columns: for each of the 16 elements of B' d B in the order below, for each two input channels (c, c + 2) a word of
  * each tile. For each four output channels the weights are, for each column of the elements: four biases, and for each
- * element of it and each two input channels four words. The elements and their columns go 1, 2, 0, 3: sums of 1 and 2,
- * added and subtracted, are what the products of 0 and 3 are added to, those of 3 with the sign turned. At the end the
+ * of its elements and each two input channels four words. The elements and their columns are ordered 1, 2, 0, 3: the
+ * products of 0 and 3 (with the opposite sign) are added to the sum and the difference of 1 and 2. At the end are the
  * first words of the four channels' scalings, then the second ones.
  *
- * Results are those of the other schedules, bit for bit. In plain C as mt_dsp.h is. */
+ * Results are those of the other schedules, bit for bit. Plain C where mt_dsp.h is. */
 #ifndef MT_DSP_WINOGRAD_INT8_H
 #define MT_DSP_WINOGRAD_INT8_H
 
@@ -23,9 +23,9 @@ extern "C" {
 #endif
 
 #define MT_DSP_BLOCK_COLUMNS 6 /* of inputs */
-#define MT_DSP_BLOCK_SUMS 40   /* words: 8 pixels by 4 channels, and 8 that wait */
+#define MT_DSP_BLOCK_SUMS 40   /* words: 8 pixels by 4 channels, and 8 intermediate ones */
 
-/* The results of a channel, of sums that are four times its own, by the words that scale it. */
+/* The results of a channel, whose sums are four times too large, scaled with its packed words. */
 MT_DSP_INLINE void mt_dsp_narrow_fourfold(const int32_t *sums, const uint32_t *words, int8_t *results, int32_t step,
                                           enum mt_scaling by, const struct mt_dsp_range *range)
 {
@@ -101,8 +101,8 @@ MT_DSP_INLINE int32_t mt_dsp_sub16(int32_t a, int32_t b)
 
 #endif
 
-/* One row of B' d, of rows a and b of the inputs, times B: both tiles, four channels at a time. `out` is where the element
- * of column 1 lies, the others follow `step` words apart. */
+/* One row of B' d, from rows a and b of the inputs, times B: both tiles, four channels at a time. The element of
+ * column 1 is written to `out`, the others follow `step` words apart. */
 MT_DSP_INLINE void mt_dsp_winograd_row(int32_t *out, const int8_t *a, const int8_t *b, int adds, int32_t pixel,
                                        int32_t words, int32_t step)
 {
@@ -117,7 +117,7 @@ MT_DSP_INLINE void mt_dsp_winograd_row(int32_t *out, const int8_t *a, const int8
                            : mt_dsp_sub16(mt_dsp_even(from_a), mt_dsp_even(from_b));
             odd[x] = adds ? mt_dsp_add16(mt_dsp_odd(from_a), mt_dsp_odd(from_b))
                           : mt_dsp_sub16(mt_dsp_odd(from_a), mt_dsp_odd(from_b));
-            if (x == 2 || x == 4) { /* all but one of a tile's */
+            if (x == 2 || x == 4) { /* a tile's elements except the last */
                 int32_t *const to = out + (x == 4);
                 to[0] = mt_dsp_add16(even[x - 1], even[x]);
                 to[2] = mt_dsp_add16(odd[x - 1], odd[x]);
@@ -134,8 +134,8 @@ MT_DSP_INLINE void mt_dsp_winograd_row(int32_t *out, const int8_t *a, const int8
     }
 }
 
-/* The columns of a block. Rows of inputs stand `pitch` bytes apart, pixels `pixel`; words: of four channels; padded: words
- * of four that a column has room for, the last of which must be zero where there are no channels. */
+/* The columns of a block. Rows of inputs are `pitch` bytes apart, pixels `pixel`; words: of four channels; padded:
+ * words of four that a column holds; excess channels of the last one must be zero. */
 MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, int32_t pitch, int32_t pixel, int32_t words,
                                            int32_t padded)
 {
@@ -148,7 +148,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
 
 #ifdef MT_DSP_ASM
 
-/* Two input channels: 16 multiply-accumulates in 11 instructions. Sums of the first tile are in r4 to r7. */
+/* Two input channels: 16 multiply-accumulates in 11 instructions. The first tile's sums are in r4 to r7. */
 #define MT_DSP_BLOCK2                  \
     "ldrd r0, r1, [r12], #8\n\t"       \
     "ldrd r2, r3, [lr], #8\n\t"        \
@@ -164,7 +164,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
 #define MT_DSP_BLOCK8 MT_DSP_BLOCK2 MT_DSP_BLOCK2 MT_DSP_BLOCK2 MT_DSP_BLOCK2
 #define MT_DSP_BLOCK16 MT_DSP_BLOCK8 MT_DSP_BLOCK8
 #define MT_DSP_BLOCK32 MT_DSP_BLOCK16 MT_DSP_BLOCK16
-/* All input channels, where one turn of the loop has not all of them. */
+/* All input channels, unless one iteration has them all. */
 #define MT_DSP_TURNS(macs)      \
     "ldr r0, %[turns]\n\t"      \
     "8:\n\t"                    \
@@ -172,7 +172,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
     "ldr r0, %[left]\n\t"       \
     "subs r0, r0, #1\n\t"       \
     "bne 8b\n\t"
-/* The eight sums into registers of the FPU and from there, and what is done with each two of them. */
+/* Move the eight sums to and from FPU registers, combining them in pairs. */
 #define MT_DSP_KEEP8(a, b, c, d, e, f, g, h) \
     "vmov " a ", " b ", r4, r5\n\t"          \
     "vmov " c ", " d ", r6, r7\n\t"          \
@@ -186,13 +186,13 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
 #define MT_DSP_S24(of, what) of(what, "s24", "s25", "s26", "s27", "s28", "s29", "s30", "s31")
 #define MT_DSP_PUT(x, y, s, t) "vmov " s ", " t ", " x ", " y "\n\t"
 #define MT_DSP_GET(x, y, s, t) "vmov " x ", " y ", " s ", " t "\n\t"
-/* Of p, which was kept, and the sum p + q: p - q is kept. */
+/* From the stored p and the sum p + q: stores p - q. */
 #define MT_DSP_MINUS(x, y, s, t)        \
     "vmov r0, r1, " s ", " t "\n\t"     \
     "rsb r0, " x ", r0, lsl #1\n\t"     \
     "rsb r1, " y ", r1, lsl #1\n\t"     \
     "vmov " s ", " t ", r0, r1\n\t"
-/* Of p, which was kept, and q: p + q is kept, p - q stays. */
+/* From the stored p, and q: stores p + q, and leaves p - q. */
 #define MT_DSP_BOTH(x, y, s, t)         \
     "vmov r0, r1, " s ", " t "\n\t"     \
     "add r2, r0, " x "\n\t"             \
@@ -213,7 +213,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
 #define MT_DSP_LOAD8(at) "ldr r0, %[sums]\n\tadd r0, r0, #" at "\n\tldmia r0, " MT_DSP_ALL
 
 /* The sums of a block and four output channels. For each column of the elements in turn: the sums of both rows of
- * outputs. Those of columns 1 and 2 are added and subtracted, column 0 is added to the one, column 3 to the other. */
+ * outputs. Columns 1 and 2 are added and subtracted; column 0 is added to the sum, column 3 to the difference. */
 #define MT_DSP_BLOCK(macs)                                                                                              \
     MT_KEPT(__asm__ volatile("mov r0, #0\n\t"                                                                           \
                      "str r0, %[column]\n\t"                                                                            \
@@ -262,7 +262,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
                        "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28",       \
                        "s29", "s30", "s31", "cc", "memory"))
 
-/* The results of a pixel, of four channels whose multipliers are in r0 to r3 and offsets in r4 to r7. */
+/* The results of a pixel, for four channels with multipliers in r0 to r3 and offsets in r4 to r7. */
 #define MT_DSP_FOURFOLD1(value, m, z) MT_DSP_EXACT(value, m, z, "%[n]")
 #define MT_DSP_FOURFOLD4                                                      \
     "ldmia r12!, {r8, r9, r10, r11}\n\t"                                      \
@@ -287,7 +287,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
                      : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",    \
                        "memory")
 
-/* Four results between limits. */
+/* Four results, clamped. */
 MT_DSP_INLINE void mt_dsp_limit4(int8_t *results, const struct mt_dsp_range *range)
 {
     uint32_t word;
@@ -301,9 +301,9 @@ MT_DSP_INLINE void mt_dsp_limit4(int8_t *results, const struct mt_dsp_range *ran
 
 #endif
 
-/* A block by all output channels, four at a time. The results of a pixel stand `step` bytes behind those of the one
- * before it: the first row's even columns, its odd ones, the second row's. turns: of the loop, of `unroll` input channels;
- * `whole`: one turn. `clamped`: the range has limits. */
+/* A block by all output channels, four at a time. A pixel's results are `step` bytes after those of the previous
+ * one: the first row's even columns, its odd ones, the second row's. turns: of the loop, with `unroll` input
+ * channels each; `whole`: one turn. `clamped`: the range has limits. */
 MT_DSP_INLINE void mt_dsp_winograd(const int32_t *columns, const uint32_t *weights, int32_t *sums, int8_t *results,
                                    int32_t fours, int32_t step, int32_t turns, int unroll, int whole, enum mt_scaling by,
                                    int clamped, const struct mt_dsp_range *range)
@@ -336,7 +336,7 @@ MT_DSP_INLINE void mt_dsp_winograd(const int32_t *columns, const uint32_t *weigh
         }
 #else
         const int32_t pairs = (whole ? 1 : turns) * unroll / 2; /* of input channels */
-        uint32_t rows[4][2][8]; /* of each column of elements: the sums of both rows of outputs */
+        uint32_t rows[4][2][8]; /* the sums of both rows of outputs, for each column of elements */
         const int32_t *c = columns;
         (void)clamped;
         for (int32_t j = 0; j < 4; ++j) {
@@ -366,7 +366,7 @@ MT_DSP_INLINE void mt_dsp_winograd(const int32_t *columns, const uint32_t *weigh
     }
 }
 
-/* The functions that operators share, as those of mt_dsp_tile_3x2_int8.h are. */
+/* The instances that operators share, as in mt_dsp_tile_3x2_int8.h. */
 #define MT_DSP_WINOGRAD(name, unroll, whole, by, clamped)                                                              \
     MT_OPERATOR void name(const int32_t *columns, const uint32_t *weights, int32_t *sums, int8_t *results,            \
                           int32_t fours, int32_t step, int32_t turns, const struct mt_dsp_range *range)                \

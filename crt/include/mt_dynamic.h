@@ -1,8 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Dynamic quantization: float32 become steps of 8 bits, by their own range.
+/* Dynamic quantization: float32 values become 8-bit steps, scaled by their own range.
  *
- * Steps are rounded to the nearest, ties away from zero, less the zero point: they are int16. NaN counts as
- * the least. All but zeros and the scale is defined for numbers whose range is finite. */
+ * Steps are rounded to nearest, ties away from zero, and the zero point is subtracted: they are int16. NaN counts as
+ * the least value. Except for zeros and the scale, all is defined only if the range is finite. */
 #ifndef MT_DYNAMIC_H
 #define MT_DYNAMIC_H
 
@@ -15,15 +15,15 @@
 extern "C" {
 #endif
 
-/* The whole number nearest to a small one between two. 0x1.fffffep-2 is the largest below a half: a number that lies
- * below the middle of two is not taken above it by the sum's own rounding. */
+/* The integer nearest to a value within a small range. 0x1.fffffep-2 is the largest float below a half: adding it
+ * never rounds a value up that lies below the middle of two integers. */
 static inline int16_t mt_dynamic_step(float value, float low, float high)
 {
     const float inside = !(value > low) ? low : value > high ? high : value;
     return (int16_t)(inside < 0.0f ? inside - 0.49999997f : inside + 0.49999997f);
 }
 
-/* Around zero, from -127 to 127; returns the scale, 1 of zeros. */
+/* Around zero, from -127 to 127; returns the scale, 1 for all zeros. */
 MT_OPERATOR float mt_dynamic_around_zero(const float *x, int16_t *steps, int32_t count)
 {
     float most = 0.0f;
@@ -39,7 +39,7 @@ MT_OPERATOR float mt_dynamic_around_zero(const float *x, int16_t *steps, int32_t
     return most / 127.0f;
 }
 
-/* The zero point of a range around 0, from -128 to 127: by the end that is nearer to 0. */
+/* The zero point of a range that includes 0, from -128 to 127: computed from the end nearer to 0. */
 static inline int32_t mt_dynamic_zero_point(float low, float high)
 {
     const double scale = (double)(high - low) / 255.0;
@@ -52,7 +52,7 @@ static inline int32_t mt_dynamic_zero_point(float low, float high)
     return (int32_t)(point < 0.0 ? point - 0.49999999999999994 : point + 0.49999999999999994);
 }
 
-/* With a zero point between -128 and 127, which the steps are without; returns the scale, 1 of zeros. */
+/* With a zero point between -128 and 127, which is subtracted from the steps; returns the scale, 1 for all zeros. */
 MT_OPERATOR float mt_dynamic_from_end_to_end(const float *x, int16_t *steps, int32_t count)
 {
     float low = 0.0f, high = 0.0f;

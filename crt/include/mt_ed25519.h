@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Ed25519 signatures (RFC 8032): only what checks one. */
+/* Ed25519 signatures (RFC 8032): verification only. */
 #ifndef MT_ED25519_H
 #define MT_ED25519_H
 
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Whether a signature of 64 bytes is that of a message, by the key whose public half is given. It takes about 2.5 KB of
- * stack. What it reads is public: its time may depend on it. */
+/* Whether a 64-byte signature of a message is valid for a public key. Takes about 2.5 KB of stack. All inputs are
+ * public: its time may depend on them. */
 int mt_ed25519_is_right(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t *message,
                         uint32_t count);
 

@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What float32 operators on Cortex-M with a float32 FPU share: their register tiles are in assembly.
+/* Common parts of float32 operators on Cortex-M with a float32 FPU; their register tiles are in assembly.
  *
- * MULADD rounds twice and takes two instructions of a cycle each; FMA is one instruction, but three cycles on a Cortex-M4
- * (Arm DDI 0439B, table 7-1): there MULADD is faster although it counts more. Elsewhere, without optimisation and with
- * MT_PORTABLE defined, the same functions are plain C. */
+ * MULADD rounds twice and takes two single-cycle instructions; FMA is one instruction, but takes three cycles on a
+ * Cortex-M4 (Arm DDI 0439B, table 7-1): MULADD is faster there, although it counts more instructions. On other
+ * cores, without optimization and with MT_PORTABLE defined, the same functions are plain C. */
 #ifndef MT_F32_H
 #define MT_F32_H
 
@@ -28,15 +28,15 @@
 extern "C" {
 #endif
 
-/* Tiles of columns that are deeper than 256: the depth of their blocks, whose sums are added up with what that rounds away.
- * In the stream of weights zeros stand where each block but the first of a tile has its biases. */
+/* The block depth for tiles with columns deeper than 256: the sums of blocks are added with compensation for
+ * rounding. In the weights, each block except a tile's first has zeros instead of biases. */
 #define MT_F32_BLOCK 128
 
-/* How weights are stored: as floats; as float16, two in a word; or as bytes, a sign and seven bits of magnitude, four in
- * a word, which become subnormal float16: what is multiplied is 2^-24 times the weight. */
+/* How weights are stored: as floats; as float16, two per word; or as bytes, a sign and seven bits of magnitude, four
+ * per word, which become subnormal float16 numbers: 2^-24 times the weight. */
 enum mt_f32_stored { MT_F32_FLOATS, MT_F32_HALVES, MT_F32_BYTES };
 
-/* Zero instead of what is negative, in an integer register: a VMAX, which the core has not. */
+/* Replace a negative number by zero, in an integer register: the core has no VMAX. */
 MT_F32_INLINE float mt_f32_relu(float value)
 {
     int32_t bits;
@@ -53,10 +53,10 @@ MT_F32_INLINE float mt_f32_relu(float value)
           "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
           "s30", "s31"
 
-/* Two float16 of a register. */
+/* Two float16 numbers of a register. */
 #define MT_F32_WIDEN2(a, b, from) "vcvtb.f32.f16 " a ", " from "\n\tvcvtt.f32.f16 " b ", " from "\n\t"
 
-/* A word of four bytes as two registers of float16; the mask has the places of sign and magnitude. */
+/* Unpack a word of four bytes to two registers of float16; the mask selects sign and magnitude. */
 #define MT_F32_MASKED , [mask] "r"(0x807F807Fu)
 #define MT_F32_PLAIN
 #define MT_F32_SPLIT(word, a, b)                 \
@@ -76,7 +76,7 @@ MT_F32_INLINE float mt_f32_relu(float value)
                      : [p] "r"(o) \
                      : "r4", "r5", "r8", "r9", "memory")
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_F32_INLINE float mt_f32_add_product(float sum, float a, float b, int fused)
 {
@@ -103,7 +103,8 @@ MT_F32_INLINE int32_t mt_f32_words(int32_t count, enum mt_f32_stored stored)
     return stored == MT_F32_HALVES ? count / 2 : stored == MT_F32_BYTES ? count / 4 : count;
 }
 
-/* `pixels` columns by all output channels, `channels` at a time: those of a pixel go to its o. `most`: the depth of a block. */
+/* `pixels` columns by all output channels, `channels` at a time: the results of a pixel go to its o. `most`: the
+ * depth of a block. */
 MT_F32_INLINE void mt_f32_tiles(const float *columns, const float *end, const uint32_t *weights, float *const *o,
                                 int32_t tiles, enum mt_f32_stored stored, int fused, int relu, int32_t pixels,
                                 int32_t channels, int32_t most)

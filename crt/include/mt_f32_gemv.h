@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Dense layers of float32 on Cortex-M: eight outputs at a time. In plain C as mt_f32.h is. */
+/* Dense layers of float32 on Cortex-M: eight outputs at a time. Plain C where mt_f32.h is. */
 #ifndef MT_F32_GEMV_H
 #define MT_F32_GEMV_H
 
@@ -11,7 +11,7 @@ extern "C" {
 
 #ifdef MT_F32_ASM
 
-/* An input by eight outputs (s0 to s7), of four inputs (s16 to s19) that are loaded at a time. */
+/* One input by eight outputs (s0 to s7); inputs are loaded four at a time (s16 to s19). */
 #define MT_F32_INPUT_MULADD(x, eight) \
     eight                             \
     "vmul.f32 s20, " x ", s8\n\t"    \
@@ -72,9 +72,9 @@ extern "C" {
             MT_F32_DENSE(MT_F32_INPUTS(each, MT_F32_EIGHT_FLOATS), MT_F32_PLAIN, );                       \
     } while (0)
 
-/* Eight outputs of a dense layer at a time: for each input eight weights, then the biases (floats); inputs a multiple of
- * four. Sums of up to 256 products from zero, as onnxruntime has them, then the bias; where there are more inputs, sums of
- * 128, added up with what that rounds away. */
+/* Eight outputs of a dense layer at a time: for each input eight weights, then the biases (floats); the number of
+ * inputs is a multiple of four. Up to 256 products are summed from zero, as in onnxruntime, then the bias is added;
+ * for more inputs, sums of 128 are added with compensation for rounding. */
 MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, const uint32_t *weights, float *output,
                                           int32_t groups, enum mt_f32_stored stored, int fused, int relu)
 {
@@ -108,7 +108,7 @@ MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, 
     return weights;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, const uint32_t *weights, float *output,
                                           int32_t groups, enum mt_f32_stored stored, int fused, int relu)
@@ -133,7 +133,7 @@ MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, 
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_F32_ROWS(name, fused, relu)                                                                              \
     MT_OPERATOR const float *name(const float *input, const float *end, const float *weights, float *output,        \
                                   int32_t groups)                                                                   \

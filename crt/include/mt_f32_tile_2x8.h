@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of float32 on Cortex-M, two pixels by eight output channels: where four pixels would leave columns empty.
- * In plain C as mt_f32.h is. */
+/* Convolutions of float32 on Cortex-M, two pixels by eight output channels: for remainders of two pixels. Plain C
+ * where mt_f32.h is. */
 #ifndef MT_F32_TILE_2X8_H
 #define MT_F32_TILE_2X8_H
 
@@ -96,8 +96,9 @@ extern "C" {
             MT_F32_2X8_DOT(step(MT_F32_2X8_FLOATS), MT_F32_PLAIN, );                      \
     } while (0)
 
-/* Two columns by all output channels, eight at a time. The columns stand side by side, two floats for each k; their depth
- * is a multiple of four. For each eight channels the weights are: biases (floats), then eight weights for each k. */
+/* Two columns by all output channels, eight at a time. The columns are interleaved, two floats for each k; their
+ * depth is a multiple of four. For each eight channels the weights are: biases (floats), then eight weights for each
+ * k. */
 MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const uint32_t *weights, float *o0,
                                       float *o1, int32_t eights, enum mt_f32_stored stored, int fused, int relu)
 {
@@ -116,7 +117,7 @@ MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, co
     } while (--eights);
 }
 
-/* The same of columns that are deeper than 256. */
+/* The same for columns deeper than 256. */
 MT_F32_INLINE void mt_f32_columns_2x8_long(const float *columns, const float *last, const uint32_t *weights, float *p0, float *p1,
                              int32_t eights, enum mt_f32_stored stored, int fused, int relu)
 {
@@ -148,7 +149,7 @@ MT_F32_INLINE void mt_f32_columns_2x8_long(const float *columns, const float *la
     } while (--eights);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const uint32_t *weights, float *o0,
                                       float *o1, int32_t eights, enum mt_f32_stored stored, int fused, int relu)
@@ -166,7 +167,7 @@ MT_F32_INLINE void mt_f32_columns_2x8_long(const float *columns, const float *en
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_F32_COLUMNS_2X8(function, name, type, stored, fused, relu) \
     MT_OPERATOR void function##_##name(const float *columns, const float *end, const type *weights, float *o0, float *o1, \
                           int32_t eights) \

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of float32 on Cortex-M: four pixels by four output channels. In plain C as mt_f32.h is. */
+/* Convolutions of float32 on Cortex-M: four pixels by four output channels. Plain C where mt_f32.h is. */
 #ifndef MT_F32_TILE_4X4_H
 #define MT_F32_TILE_4X4_H
 
@@ -79,8 +79,9 @@ extern "C" {
             MT_F32_4X4_DOT(step(MT_F32_4X4_FLOATS), MT_F32_PLAIN, );                      \
     } while (0)
 
-/* Four columns by all output channels, four at a time. The columns stand side by side, four floats for each k; their
- * depth is a multiple of four. For each four channels the weights are: biases (floats), then four weights for each k. */
+/* Four columns by all output channels, four at a time. The columns are interleaved, four floats for each k; their
+ * depth is a multiple of four. For each four channels the weights are: biases (floats), then four weights for each
+ * k. */
 MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1,
                                   float *o2, float *o3, int32_t quads, enum mt_f32_stored stored, int fused, int relu)
 {
@@ -99,7 +100,7 @@ MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const 
     } while (--quads);
 }
 
-/* The same of columns that are deeper than 256. */
+/* The same for columns deeper than 256. */
 MT_F32_INLINE void mt_f32_columns_long(const float *columns, const float *last, const uint32_t *weights, float *p0, float *p1, float *p2, float *p3,
                              int32_t quads, enum mt_f32_stored stored, int fused, int relu)
 {
@@ -135,7 +136,7 @@ MT_F32_INLINE void mt_f32_columns_long(const float *columns, const float *last, 
     } while (--quads);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1,
                                   float *o2, float *o3, int32_t quads, enum mt_f32_stored stored, int fused, int relu)
@@ -153,7 +154,7 @@ MT_F32_INLINE void mt_f32_columns_long(const float *columns, const float *end, c
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_F32_COLUMNS(function, name, type, stored, fused, relu) \
     MT_OPERATOR void function##_##name(const float *columns, const float *end, const type *weights, float *o0, float *o1, float *o2, \
                           float *o3, int32_t quads) \

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Pooling windows of float32: a channel at a time, in the order of the portable loops. */
+/* Pooling windows of float32: one channel at a time, in the order of the portable loops. */
 #ifndef MT_F32_WINDOW_H
 #define MT_F32_WINDOW_H
 
@@ -29,7 +29,8 @@ static inline void mt_f32_max(const float *x, float *output, int32_t rows, int32
     }
 }
 
-/* The sum of each channel: of up to 16 elements of a row from zero, which are added up with what that rounds away. */
+/* The sum of each channel: up to 16 elements of a row are summed from zero, and these sums are added with
+ * compensation for rounding. */
 static inline void mt_f32_sum(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {

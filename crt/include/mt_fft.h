@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Complex numbers of a fast Fourier transform, in the arithmetic of KISS FFT (Mark Borgerding, BSD-3-Clause), which
+/* Complex numbers for fast Fourier transforms, with the arithmetic of KISS FFT (Mark Borgerding, BSD-3-Clause), which
  * TensorFlow Lite Micro's Signal library uses.
  *
- * Fixed point has 15 or 31 bits behind the point. A product is rounded to that, ties upwards; a stage of p parts first
- * multiplies by 1/p, the `share`. Sums wrap. */
+ * Fixed-point numbers have 15 or 31 fractional bits. Products are rounded to that, ties upwards; a stage with p
+ * parts first multiplies by 1/p, the `share`. Sums wrap. */
 #ifndef MT_FFT_H
 #define MT_FFT_H
 
@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* T: an integer type; U: an unsigned one, at least as wide; WIDE: of products; S: the suffix; BITS: behind the point. */
+/* T: an integer type; U: an unsigned one, at least as wide; WIDE: for products; S: the suffix; BITS: fractional
+ * bits. */
 #define MT_FFT_FIXED(T, U, WIDE, S, BITS)                                                                \
     struct mt_complex_##S {                                                                              \
         T r, i;                                                                                          \
@@ -34,7 +35,7 @@ extern "C" {
     {                                                                                                    \
         return (T)((U)a - (U)b);                                                                         \
     }                                                                                                    \
-    /* Half of a sum, and of a difference: of 16 bits they are not cut before they are halved. */        \
+    /* Half of a sum, and of a difference; 16-bit ones are halved before they are truncated. */          \
     static inline T mt_fft_half_plus_##S(T a, T b)                                                       \
     {                                                                                                    \
         return (T)((int32_t)((U)a + (U)b) >> 1);                                                         \

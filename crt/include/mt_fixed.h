@@ -1,8 +1,7 @@
 /* Internal to mtool: applications include mtool.h. */
-/* gemmlowp's fixed-point arithmetic, as TFLite's softmax uses it: numbers of int32, n bits of them before the point.
+/* gemmlowp's fixed-point arithmetic, as TFLite's softmax uses it: int32 numbers with n integer bits.
  *
- * Source: gemmlowp/fixedpoint/fixedpoint.h. Portable C99; 64-bit products.
- */
+ * Source: gemmlowp/fixedpoint/fixedpoint.h. Portable C99; 64-bit products. */
 #ifndef MT_FIXED_H
 #define MT_FIXED_H
 
@@ -34,7 +33,7 @@ static inline int32_t mt_fixed_multiply(int32_t x, int32_t places)
     return wide > INT32_MAX ? INT32_MAX : wide < INT32_MIN ? INT32_MIN : (int32_t)wide;
 }
 
-/* Leading zeros of a sum that is not 0. */
+/* Leading zeros of a sum other than 0. */
 static inline int32_t mt_fixed_leading_zeros(uint32_t sum)
 {
     int32_t zeros = 0;
@@ -43,11 +42,11 @@ static inline int32_t mt_fixed_leading_zeros(uint32_t sum)
     return zeros;
 }
 
-/* 1 / (1 + x) for x of 31 bits behind the point, 0 <= x < 1: three steps of Newton-Raphson. */
+/* 1 / (1 + x) for x with 31 fractional bits, 0 <= x < 1: three steps of Newton-Raphson. */
 static inline int32_t mt_fixed_reciprocal(int32_t x)
 {
     const int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) >> 1);
-    int32_t y = 1515870810 + mt_fixed_product(half, -1010580540); /* 48/17 - 32/17 x, two bits before the point */
+    int32_t y = 1515870810 + mt_fixed_product(half, -1010580540); /* 48/17 - 32/17 x, with two integer bits */
     for (int32_t i = 0; i < 3; ++i) {
         const int32_t error = ((int32_t)1 << 29) - mt_fixed_product(half, y);
         y += mt_fixed_multiply(mt_fixed_product(y, error), 2);

@@ -1,9 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* gemmlowp's logistic function and hyperbolic tangent of 16-bit fixed point, as TFLite's integer LSTM uses them.
+/* gemmlowp's logistic function and hyperbolic tangent in 16-bit fixed point, as TFLite's integer LSTM uses them.
  *
- * An argument has `whole` of its 15 bits before the point; a result has all of them behind it, so 1 is 32767.
- * Source: gemmlowp/fixedpoint/fixedpoint.h. Portable C99; 32-bit products.
- */
+ * An argument has `whole` integer bits of its 15 bits; a result has none, so 1 is 32767.
+ * Source: gemmlowp/fixedpoint/fixedpoint.h. Portable C99; 32-bit products. */
 #ifndef MT_FIXED16_H
 #define MT_FIXED16_H
 
@@ -31,7 +30,7 @@ static inline int32_t mt_fixed16_divide(int32_t x, int32_t places)
     return (x >> places) + ((x & mask) > (mask >> 1) + (x < 0));
 }
 
-/* exp(x) for x <= 0, with `whole` bits before the point, at most 7. */
+/* exp(x) for x <= 0, with `whole` integer bits, at most 7. */
 static inline int32_t mt_fixed16_exp(int32_t x, int32_t whole)
 {
     static const int16_t factors[] = {25520, 19875, 12055, 4435, 600, 11, 0}; /* exp(-2^n), n = -2 to 4 */
@@ -55,7 +54,7 @@ static inline int32_t mt_fixed16_exp(int32_t x, int32_t whole)
     return result;
 }
 
-/* 4 / (1 + x) for 0 <= x < 1, with two bits before the point: three steps of Newton-Raphson. */
+/* 4 / (1 + x) for 0 <= x < 1, with two integer bits: three steps of Newton-Raphson. */
 static inline int32_t mt_fixed16_quotient(int32_t x)
 {
     const int32_t half = (x + INT16_MAX + 1) >> 1;
@@ -67,7 +66,7 @@ static inline int32_t mt_fixed16_quotient(int32_t x)
     return y;
 }
 
-/* 1 / (1 + exp(-x)), with three bits of x before the point. */
+/* 1 / (1 + exp(-x)), for x with three integer bits. */
 static inline int16_t mt_fixed16_logistic(int32_t x)
 {
     if (x == 0)
@@ -76,7 +75,7 @@ static inline int16_t mt_fixed16_logistic(int32_t x)
     return (int16_t)(x > 0 ? result : INT16_MAX - result);
 }
 
-/* tanh(x), with `whole` bits of x before the point, from 0 to 6. */
+/* tanh(x), for x with `whole` integer bits, from 0 to 6. */
 static inline int16_t mt_fixed16_tanh(int32_t x, int32_t whole)
 {
     if (x == 0)

@@ -20,7 +20,7 @@ static inline int32_t mt_fixed_scale(int32_t x, int32_t by, int32_t exponent)
     return mt_fixed_divide(mt_fixed_product(x, by), -exponent);
 }
 
-/* a / b * by / 2^31 * 2^exponent, rounded at each step; 0 / 0 is 0, and other quotients by 0 are as far as they go. */
+/* a / b * by / 2^31 * 2^exponent, rounded at each step; 0 / 0 is 0, and other divisions by 0 saturate. */
 static inline int32_t mt_fixed_quotient(int32_t a, int32_t b, int32_t by, int32_t exponent)
 {
     if (b == 0)
@@ -34,7 +34,7 @@ static inline int32_t mt_fixed_quotient(int32_t a, int32_t b, int32_t by, int32_
     return mt_fixed_divide(mt_fixed_product(quotient, by), 31 - zeros + room - exponent);
 }
 
-/* 1 / sqrt(x) as a multiplier of 31 bits behind the point, and an exponent of 2: five steps of Newton-Raphson. */
+/* 1 / sqrt(x) as a multiplier with 31 fractional bits and an exponent of 2: five steps of Newton-Raphson. */
 static inline int32_t mt_fixed_inverse_root(int32_t x, int32_t *exponent)
 {
     *exponent = 0;
@@ -46,7 +46,7 @@ static inline int32_t mt_fixed_inverse_root(int32_t x, int32_t *exponent)
     const int32_t pairs = (mt_fixed_leading_zeros((uint32_t)x) - 1) / 2 - 1;
     shift -= pairs;
     const int32_t half = ((int32_t)((uint32_t)x << (2 * pairs) >> 1) + 1) >> 1;
-    int32_t y = (int32_t)1 << 28; /* three bits before the point */
+    int32_t y = (int32_t)1 << 28; /* three integer bits */
     for (int32_t i = 0; i < 5; ++i) {
         const int32_t cube = mt_fixed_multiply(mt_fixed_product(mt_fixed_product(y, y), y), 6);
         y = mt_fixed_multiply(mt_fixed_product(((int32_t)3 << 27), y) - mt_fixed_product(half, cube), 3);
@@ -58,11 +58,11 @@ static inline int32_t mt_fixed_inverse_root(int32_t x, int32_t *exponent)
     return y;
 }
 
-/* log(x) for x >= 1 with 12 bits before the point; the result has 5. */
+/* log(x) for x >= 1 with 12 integer bits; the result has 5. */
 static inline int32_t mt_fixed_log(int32_t x)
 {
     const int32_t root = 1518500250, fourth_root = 1805811301; /* of 1/2 */
-    const int32_t quarter = (int32_t)1 << 23;                  /* six bits before the point */
+    const int32_t quarter = (int32_t)1 << 23;                  /* six integer bits */
     const int32_t zeros = mt_fixed_leading_zeros((uint32_t)x);
     const int32_t near = mt_fixed_product((int32_t)((uint32_t)x << (zeros - 1)), root);
     const int32_t room = mt_fixed_leading_zeros((uint32_t)mt_fixed_product(x, root)) - 1;

@@ -1,8 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Where constants lie. On an 8-bit AVR flash is another address space than RAM: without MT_FLASH the constants of a
- * model would be copied to RAM at the start. GCC reads such data by itself (its named address spaces want -std=gnu99
- * or newer); __flash reaches the first 64 KB, __memx (MT_FLASH_FAR) all of it, more slowly. Elsewhere MT_FLASH is
- * nothing. */
+/* The memory of constants. On an 8-bit AVR, flash is a separate address space: without MT_FLASH, a model's constants
+ * would be copied to RAM at startup. GCC reads such data directly (named address spaces require -std=gnu99 or
+ * newer); __flash reaches the first 64 KB, __memx (MT_FLASH_FAR) all of it, more slowly. MT_FLASH is empty
+ * elsewhere. */
 #ifndef MT_FLASH_H
 #define MT_FLASH_H
 

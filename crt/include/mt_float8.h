@@ -1,10 +1,10 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Floats of 8 and 4 bits: stored as their bits, computed with in float32. Rounding is to nearest, ties to even; NaN
- * stays NaN where the type has one. Too large gives infinity, NaN where there is none, the largest number where there
- * is neither.
+/* Floats of 8 and 4 bits: stored as their bits, computed in float32. Rounding is to nearest, ties to even; NaN stays
+ * NaN if the type has one. Values that are too large become infinity, else NaN, else the largest number, whichever the
+ * type has.
  *
- * The types are ONNX's: e4m3fn and e5m2 of Micikevicius et al. (2022), the fnuz ones of Noune et al. (2022), whose only
- * NaN has the bits of a negative zero, and e2m1fn of the OCP microscaling formats. */
+ * The types are ONNX's: e4m3fn and e5m2 of Micikevicius et al. (2022), the fnuz ones of Noune et al. (2022), whose
+ * only NaN has the bits of a negative zero, and e2m1fn of the OCP microscaling formats. */
 #ifndef MT_FLOAT8_H
 #define MT_FLOAT8_H
 
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* The number whose bits without the sign are `magnitude`. */
+/* The number with these bits, without a sign. */
 static inline float mt_float8_expand(uint32_t magnitude, int32_t mantissa, int32_t bias)
 {
     union mt_bits32 bits;
@@ -34,7 +34,7 @@ static inline uint32_t mt_float8_round(uint32_t magnitude, int32_t mantissa, int
                                        uint32_t overflow)
 {
     uint32_t result;
-    if (magnitude < (uint32_t)(128 - bias) << 23) { /* the sum with a number of such steps leaves the bits, rounded */
+    if (magnitude < (uint32_t)(128 - bias) << 23) { /* adding a number with such steps leaves the rounded bits */
         union mt_bits32 bits, steps;
         steps.u = (uint32_t)(151 - bias - mantissa) << 23;
         bits.u = magnitude;
@@ -57,7 +57,7 @@ static inline float mt_float8_nan(uint32_t negative)
     return bits.f;
 }
 
-/* Types with a sign, a NaN from `nan` on, and perhaps an infinity. */
+/* Types with a sign, a NaN from `nan` on, and optionally an infinity. */
 #define MT_FLOAT8(type, mantissa, bias, largest, overflow, infinity, nan)                                              \
     static inline float mt_##type##_load(uint8_t x)                                                                    \
     {                                                                                                                  \
@@ -112,7 +112,7 @@ static inline uint8_t mt_float4_e2m1fn_store(float value)
     bits.f = value;
     const uint32_t magnitude = bits.u & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u)
-        return 8u; /* it has no NaN */
+        return 8u; /* the type has no NaN */
     return (uint8_t)(((bits.u >> 28) & 8u) | mt_float8_round(magnitude, 1, 1, 7u, 7u));
 }
 

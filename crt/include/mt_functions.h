@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Packed functions that a host can call by name. A model that has some points to them in its structure, and
- * to this code with them: a server without functions links none of it. */
+/* Packed functions that a host can call by name. A model with such functions points to them, and to this code, in
+ * its structure: a server without functions links none of it. */
 #ifndef MT_FUNCTIONS_H
 #define MT_FUNCTIONS_H
 
@@ -15,13 +15,13 @@ struct mt_function {
     mt_packed *function;
 };
 
-/* What a function returned, besides its status. */
+/* What a function returned, in addition to its status. */
 struct mt_returned {
     union mt_value value;
     int32_t type_code;
 };
 
-/* The functions, and room for the arguments of one call. The first ones are the model's operators, in order. */
+/* The functions, and memory for the arguments of one call. The first functions are the model's operators, in order. */
 struct mt_functions {
     const struct mt_function *list;
     uint16_t count;
@@ -30,13 +30,13 @@ struct mt_functions {
     DLTensor *tensors;
     union mt_value *values;
     int32_t *codes;
-    int64_t *dims;              /* of all tensors of a call, together */
+    int64_t *dims;              /* for all tensors of a call together */
     int32_t (*find)(const struct mt_functions *functions, const uint8_t *name, size_t count, uint16_t *index);
     int32_t (*invoke)(const struct mt_model *model, const uint8_t *request, size_t count, int32_t *status,
                       struct mt_returned *returned);
 };
 
-/* Find the function of a name of `count` bytes. MT_UNKNOWN_FUNCTION: there is none. */
+/* Find the function whose name has `count` bytes. MT_UNKNOWN_FUNCTION: there is none. */
 int32_t mt_functions_find(const struct mt_functions *functions, const uint8_t *name, size_t count, uint16_t *index);
 
 /* Call a function with the arguments of an INVOKE (crt/PROTOCOL.md). MT_MODEL: the function returned a status other

@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* float16 and bfloat16: stored as their 16 bits, computed with in float32. Rounding is to nearest, ties
- * to even; too large gives infinity; NaN stays NaN. */
+/* float16 and bfloat16: stored as their 16 bits, computed in float32. Rounding is to nearest, ties to even; values
+ * that are too large become infinity; NaN stays NaN. */
 #ifndef MT_HALF_H
 #define MT_HALF_H
 
@@ -33,7 +33,7 @@ static inline uint16_t mt_bf16_store(float value)
 
 #if defined(__FLT16_MAX__) && !defined(__cplusplus)
 
-/* The compiler has the type, and the processor perhaps the instructions. */
+/* The compiler has the type, and perhaps the processor has the instructions. */
 __extension__ typedef _Float16 mt_float16;
 
 union mt_bits16 {
@@ -84,7 +84,7 @@ static inline uint16_t mt_f16_store(float value)
         return (uint16_t)(sign | 0x7E00u);
     if (magnitude >= 0x477FF000u) /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7C00u);
-    if (magnitude < 0x38800000u) { /* below 2^-14: the sum with 0.5 leaves the bits, rounded */
+    if (magnitude < 0x38800000u) { /* below 2^-14: adding 0.5 leaves the rounded bits */
         bits.u = magnitude;
         bits.f += 0.5f;
         return (uint16_t)(sign | (bits.u - 0x3F000000u));

@@ -1,8 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Products of int8 for cores without SIMD, two at a time: a word holds x0 + 65536 * x1, of two pixels, and w times that is
- * both of its products. Two such words fit 32 bits: with 32768 added, the upper half is the sum of the second pixel's
- * products, as if the lower one had been 0. Those are added up apart; what is added up whole, less 65536 times that, is the
- * sum of the first pixel's. Exact, unless two weights beside each other are both -128. */
+/* Products of int8 for cores without SIMD, two at a time: a word holds x0 + 65536 * x1 of two pixels, and
+ * multiplying it by w gives both products. Two such words fit 32 bits: after adding 32768, the upper half is the sum
+ * of the second pixel's products, as if the lower half had been 0. These are summed separately; the total of the
+ * whole words minus 65536 times that is the first pixel's sum. Exact, unless two adjacent weights are both -128. */
 #ifndef MT_INT_PAIRS_INT8_H
 #define MT_INT_PAIRS_INT8_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #define MT_PAIRS_ASM 1
 #endif
 
-/* The columns of four pixels: of each element two words. Elements from `count` to `filled` are 0. */
+/* The columns of four pixels: two words for each element. Elements from `count` to `filled` are 0. */
 static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const int8_t *x1, const int8_t *x2,
                                        const int8_t *x3, int32_t count, int32_t filled)
 {
@@ -69,8 +69,8 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
 
 #endif
 
-/* The sums of a channel and four pixels, `bias` with all of them: `depth` elements, 2 * turn of them in each turn of the loop,
- * turn from 1 to 8, or 10. */
+/* The sums of one channel and four pixels, including `bias`: `depth` elements, 2 * turn of them in each turn of the
+ * loop, turn from 1 to 8, or 10. */
 MT_INLINE void mt_int_pairs(const int32_t *columns, const int32_t *const end, const int8_t *weights, int32_t bias,
                             int32_t depth, int32_t turn, int32_t sums[4])
 {

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Frames over the port's byte channel: finds them, checks them, sends them. */
+/* Frames over the port's byte channel: finds, checks and sends them. */
 #ifndef MT_LINK_H
 #define MT_LINK_H
 
@@ -18,29 +18,29 @@ struct mt_frame {
 struct mt_link {
     uint8_t *received;      /* encoded bytes: half of the buffer */
     uint8_t *to_send;       /* the other half */
-    size_t half;            /* bytes of each */
-    size_t packet;          /* most bytes of a frame before encoding, CRC included */
-    size_t begin;           /* received bytes before this are done with */
+    size_t half;            /* size of each half */
+    size_t packet;          /* the most bytes of a frame before encoding, including the CRC */
+    size_t begin;           /* received bytes before this were processed */
     size_t end;             /* bytes in `received` */
-    size_t scanned;         /* no delimiter lies between `begin` and this */
-    uint8_t overlong;       /* the frame that is being received was too large; skip the rest of it */
+    size_t scanned;         /* there is no delimiter between `begin` and this */
+    uint8_t overlong;       /* the current frame is too large; its rest is skipped */
 };
 
-/* Lay a link over `count` bytes of memory, which it keeps. */
+/* Open a link with `count` bytes of memory, which it keeps. */
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
 
 /* Wait for the next frame.
- * MT_BAD_FRAME, MT_TOO_LARGE: something that is not a frame was skipped. Any other status is the port's. */
+ * MT_BAD_FRAME, MT_TOO_LARGE: something that is not a valid frame was skipped. Any other status is the port's. */
 int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame);
 
-/* Where to put the payload of the next frame to send. */
+/* Return where to put the payload of the next frame to send. */
 uint8_t *mt_link_payload(const struct mt_link *link);
 
-/* Most bytes of a payload. */
+/* Return the most bytes of a payload. */
 size_t mt_link_payload_bytes(const struct mt_link *link);
 
-/* Send a frame with the first `count` bytes at mt_link_payload, which are lost. A status other than
- * MT_OK is the port's. */
+/* Send a frame with the first `count` bytes at mt_link_payload, which are overwritten. A status other than MT_OK is
+ * the port's. */
 int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count);
 
 #endif

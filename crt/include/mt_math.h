@@ -1,8 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Small arithmetic that generated models use: rounding, quantization, clamping.
+/* Arithmetic of generated models: rounding, quantization, clamping.
  *
- * Results are the same on every target that has IEEE 754 float32 arithmetic, as long as the
- * compiler does not contract a*b+c by itself (-ffp-contract=off, the default of -std=c99). */
+ * Results are the same on every target with IEEE 754 float32 arithmetic, provided that the compiler does not
+ * contract a*b+c by itself (-ffp-contract=off, the default with -std=c99). */
 #ifndef MT_MATH_H
 #define MT_MATH_H
 
@@ -15,15 +15,15 @@
 extern "C" {
 #endif
 
-/* a*b + c: fused where the hardware does it in one instruction, two roundings elsewhere. */
+/* a*b + c: fused if the hardware has one instruction for it, otherwise rounded twice. */
 #ifdef __FP_FAST_FMAF
 #define MT_FMA(a, b, c) fmaf((a), (b), (c))
 #else
 #define MT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* Add a part to a sum, and what that rounds away to its rest (Dekker's sum of two); at the end both are added. What is
- * rounded away of an infinity is NaN. */
+/* Add `part` to a sum, and its rounding error to `rest` (Dekker's sum of two); at the end both are added. The error
+ * of an infinity is NaN. */
 #define MT_SUM(name, type)                                                \
     static inline void mt_add_##name(type *sum, type *rest, type part)    \
     {                                                                     \
@@ -39,7 +39,7 @@ extern "C" {
 MT_SUM(f32, float)
 MT_SUM(f64, double)
 
-/* Ask the compiler to unroll the loop that follows. Without optimisation GCC can't, and may warn of that. */
+/* Ask the compiler to unroll the following loop. Without optimization GCC can't, and may warn. */
 #define MT_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define MT_UNROLL(n) MT_PRAGMA(unroll n)
@@ -49,17 +49,17 @@ MT_SUM(f64, double)
 #define MT_UNROLL(n)
 #endif
 
-/* What is computed above is computed before what is loaded below. GCC 12 multiplies ahead until it has no registers left
- * (RISC-V), and then spills the products. */
+/* What is above is computed before what is below is loaded. Otherwise GCC 12 (RISC-V) multiplies ahead until it has
+ * no registers left, and spills the products. */
 #if defined(__GNUC__)
 #define MT_IN_ORDER __asm__ volatile("" ::: "memory")
 #else
 #define MT_IN_ORDER
 #endif
 
-/* An operator of a model stays a function of its own: a fault names it, a profile shows it, and its stack frame ends
- * with it. GCC 12.2 must not look across it either: it drops the call of an operator whose result the next one reads and
- * overwrites in place (interprocedural dead stores, -fipa-modref); tests/ops/test_schedules.py has the case. */
+/* Operators of a model stay functions of their own: faults name them, profiles list them, and their stack frames end
+ * with them. GCC 12.2 must not analyse them across calls either: it removes the call of an operator whose result the
+ * next one reads and overwrites in place (interprocedural dead stores, -fipa-modref). */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
 #define MT_ALONE __attribute__((noipa, unused))
 #elif defined(__GNUC__)
@@ -69,9 +69,9 @@ MT_SUM(f64, double)
 #endif
 #define MT_OPERATOR static MT_ALONE
 
-/* A statement of assembly that uses a register in which a module (docs/modules.md) has the address of what it imports: s31,
- * which is a part of q7, where there is an FPU, and r9 elsewhere. The compiler, which must not use it, does not keep it
- * for such a statement either. */
+/* Assembly that uses a register reserved by modules (docs/modules.md) for the address of their imports: s31, a part
+ * of q7, on cores with an FPU, otherwise r9. The compiler may not use that register, but does not save it around
+ * such a statement either. */
 #if defined(MT_KEPT_S31)
 #define MT_KEPT_OUT(place) __asm__ volatile("vstr s31, %0" : "=Uv"(place))
 #define MT_KEPT_IN(place) __asm__ volatile("vldr s31, %0" : : "Uv"(place))
@@ -91,7 +91,7 @@ MT_SUM(f64, double)
 #define MT_KEPT(...) __VA_ARGS__
 #endif
 
-/* What is hardly ever so, and a function that is hardly ever called. */
+/* An unlikely condition, and a rarely called function. */
 #if defined(__GNUC__)
 #define MT_SELDOM(condition) __builtin_expect((condition), 0)
 #define MT_COLD __attribute__((cold, noinline, unused))
@@ -100,15 +100,15 @@ MT_SUM(f64, double)
 #define MT_COLD
 #endif
 
-/* A function that becomes part of each that calls it, where a number is passed that the compiler should see. */
+/* A function that is inlined wherever it is called, as one of its arguments is a constant there. */
 #if defined(__GNUC__)
 #define MT_INLINE static inline __attribute__((always_inline))
 #else
 #define MT_INLINE static inline
 #endif
 
-/* How the arena of a model is declared: in a section of its own, which a linker script may put where the board has the
- * room. Others take it for .bss. It must begin as zeros. */
+/* Declares a model's arena: in its own section, so that a linker script can place it in a memory that is large
+ * enough. Default linker scripts treat it as .bss. It must be zero at the start. */
 #ifndef MT_ARENA_SECTION
 #define MT_ARENA_SECTION ".bss.mtool_arena"
 #endif
@@ -120,14 +120,14 @@ MT_SUM(f64, double)
 #define MT_ARENA
 #endif
 
-/* In front of that, where a device needs more. */
+/* Its alignment, if a device needs more. */
 #if defined(__GNUC__)
 #define MT_ARENA_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #else
 #define MT_ARENA_ALIGNED(bytes)
 #endif
 
-/* Products of 8 by 8 bits. For an AVR, avr-gcc -Os calls a function that multiplies 16 by 16 instead. */
+/* Products of 8 by 8 bits. For AVR, avr-gcc -Os would call a function for 16 by 16 instead. */
 static inline int16_t mt_product_i8(int8_t a, int8_t b)
 {
 #ifdef __AVR__
@@ -153,7 +153,7 @@ static inline int16_t mt_product_u8(uint8_t a, int8_t b)
 static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
 {
 #if defined(__ARM_FEATURE_SAT) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 10))
-    /* one instruction, with the shift before it; GCC 12 compares */
+    /* one instruction, including the shift; GCC 12 would compare */
     if (__builtin_constant_p(low) && __builtin_constant_p(high)) {
         if (low == -128 && high == 127)
             return (int32_t)__builtin_arm_ssat(value, 8);
@@ -164,7 +164,7 @@ static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* The place that an index of ONNX names along a dimension: one below zero counts from the end. -1: it is outside. */
+/* The position that an ONNX index selects along a dimension; negative ones count from the end. -1: out of range. */
 static inline int32_t mt_place(int64_t index, int32_t size)
 {
     if (index < -(int64_t)size || index >= size)
@@ -172,8 +172,8 @@ static inline int32_t mt_place(int64_t index, int32_t size)
     return (int32_t)(index < 0 ? index + size : index);
 }
 
-/* Round to the nearest integer, ties to even, for |value| < 2^22: adding 1.5 * 2^23 leaves the
- * rounded integer in the low bits of the float. */
+/* Round to the nearest integer, ties to even, for |value| < 2^22: adding 1.5 * 2^23 leaves the rounded integer in
+ * the float's low bits. */
 static inline int32_t mt_round(float value)
 {
     union {
@@ -184,8 +184,8 @@ static inline int32_t mt_round(float value)
     return bits.i - 0x4B400000;
 }
 
-/* saturate(round_half_even(acc * scale) + zero_point): ONNX QuantizeLinear after an int32
- * accumulator, equal to onnxruntime's integer kernels. Wants |acc * scale| < 2^22. */
+/* saturate(round_half_even(acc * scale) + zero_point): ONNX QuantizeLinear of an int32 accumulator, equal to
+ * onnxruntime's integer kernels. Requires |acc * scale| < 2^22. */
 static inline int32_t mt_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
     return mt_clamp(mt_round((float)acc * scale) + zero_point, low, high);
@@ -211,14 +211,14 @@ static inline int32_t mt_requantize_long(int64_t acc, float scale, int32_t zero_
     return mt_round(value < most ? value : most) + zero_point;
 }
 
-/* Cores without an instruction for a product of 64 bits. */
+/* Cores without an instruction for 64-bit products. */
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 #define MT_NO_LONG_PRODUCT
 #endif
 
 /* acc * multiplier / 2^32, rounded down. */
 #ifdef MT_NO_LONG_PRODUCT
-/* four products of 16 by 16 bits, instead of a call that multiplies 64 by 64; too long to stand at every output */
+/* four products of 16 by 16 bits, instead of a call for 64 by 64; too long to be inlined at each output */
 static MT_ALONE int32_t mt_high_word(int32_t acc, int32_t multiplier)
 {
     const int16_t a = (int16_t)(acc >> 16), b = (int16_t)(multiplier >> 16);
@@ -234,33 +234,33 @@ static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
 }
 #endif
 
-/* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point and
- * half a step, both times 2^shift. Multipliers are chosen so that no accumulator that can occur gives another integer, or
- * for 16 bits differ by at most 1, near ties. */
+/* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point plus a half step,
+ * both times 2^shift. Multipliers are chosen so that every accumulator that can occur gives the same integer; with
+ * 16 bits, results near ties may differ by 1. */
 static inline int32_t mt_requantize_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
                                           int32_t high)
 {
     return mt_clamp((mt_high_word(acc, multiplier) + offset) >> shift, low, high);
 }
 
-/* The same, ties to even: for scales such as 1/64, with which exact ties happen. */
+/* The same with ties to even, for scales such as 1/64 that produce exact ties. */
 static inline int32_t mt_requantize_fixed_even(int32_t acc, int32_t multiplier, int32_t zero_point, int32_t shift,
                                                int32_t low, int32_t high)
 {
     const int32_t scaled = mt_high_word(acc, multiplier);
     const int32_t odd = (scaled >> shift) & 1;
-    const int32_t rest = (uint32_t)acc * (uint32_t)multiplier != 0; /* what mt_high_word has left out */
+    const int32_t rest = (uint32_t)acc * (uint32_t)multiplier != 0; /* what mt_high_word discarded */
     const int32_t offset = zero_point * ((int32_t)1 << shift) + ((int32_t)1 << (shift - 1)) - 1;
     return mt_clamp((scaled + (odd | rest) + offset) >> shift, low, high);
 }
 
-/* total / 2^shift to the nearest, ties to even. */
+/* total / 2^shift, rounded to nearest, ties to even. */
 static inline int32_t mt_shift_even(int32_t total, int32_t shift)
 {
     return (total + ((int32_t)1 << (shift - 1)) - 1 + ((total >> shift) & 1)) >> shift;
 }
 
-/* The nearest number that a float32 can hold, ties to even. */
+/* The nearest number that a float32 can represent, ties to even. */
 static inline uint64_t mt_as_float(uint64_t value)
 {
     int32_t places = 0;
@@ -271,7 +271,7 @@ static inline uint64_t mt_as_float(uint64_t value)
     return places ? (value + ((uint64_t)1 << (places - 1)) - 1 + odd) >> places << places : value;
 }
 
-/* What float32 makes of acc * multiplier / 2^(32 + shift), of a multiplier that has all bits of the scale. */
+/* acc * multiplier / 2^(32 + shift) as float32 would compute it, if the multiplier has all bits of the scale. */
 static MT_COLD int32_t mt_requantize_as_float(int32_t acc, int32_t multiplier, int32_t shift)
 {
     const uint64_t total = mt_as_float(acc < 0 ? 0u - (uint32_t)acc : (uint32_t)acc);
@@ -281,8 +281,8 @@ static MT_COLD int32_t mt_requantize_as_float(int32_t acc, int32_t multiplier, i
     return acc < 0 ? -steps : steps;
 }
 
-/* mt_requantize_fixed with a multiplier that gives what the float gives, or minus one that does so but within 2^-16 of a
- * half. */
+/* mt_requantize_fixed, with a multiplier that always gives the float's result, or the negative of one that does so
+ * except within 2^-16 of a half. */
 static inline int32_t mt_requantize_fixed_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
                                                 int32_t low, int32_t high)
 {
@@ -303,7 +303,7 @@ static inline int32_t mt_rescale(int32_t acc, int32_t multiplier, int32_t shift)
     return (mt_high_word(acc, multiplier) + ((int32_t)1 << (shift - 1))) >> shift;
 }
 
-/* The same rounded twice: to acc * multiplier / 2^31, ties up, then the rest, ties away from zero; shift is 0 to 30. */
+/* The same, rounded twice: acc * multiplier / 2^31, ties up, then the shift, ties away from zero; shift is 0 to 30. */
 static inline int32_t mt_rescale_twice(int32_t acc, int32_t multiplier, int32_t shift)
 {
     int32_t scaled = (int32_t)(((int64_t)acc * multiplier + ((int64_t)1 << 30)) >> 31);
@@ -311,7 +311,7 @@ static inline int32_t mt_rescale_twice(int32_t acc, int32_t multiplier, int32_t 
     return ((scaled >> shift) + 1) >> 1;
 }
 
-/* The same for shifts from -31 to 30; a result beyond 2^30 stays there. */
+/* The same for shifts from -31 to 30; results saturate at 2^30. */
 static inline int32_t mt_rescale_wide(int32_t acc, int32_t multiplier, int32_t shift)
 {
     const int64_t half = (int64_t)1 << (31 + shift);
@@ -328,19 +328,19 @@ static inline int32_t mt_rescale_twice_wide(int32_t acc, int32_t multiplier, int
     return mt_rescale_wide((int32_t)((uint32_t)acc << (-1 - shift)), multiplier, -1);
 }
 
-/* The same of sums of 64 bits: acc * multiplier / 2^places, rounded once, ties up; the multiplier has 15 bits. */
+/* The same for 64-bit sums: acc * multiplier / 2^places, rounded once, ties up; the multiplier has 15 bits. */
 static inline int32_t mt_rescale_long(int64_t acc, int32_t multiplier, int32_t places)
 {
     return (int32_t)((acc * multiplier + ((int64_t)1 << (places - 1))) >> places);
 }
 
-/* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, a multiplier and places, or for
- * MT_EXACT_<places> a multiplier and an offset, with which mt_requantize_exact gives what mt_requantize does. Where there
- * are none for a channel: 0 and the float scale. */
+/* How SIMD kernels scale a sum, and a channel's packed values: a float scale, a multiplier and places, or for
+ * MT_EXACT_<places> a multiplier and an offset, with which mt_requantize_exact gives the result of mt_requantize. A
+ * channel without these has 0 and the float scale. */
 enum mt_scaling {
     MT_BY_FLOAT, /* mt_requantize_wide */
-    MT_BY_NEAR_FLOAT, /* the same, all of int8: no result has more than 16 bits, and the zero point is even */
-    MT_BY_ODD_FLOAT,  /* or odd */
+    MT_BY_NEAR_FLOAT, /* the same for int8: results fit into 16 bits, and the zero point is even */
+    MT_BY_ODD_FLOAT,  /* the same with an odd zero point */
     MT_TWICE,    /* mt_rescale_twice with shift = places - 1, from 1 to 31; the sum stays below 2^30 */
     MT_ONCE,     /* mt_rescale with shift = places */
     MT_EXACT,    /* mt_requantize_exact; the places follow */

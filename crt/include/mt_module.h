@@ -1,11 +1,11 @@
 /* Internal to mtool: applications include mtool.h. */
-/* A module: a model that firmware takes at run time, from one signed file (.mtm). docs/modules.md has its bytes.
+/* A module: a model that firmware loads at run time, from one signed file (.mtm). docs/modules.md describes the format.
  *
- * The file stays as it was sent: in memory that can be read like any other, never patched, so that its hash and its
- * signature can be checked again at any time. What changes lies in a part of RAM that the caller gives: the arena, then
- * the addresses of the functions that the module imports, then the table of its inputs and outputs.
+ * The file is kept as it was sent, readable like any memory and never patched, so that its hash and signature can be
+ * checked again at any time. Mutable data lies in RAM that the caller provides: the arena, the addresses of the
+ * imported functions, the table of inputs and outputs.
  *
- * Nothing here allocates, and nothing of a module runs before mt_module_check has returned MT_OK for its bytes. */
+ * Nothing here allocates, and none of a module's code runs before mt_module_check has returned MT_OK for it. */
 #ifndef MT_MODULE_H
 #define MT_MODULE_H
 
@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/* The head of a file: everything before the table of tensors. Offsets in bytes from the file's start; fields are of 32
- * bits, little-endian, unless MT_..._BYTES says otherwise. */
+/* The header of a file: everything before the table of tensors. Offsets in bytes from the file's start; fields are
+ * 32 bits, little-endian, unless MT_..._BYTES states otherwise. */
 #define MT_MODULE_MAGIC 0x314D544Du /* "MTM1" */
 #define MT_MODULE_AT_MAGIC 0u
 #define MT_MODULE_AT_FILE_BYTES 4u
@@ -46,7 +46,7 @@ extern "C" {
 #define MT_MODULE_CONTENTS_HASH_BYTES 64u
 #define MT_MODULE_AT_KEY_ID 200u
 #define MT_MODULE_KEY_ID_BYTES 8u
-#define MT_MODULE_SIGNED_BYTES 208u /* the signature is over what is before it */
+#define MT_MODULE_SIGNED_BYTES 208u /* the signature covers everything before it */
 #define MT_MODULE_AT_SIGNATURE 208u
 #define MT_MODULE_SIGNATURE_BYTES 64u
 #define MT_MODULE_HEAD_BYTES 272u
@@ -54,12 +54,12 @@ extern "C" {
 #define MT_MODULE_TENSOR_BYTES 8u   /* offset in the arena, bytes */
 #define MT_MODULE_IMPORT_BYTES 4u   /* mt_module_hash of the declaration */
 
-/* Kinds. */
+/* Module kinds. */
 #define MT_MODULE_NATIVE 1u
 #define MT_MODULE_BYTECODE 2u
 #define MT_MODULE_VERSION 1u
 
-/* Machine: bits 0-7 the architecture, 8-15 how floats are passed, 16-31 what the code needs beside that. */
+/* Machine: bits 0-7 the architecture, 8-15 how floats are passed, 16-31 the extensions that the code needs. */
 #define MT_MACHINE_ANY 0u           /* bytecode */
 #define MT_MACHINE_ARMV6M 1u
 #define MT_MACHINE_ARMV7M 2u
@@ -78,16 +78,16 @@ extern "C" {
 #define MT_MACHINE_RV_C 0x400000u
 #define MT_MACHINE_RV_VECTOR 0x800000u /* Zve32x */
 
-/* Numbers that a module's entry takes in place of an operator's. */
+/* Arguments of a module's entry point instead of an operator's number. */
 #define MT_MODULE_RUN 0xFFFFu       /* one inference */
-#define MT_MODULE_BEGIN 0xFFFEu     /* gives the states their first values */
+#define MT_MODULE_BEGIN 0xFFFEu     /* initialize the states */
 
 struct mt_module;
 struct mt_module_view;
 
 /* A function of the firmware that modules may import. */
 struct mt_export {
-    uint32_t hash;      /* FNV-1a, 32 bits, of its declaration as docs/modules.md writes it */
+    uint32_t hash;      /* FNV-1a, 32 bits, of its declaration as written in docs/modules.md */
     void (*address)(void);
 };
 
@@ -95,83 +95,82 @@ struct mt_export {
 extern const struct mt_export mt_module_exports[];
 extern const uint32_t mt_module_export_count;
 
-/* What a kind of module needs: firmware has one for each kind that it runs. */
+/* The implementation of a kind of module; a firmware has one for each kind that it supports. */
 struct mt_module_kind {
     uint32_t kind;      /* MT_MODULE_NATIVE or MT_MODULE_BYTECODE */
-    /* What of its image and tables this kind can check before it runs. Size, hash, signature, tensors and imports are
-     * checked already. MT_OK, or any of mt_module_check's. */
+    /* Check the parts of a module that are specific to its kind, before it runs. Size, hash, signature, tensors and
+     * imports were checked already. MT_OK, or any status of mt_module_check. */
     int32_t (*check)(const struct mt_module_view *view);
-    /* Run an operator, or MT_MODULE_RUN, or MT_MODULE_BEGIN. */
+    /* Run an operator, MT_MODULE_RUN, or MT_MODULE_BEGIN. */
     int32_t (*call)(const struct mt_module *module, uint32_t number);
 };
 
 extern const struct mt_module_kind mt_module_native;
 extern const struct mt_module_kind mt_module_bytecode;
 
-/* What the firmware has, and what the device has kept. */
+/* What the firmware supports and the device has stored. */
 struct mt_module_host {
-    const struct mt_export *exports;        /* rising by hash */
+    const struct mt_export *exports;        /* in ascending order of hash */
     uint32_t export_count;
-    uint32_t machine;                       /* mt_module_machine(), or less */
-    const uint8_t (*keys)[32];              /* public keys (Ed25519) of those whose modules it takes; any of them */
+    uint32_t machine;                       /* mt_module_machine(), or a subset */
+    const uint8_t (*keys)[32];              /* public keys (Ed25519) of the accepted signers */
     uint32_t key_count;
-    uint8_t takes_unsigned;                 /* not 0: for development, modules with no signature too */
-    uint32_t least_counter;                 /* older modules are refused */
-    const struct mt_module_kind *const *kinds;  /* those that it runs; ends with NULL */
+    uint8_t takes_unsigned;                 /* not 0: for development; unsigned modules are also accepted */
+    uint32_t least_counter;                 /* modules with a lower counter are refused */
+    const struct mt_module_kind *const *kinds;  /* the supported kinds; ends with NULL */
     void *ram;                              /* for one module; aligned to 32 bytes, or to its arena's alignment */
     uint32_t ram_bytes;
 };
 
-/* A module's parts, once their sizes are known to be right. Pointers are into the file. */
+/* A module's parts, after its sizes were checked. Pointers are into the file. */
 struct mt_module_view {
-    /* The head's numbers, in its order. */
+    /* The header's numbers, in its order. */
     uint32_t file_bytes, kind, version, machine, counter, alignment, image_bytes, code_bytes, entry, input_count;
     uint32_t output_count, import_count, operator_count, description_bytes, arena_bytes, arena_alignment, stack_bytes;
     const uint8_t *bytes;
     uint32_t imports_at, description_at, image_at; /* from the file's start */
     const uint8_t *tensors;     /* inputs, then outputs: 8 bytes each */
     const uint8_t *imports;     /* 4 bytes each */
-    const uint8_t *description; /* JSON, for the host; the device does not read it */
-    const uint8_t *image;       /* code, then constants; a multiple of the head's alignment behind the file's start */
-    uint32_t table_offset;      /* of the imports' addresses from the start of the RAM */
-    uint32_t tensors_offset;    /* of the struct mt_tensor behind them */
-    uint32_t ram_bytes;         /* all that it needs */
+    const uint8_t *description; /* JSON for the host; not read by the device */
+    const uint8_t *image;       /* code, then constants; aligned to the header's alignment */
+    uint32_t table_offset;      /* the imports' addresses, from the start of the RAM */
+    uint32_t tensors_offset;    /* the struct mt_tensor after them */
+    uint32_t ram_bytes;         /* the RAM that it needs */
     const struct mt_export *exports; /* of the host that it was checked for */
     uint32_t export_count;
 };
 
-/* An open module. `model` stands first, so that its `run` and `step` find the rest. */
+/* An open module. `model` is the first member, so that its `run` and `step` find the others. */
 struct mt_module {
     struct mt_model model;
     struct mt_module_view view;
     const struct mt_module_kind *kind;
     void (*const *table)(void); /* the imports' addresses */
 #ifdef MT_PROTECT
-    struct mt_protect_area areas[4]; /* what it has inside the fence */
+    struct mt_protect_area areas[4]; /* what it may access under memory protection */
 #endif
     char name[MT_MODULE_NAME_BYTES];
     char hash[2 * MT_MODULE_MODEL_HASH_BYTES + 1];
 };
 
-/* What this firmware's core and ABI are, as a module's machine says it. */
+/* This firmware's core and ABI, in the format of a module's machine. */
 uint32_t mt_module_machine(void);
 
-/* Check the first MT_MODULE_HEAD_BYTES of a module: all that they say of sizes, machine, memory and counter, and the
- * signature, which is over them and so over the hash of the rest. A loader asks before it erases anything.
- * MT_BAD_MODULE, MT_BAD_SIGNATURE, MT_OLD_MODULE, MT_WRONG_MACHINE, MT_NO_MEMORY. `view` is filled but for pointers. */
+/* Check the first MT_MODULE_HEAD_BYTES of a module: sizes, machine, memory, counter, and the signature, which covers
+ * these and the hash of the rest. A loader calls this before it erases anything. MT_BAD_MODULE, MT_BAD_SIGNATURE,
+ * MT_OLD_MODULE, MT_WRONG_MACHINE, MT_NO_MEMORY. Fills `view`, except for pointers. */
 int32_t mt_module_check_head(const uint8_t *head, const struct mt_module_host *host, struct mt_module_view *view);
 
-/* Check a module of `bytes` bytes: the head; that there are as many bytes as it says; their hash; that the tensors lie in
- * the arena, that the imports are there, that what its kind checks is right. Nothing is written and nothing of it runs.
- * MT_MISSING_IMPORT, and those above. */
+/* Check a module of `bytes` bytes: the header, the size, the hash; that tensors lie in the arena, that imports
+ * exist, and the checks of its kind. Nothing is written, and no code of it runs. MT_MISSING_IMPORT, and those above. */
 int32_t mt_module_check(const uint8_t *module, uint32_t bytes, const struct mt_module_host *host);
 
-/* Check it, fill the RAM and give states their first values. `opened` and the RAM stay as long as the model is used;
- * `opened->model.next` is NULL. The status of mt_module_check, or what the module's entry returned. */
+/* Check it, fill the RAM and initialize states. `opened` and the RAM must stay while the model is used;
+ * `opened->model.next` is NULL. Returns a status of mt_module_check, or of the module's entry point. */
 int32_t mt_module_open(const uint8_t *module, uint32_t bytes, const struct mt_module_host *host,
                        struct mt_module *opened);
 
-/* The address of an export of that hash; NULL: there is none. */
+/* The address of the export with that hash; NULL: there is none. */
 void (*mt_module_find(const struct mt_export *exports, uint32_t count, uint32_t hash))(void);
 
 #ifdef __cplusplus

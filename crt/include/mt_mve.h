@@ -1,9 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What operators with Helium share (Armv8.1-M MVE with floating point).
+/* Common parts of operators with Helium (Armv8.1-M MVE with floating point).
  *
- * Results are those of mt_requantize or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
- * every even register, which is where VMLADAVA accumulates) and with MT_PORTABLE defined, the same functions are plain
- * C. */
+ * Results are those of mt_requantize or mt_scaled, bit for bit. On other cores, without optimization (the assembly
+ * takes every even register, which VMLADAVA requires) and with MT_PORTABLE defined, the same functions are plain C. */
 #ifndef MT_MVE_H
 #define MT_MVE_H
 
@@ -17,7 +16,7 @@
 #if __ARM_FEATURE_MVE & 2
 #define MT_MVE_ASM 1
 #include <arm_mve.h>
-/* Some assembly takes every register: an option for frame pointers does not take one of them away. */
+/* Some assembly takes every register: options for frame pointers don't apply to it. */
 #pragma GCC optimize("omit-frame-pointer")
 #endif
 #endif
@@ -42,10 +41,10 @@ struct mt_mve_range {
 
 #ifdef MT_MVE_ASM
 
-/* Eight sums in q0 and q1 by floats, to the low bytes of the halfwords of q0, first that of q0, then that of q1, by turns.
- * No result has more than 16 bits, and the zero point is even: 1.5 * 2^23 more than it has whole steps alone, and rounds
- * ties to even as before; its low half is the result. `near` has it as MT_MVE_WHOLE_STEPS + zero point; that and
- * `scale` are vectors, or one number for all lanes. */
+/* Scale eight sums in q0 and q1 by floats, to the low bytes of q0's halfwords, alternating between q0 and q1.
+ * Results fit into 16 bits, and the zero point is even: adding it to 1.5 * 2^23 leaves whole steps, with ties to
+ * even as before; the low half is the result. `near` is MT_MVE_WHOLE_STEPS + zero point; it and `scale` are vectors,
+ * or one number for all lanes. */
 #define MT_MVE_WHOLE_STEPS 0x4B400000U
 #define MT_MVE_NEAR_FLOATS(scale, near)     \
     "vcvt.f32.s32 q0, q0\n\t"               \
@@ -56,7 +55,7 @@ struct mt_mve_range {
     "vadd.f32 q1, q1, " near "\n\t"         \
     "vmovnt.i32 q0, q1\n\t"                 \
     "vqmovnb.s16 q0, q0\n\t"
-/* The same where the zero point is odd, which is added behind the rounding. */
+/* The same with an odd zero point, which is added after rounding. */
 #define MT_MVE_ODD_FLOATS(scale, zero)      \
     "vcvt.f32.s32 q0, q0\n\t"               \
     "vcvt.f32.s32 q1, q1\n\t"               \
@@ -70,7 +69,7 @@ struct mt_mve_range {
 
 #else
 
-/* A sum by what is packed for it: a scale, or a multiplier and, `lanes` words behind it, negative places. */
+/* Scale a sum with its packed values: a scale, or a multiplier and, `lanes` words after it, negative places. */
 MT_MVE_INLINE int8_t mt_mve_narrow(int32_t sum, const int8_t *packed, int32_t lanes, enum mt_scaling by,
                                    const struct mt_mve_range *range)
 {
@@ -81,7 +80,7 @@ MT_MVE_INLINE int8_t mt_mve_narrow(int32_t sum, const int8_t *packed, int32_t la
         return (int8_t)mt_requantize_wide(sum, scale, range->zero_point[0], range->low[0], range->high[0]);
     }
     memcpy(&multiplier, packed, 4);
-    if (by >= MT_EXACT) { /* the offset is that of the layer */
+    if (by >= MT_EXACT) { /* one offset for the layer */
         places = MT_EXACT_PLACES(by);
         return (int8_t)mt_requantize_exact(sum, multiplier, range->zero_point[0] * (1 << places) + (1 << places) / 2,
                                            places);

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise 3x3 of int8 with Helium: 16 lanes of channels. In plain C as mt_mve.h is. */
+/* Depthwise 3x3 convolutions of int8 with Helium: 16 lanes of channels. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_DEPTHWISE3X3_INT8_H
 #define MT_MVE_DEPTHWISE3X3_INT8_H
 
@@ -59,7 +59,7 @@ MT_MVE_INLINE void mt_mve_slide_by(const int8_t *r0, const int8_t *r1, const int
 {
     const int8_t *const w = weights + 64;
     if (by == MT_TWICE && zero_point == -128)
-        MT_MVE_SLIDE(MT_MVE_TWICE_RELU); /* what is negative is clamped */
+        MT_MVE_SLIDE(MT_MVE_TWICE_RELU); /* negative results are clamped */
     else if (by == MT_TWICE)
         MT_MVE_SLIDE(MT_MVE_TWICE);
     else if (by == MT_ONCE)
@@ -68,7 +68,7 @@ MT_MVE_INLINE void mt_mve_slide_by(const int8_t *r0, const int8_t *r1, const int
         MT_MVE_SLIDE(MT_MVE_FLOAT);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_INLINE void mt_mve_slide_by(const int8_t *r0, const int8_t *r1, const int8_t *r2, int8_t *output,
                                    const int8_t *weights, int32_t zero_point, int32_t count, int32_t lanes,
@@ -79,7 +79,7 @@ MT_MVE_INLINE void mt_mve_slide_by(const int8_t *r0, const int8_t *r1, const int
     const int8_t *const rows[3] = {r0, r1, r2};
     for (int32_t x = 0; x < count; ++x, output += step)
         for (int32_t i = 0; i < 16; ++i) {
-            const int32_t lane = i % 2 * 8 + i / 2 % 2 * 4 + i / 4; /* where bias and scale of channel i stand */
+            const int32_t lane = i % 2 * 8 + i / 2 % 2 * 4 + i / 4; /* the place of channel i's bias and scale */
             int32_t sum;
             memcpy(&sum, weights + 144 + 4 * lane, 4);
             for (int32_t tap = 0; tap < 9; ++tap)

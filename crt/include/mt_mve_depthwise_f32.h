@@ -11,7 +11,7 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* Four channels. Loads and sums stay in the order that they are written in: there are no more than eight registers. */
+/* Four channels. Loads and sums stay in the written order, as there are only eight registers. */
 typedef float32x4_t mt_f32x4;
 
 /* `bytes`: a constant of up to 508. */
@@ -46,20 +46,20 @@ MT_MVE_F32_INLINE void mt_f32x4_store(float *to, mt_f32x4 value)
     vstrwq_f32(to, value);
 }
 
-/* The first `lanes` of the four. */
+/* The first `lanes` of four. */
 MT_MVE_F32_INLINE void mt_f32x4_store_lanes(float *to, mt_f32x4 value, int32_t lanes)
 {
     vstrwq_p_f32(to, value, vctp32q((uint32_t)lanes));
 }
 
-/* A row of vectors of zeros. */
+/* A row of zero vectors. */
 MT_MVE_F32_INLINE void mt_mve_f32_blank(float *row, int32_t vectors)
 {
     for (; vectors; --vectors, row += 4)
         vstrwq_f32(row, vdupq_n_f32(0.0f));
 }
 
-/* Up to four channels of a row of pixels, `step` floats from one to the next. */
+/* Up to four channels of a row of pixels, `step` floats apart. */
 MT_MVE_F32_INLINE void mt_mve_f32_lanes(float *row, const float *x, int32_t pixels, int32_t step, int32_t lanes)
 {
     const mve_pred16_t wanted = vctp32q((uint32_t)lanes);
@@ -71,7 +71,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_lanes(float *row, const float *x, int32_t pixe
             vstrwq_f32(row, vldrwq_z_f32(x, wanted));
 }
 
-#else /* the same in plain C; too many calls for a sanitised build to have them written out in an operator */
+#else /* portable version; a sanitized build would have too many calls to inline them in an operator */
 
 #if defined(__GNUC__)
 typedef float mt_f32x4 __attribute__((vector_size(16)));

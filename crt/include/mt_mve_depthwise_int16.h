@@ -11,7 +11,7 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* The sums of eight channels, the even and the odd ones; returns where their scales stand. */
+/* The sums of eight channels, the even and the odd ones; returns the place of their scales. */
 MT_MVE_INLINE const int8_t *mt_mve16_lane_sums(const int16_t *base, const int32_t *taps, int32_t count,
                                                const int8_t *weights, int32_t c, int32_t lanes, int32x4_t *evens,
                                                int32x4_t *odds)
@@ -32,9 +32,9 @@ MT_MVE_INLINE const int8_t *mt_mve16_lane_sums(const int16_t *base, const int32_
     return weights;
 }
 
-/* A pixel of a depthwise convolution, eight channels at a time: `taps` has where each tap meets the first channel, in
- * elements from `base`. For each eight the weights are: biases of even and odd channels, eight of each tap,
- * scales of even and odd channels. */
+/* A pixel of a depthwise convolution, eight channels at a time: `taps` has the first channel's element for each tap,
+ * counted from `base`. For each eight channels the weights are: biases of the even and the odd ones, eight weights
+ * for each tap, scales of the even and the odd ones. */
 MT_MVE_INLINE const int8_t *mt_mve16_lanes(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
                                            const int8_t *weights, int32_t c, int32_t lanes,
                                            const struct mt_mve16_range *range)
@@ -62,7 +62,7 @@ MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int3
         mt_mve16_lanes(base, taps, count, output, weights, c, channels - c, range);
 }
 
-/* The same, but that the sums are the results, of whole eights, and there are no scales. */
+/* The same for whole eights without scales: the results are the sums. */
 MT_MVE_INLINE void mt_mve16_pixel_sums(const int16_t *base, const int32_t *taps, int32_t count, int32_t *output,
                                        const int8_t *weights, int32_t channels)
 {
@@ -76,9 +76,9 @@ MT_MVE_INLINE void mt_mve16_pixel_sums(const int16_t *base, const int32_t *taps,
     }
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
-/* The sum of channel c of eight, whose bias stands at `lane`. */
+/* The sum of channel c of eight, whose bias is at `lane`. */
 MT_MVE_INLINE int32_t mt_mve16_lane_sum(const int16_t *base, const int32_t *taps, int32_t count, const int8_t *group,
                                         int32_t c, int32_t lane)
 {
@@ -94,7 +94,7 @@ MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int3
 {
     for (int32_t c = 0; c < channels; ++c) {
         const int8_t *const group = weights + c / 8 * (64 + 8 * count);
-        const int32_t lane = c % 2 * 16 + c % 8 / 2 * 4; /* where bias and scale of the channel stand */
+        const int32_t lane = c % 2 * 16 + c % 8 / 2 * 4; /* the place of the channel's bias and scale */
         const int32_t sum = mt_mve16_lane_sum(base, taps, count, group, c, lane);
         output[c] = mt_mve16_narrow(sum, group + 32 + 8 * count + lane, range);
     }

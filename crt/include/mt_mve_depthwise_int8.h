@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise of int8 with any kernel and Helium: 16 lanes of channels. In plain C as mt_mve.h is. */
+/* Depthwise convolutions of int8 with any kernel and Helium: 16 lanes of channels. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_DEPTHWISE_INT8_H
 #define MT_MVE_DEPTHWISE_INT8_H
 
@@ -11,7 +11,7 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* Rows of up to 16 channels: a vector a pixel; the lanes beyond are not wanted. */
+/* Rows of up to 16 channels: a vector per pixel; excess lanes are not used. */
 MT_MVE_INLINE void mt_mve_lanes(int8_t *row, const int8_t *x, int32_t pixels, int32_t step, int32_t lanes)
 {
     const mve_pred16_t wanted = vctp8q((uint32_t)lanes);
@@ -66,9 +66,9 @@ MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, i
                      : [at] "r"(rows), [end] "r"(end), [range] "l"(range), [lanes] "r"(lanes), [o] "r"(output) \
                      : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory"))
 
-/* A row of outputs of a depthwise convolution, up to 16 channels: `taps` has where each tap meets the first output,
- * in bytes from `rows`, an even number of them. Bytes from one output's input to the next's, and from its results to the
- * next's: stride, step. The weights are biases, a vector a tap, scales. */
+/* A row of outputs of a depthwise convolution, up to 16 channels: `taps` has the first output's input for each tap,
+ * in bytes from `rows`; their number is even. stride and step: the bytes between the inputs and the results of
+ * adjacent outputs. The weights are biases, a vector per tap, scales. */
 MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights,
                                 int32_t pairs, int32_t count, int32_t stride, int32_t step, int32_t lanes,
                                 enum mt_scaling by, const struct mt_mve_range *range)
@@ -86,7 +86,7 @@ MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t 
     }
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_INLINE void mt_mve_lanes(int8_t *row, const int8_t *x, int32_t pixels, int32_t step, int32_t lanes)
 {
@@ -107,7 +107,7 @@ MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t 
 {
     for (int32_t x = 0; x < count; ++x, output += step)
         for (int32_t i = 0; i < lanes; ++i) {
-            const int32_t lane = i % 2 * 8 + i / 2 % 2 * 4 + i / 4; /* where bias and scale of channel i stand */
+            const int32_t lane = i % 2 * 8 + i / 2 % 2 * 4 + i / 4; /* the place of channel i's bias and scale */
             int32_t sum;
             memcpy(&sum, weights + 4 * lane, 4);
             for (int32_t t = 0; t < 2 * pairs; ++t)
@@ -118,7 +118,7 @@ MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t 
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_MVE_TAPS(name, by)                                                                             \
     MT_OPERATOR void name(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights, \
                           int32_t pairs, int32_t count, int32_t stride, int32_t step, int32_t lanes,      \

@@ -1,11 +1,11 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What operators of float32 with Helium share (Armv8.1-M MVE with floating point): vectors of four channels.
+/* Common parts of float32 operators with Helium (Armv8.1-M MVE with floating point): vectors of four channels.
  *
- * Each output is summed in the order of mt_f32.h, with fused products, so that the results are those of its
- * functions with `fused`, but for denormal numbers: Helium takes them as zero. A load stands between multiplications that
- * do not need it, because the core does the two at once. In plain C as mt_mve.h is.
+ * Each output is summed in the order of mt_f32.h, with fused products, so that the results are those of its functions
+ * with `fused`, except for denormal numbers, which Helium flushes to zero. Independent loads are placed between
+ * multiplications, because the core executes both at once. Plain C where mt_mve.h is.
  *
- * `least` is 0 for a ReLU and MT_MVE_F32_ANY for none: bits of a float compare with it as those of an int32_t. */
+ * `least` is 0 for a ReLU and MT_MVE_F32_ANY for none: a float's bits compare with it like an int32_t's. */
 #ifndef MT_MVE_F32_H
 #define MT_MVE_F32_H
 
@@ -31,7 +31,8 @@ extern "C" {
 #define MT_MVE_F32_FLOATS(q) "vldrw.32 q" #q ", [%[w]], #16\n\t"
 #define MT_MVE_F32_HALVES(q) "vldrh.u32 q" #q ", [%[w]], #8\n\t.inst.w 0xfe3f0e01 + " #q " * 0x2002\n\t"
 
-/* Add vectors of floats to sums, and what that rounds away to their rests; then both are added (mt_add_f32, mt_total_f32). */
+/* Add vectors of floats to sums, and the rounding errors to `rests`; at the end both are added (mt_add_f32,
+ * mt_total_f32). */
 MT_MVE_F32_INLINE void mt_mve_f32_add_blocks(const float *block, float32x4_t *sums, float32x4_t *rests, int32_t vectors)
 {
     for (int32_t i = 0; i < vectors; ++i) {
@@ -49,7 +50,7 @@ MT_MVE_F32_INLINE float32x4_t mt_mve_f32_total(float32x4_t sum, float32x4_t rest
 
 #else
 
-/* Number i of a stream of weights: floats, or two float16 in a word. */
+/* Number i of the weights: floats, or two float16 per word. */
 MT_MVE_F32_INLINE float mt_mve_f32_weight(const uint32_t *weights, int32_t i, int halves)
 {
     union mt_bits32 bits;

@@ -31,7 +31,7 @@ extern "C" {
     load(4) MT_MVE_F32_FOUR(load, "r0", load(4))                          \
     MT_MVE_F32_FOUR(load, "r1", load(4)) MT_MVE_F32_FOUR(load, "r2", load(4))   \
     MT_MVE_F32_FOUR(load, "r3", "")
-/* What is done with each sum: from zero, and the bias at last. */
+/* Convert each sum: summed from zero, with the bias added last. */
 #define MT_MVE_F32_ZERO(sum, at) "vmov.i32 " sum ", #0\n\t"
 #define MT_MVE_F32_LAST(sum, at) \
     "vldrw.32 q5, [%[w]], #16\n\tvadd.f32 " sum ", " sum ", q5\n\tvmax.s32 " sum ", " sum ", q4\n\t"
@@ -62,7 +62,7 @@ extern "C" {
             MT_MVE_F32_DENSE(of, rows(MT_MVE_F32_FLOATS), "+&r"); \
     } while (0)
 
-/* At the end the sums of blocks are results, with their biases. */
+/* At the end, the sums of blocks plus the biases are the results. */
 MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_results(const float32x4_t *sums, const float32x4_t *rests,
                                                      const uint32_t *biases, float *output, int32_t wide, int32_t least)
 {
@@ -74,9 +74,9 @@ MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_results(const float32x4_t *sums, co
     return biases;
 }
 
-/* Four, eight or 16 outputs (`wide`) of a dense layer at a time: for each input a weight an output, then the biases (floats);
- * inputs a multiple of four. Sums of up to 256 products from zero, as onnxruntime has them, then the bias; where there are
- * more inputs, sums of 128, added up with what that rounds away. */
+/* Four, eight or 16 outputs (`wide`) of a dense layer at a time: for each input a weight per output, then the biases
+ * (floats); the number of inputs is a multiple of four. Up to 256 products are summed from zero, as in onnxruntime,
+ * then the bias is added; for more inputs, sums of 128 are added with compensation for rounding. */
 MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const float *end, const uint32_t *weights,
                                                   float *output, int32_t groups, int32_t wide, int halves,
                                                   int32_t least)
@@ -88,7 +88,7 @@ MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const floa
         const float *x = input;
         float *const to = in_blocks ? block : output;
         float32x4_t sums[4], rests[4];
-        for (int32_t q = 0; q < wide / 4; ++q) /* else GCC takes them for uninitialized */
+        for (int32_t q = 0; q < wide / 4; ++q) /* otherwise GCC warns that they are uninitialized */
             sums[q] = rests[q] = vdupq_n_f32(0.0f);
         do {
             const int32_t fours = in_blocks && end - x > 128 ? 32 : (int32_t)(end - x) / 4;
@@ -108,7 +108,7 @@ MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const floa
     return weights;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const float *end, const uint32_t *weights,
                                                   float *output, int32_t groups, int32_t wide, int halves,
@@ -133,7 +133,7 @@ MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const floa
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_MVE_F32_ROWS(name, type, wide, halves)                                                                    \
     MT_OPERATOR const type *name(const float *input, const float *end, const type *weights, float *output,           \
                                  int32_t groups, int32_t least)                                                      \

@@ -75,7 +75,7 @@ MT_MVE_INLINE const int8_t *mt_mve16_rows(const int16_t *input, const int16_t *e
     return weights;
 }
 
-/* The same, but that the sums are the results and there are no scales. */
+/* The same without scales: the results are the sums. */
 MT_MVE_INLINE const int8_t *mt_mve16_sums(const int16_t *input, const int16_t *end, const int8_t *weights,
                                           int32_t *output, int32_t groups)
 {
@@ -91,7 +91,7 @@ MT_MVE_INLINE const int8_t *mt_mve16_sums(const int16_t *input, const int16_t *e
     return weights;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 /* The dot product of one of eight outputs. */
 MT_MVE_INLINE int32_t mt_mve16_dot(const int16_t *input, int32_t depth, const int8_t *weights, int32_t q)

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Dense layers of int8 with Helium: eight outputs at a time. In plain C as mt_mve.h is. */
+/* Dense layers of int8 with Helium: eight outputs at a time. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_GEMV_INT8_H
 #define MT_MVE_GEMV_INT8_H
 
@@ -33,7 +33,7 @@ extern "C" {
 #define MT_MVE_ROW_TWO MT_MVE_ROW MT_MVE_ROW
 #define MT_MVE_ROW_FOUR MT_MVE_ROW_TWO MT_MVE_ROW_TWO
 #define MT_MVE_ROW_EIGHT MT_MVE_ROW_FOUR MT_MVE_ROW_FOUR
-/* How eight sums become bytes: outputs four and four, or by turns. */
+/* Convert eight sums to bytes: four and four outputs, or alternating. */
 #define MT_MVE_ROWS_APART            \
     "vmov q0[2], q0[0], r0, r4\n\t"  \
     "vmov q0[3], q0[1], r2, r6\n\t"  \
@@ -79,8 +79,8 @@ extern "C" {
     "vcvtn.s32.f32 q1, q1\n\t"       \
     "vmovnt.i32 q0, q1\n\t"          \
     "vqadd.s16 q0, q0, %q[zero]\n\t" MT_MVE_ROWS_STORED
-/* By multipliers: doubled, so that a bit more stands behind the point than in mt_requantize_exact, whose half is added by
- * the rounding shift. (VQSHRN would do, but binutils 2.40 assembles it as VQRSHRN.) */
+/* With multipliers: doubled, for one more fractional bit than in mt_requantize_exact; the rounding shift adds the
+ * half. (VQSHRN would do, but binutils 2.40 assembles it as VQRSHRN.) */
 #define MT_MVE_EXACT_ROWS8(places)              \
     MT_MVE_ROWS_BY_TURNS                        \
     "ldr r0, %[offset]\n\t"                     \
@@ -144,7 +144,7 @@ extern "C" {
     } while (0)
 
 /* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. `unroll`
- * vectors of inputs an iteration, of which `end` is a multiple. */
+ * vectors of inputs per iteration; `end` is a multiple. */
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, int unroll, enum mt_scaling by,
                                         const struct mt_mve_range *range)
@@ -173,7 +173,7 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
     return weights;
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, int unroll, enum mt_scaling by,
@@ -195,7 +195,7 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_MVE_ROWS(name, unroll, by)                                                                             \
     MT_OPERATOR const int8_t *name(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output, \
                                    int32_t groups, const struct mt_mve_range *range)                              \

@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What operators of int16 activations with Helium share: weights of int8 are widened as they are loaded, sums
- * are int32, which the compiler has proved to be enough. In plain C as mt_mve.h is. */
+/* Common parts of operators on int16 activations with Helium: int8 weights are widened when loaded; sums are int32,
+ * which the compiler has proved to be enough. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_INT16_H
 #define MT_MVE_INT16_H
 

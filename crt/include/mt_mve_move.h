@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Copies with Helium. In plain C as mt_mve.h is. */
+/* Copies with Helium. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_MOVE_H
 #define MT_MVE_MOVE_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* memmove, fast to below the source, or where the two don't overlap. */
+/* memmove, fast if the target is below the source or does not overlap it. */
 MT_MVE_INLINE void mt_mve_move(void *output, const void *input, uint32_t bytes)
 {
 #ifdef MT_MVE_ASM

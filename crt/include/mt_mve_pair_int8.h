@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Sums of two int8 tensors, each with its scale, with Helium. In plain C as mt_mve.h is. */
+/* Sums of two int8 tensors with a scale each, with Helium. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_PAIR_INT8_H
 #define MT_MVE_PAIR_INT8_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* clamp((a * left + b * right + offset) >> shift): what both are multiplied by, and so on. */
+/* clamp((a * left + b * right + offset) >> shift). */
 struct mt_mve_pair {
     int32_t left, right, offset, shift, low, high;
 };

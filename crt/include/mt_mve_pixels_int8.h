@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of int8 with Helium whose patches are 64 bytes at most: two pixels, whose vectors stay in registers, by four
- * output channels. In plain C as mt_mve.h is.
+/* Convolutions of int8 with Helium for patches of at most 64 bytes: two pixels, whose vectors stay in registers, by
+ * four output channels. Plain C where mt_mve.h is.
  *
  * For each four channels the weights are: for each vector of a patch one of each channel, biases, scales. */
 #ifndef MT_MVE_PIXELS_INT8_H
@@ -13,15 +13,15 @@
 extern "C" {
 #endif
 
-/* What is the same of all pixels: bytes of a patch, from a patch and from its outputs to those of the other pixel, and to
- * those of the next two; channels in fours, and the zero point. */
+/* Parameters of all pixels: bytes of a patch, the distance from a patch and its outputs to those of the other pixel,
+ * and to those of the next two; groups of four channels, and the zero point. */
 struct mt_mve_pixels {
     int32_t bytes, other, other_outputs, next, next_outputs, fours, zero_point;
 };
 
 #ifdef MT_MVE_ASM
 
-/* A vector of both pixels by those of four channels; the first ones begin the sums. */
+/* A vector of both pixels by those of four channels; the first ones start the sums. */
 #define MT_MVE_PIXELS_BLOCK(sum, a, b)            \
     "vldrb.u8 q0, [%[w]], #16\n\t"                \
     sum " r0, q0, " a "\n\t"                      \
@@ -72,7 +72,7 @@ struct mt_mve_pixels {
             MT_MVE_PIXELS(blocks, MT_MVE_NEAR_FLOATS("q2", "%[near]"));   \
     } while (0)
 
-/* Two pixels at a time, of which `blocks` vectors each are read before any output is written. */
+/* Two pixels at a time; all `blocks` vectors of each are read before any output is written. */
 MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_t *weights, int8_t *staging,
                                     int32_t pairs, int blocks, int odd, const struct mt_mve_pixels *how)
 {
@@ -122,8 +122,9 @@ MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_
     }
 }
 
-/* The bytes of a patch, `rows` of which lie `step` apart in the input and are `row` long, 16 at most: those of `count` rows
- * from `first` on, and of them the bytes of `lanes`; `pad` for the others. Up to 16 bytes behind them are written. */
+/* The bytes of a patch whose rows, `row` bytes long (at most 16), are `step` apart in the input: those of `count`
+ * rows from `first` on, and of these the bytes selected by `lanes`; `pad` for all others. Up to 16 bytes after them
+ * are overwritten. */
 MT_MVE_INLINE void mt_mve_patch(int8_t *column, const int8_t *input, int32_t at, int32_t step, int32_t row, int32_t rows,
                                 int32_t first, int32_t count, uint32_t lanes, int8_t pad)
 {
@@ -144,7 +145,7 @@ MT_MVE_INLINE void mt_mve_patch(int8_t *column, const int8_t *input, int32_t at,
         vstrbq_s8(column, outside);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_INLINE void mt_mve_patch(int8_t *column, const int8_t *input, int32_t at, int32_t step, int32_t row, int32_t rows,
                                 int32_t first, int32_t count, uint32_t lanes, int8_t pad)
@@ -180,8 +181,8 @@ MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_
 
 #endif
 
-/* The functions that operators share, by the vectors of a patch, with an even or an odd zero point;
- * `staging` has as many vectors. */
+/* The instances that operators share, by the number of vectors in a patch, with an even or an odd zero point;
+ * `staging` has that number of vectors. */
 #define MT_MVE_BY_PIXELS(name, blocks, odd)                                                              \
     MT_OPERATOR void name(const int8_t *x, int8_t *output, const int8_t *weights, int8_t *staging,       \
                           int32_t pairs, const struct mt_mve_pixels *how)                                \

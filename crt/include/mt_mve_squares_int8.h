@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise 3x3 of int8 with Helium by dot products: a vector holds a square of 4x4 inputs of a channel, of which four
- * neighbouring windows of 3x3 lie inside. In plain C as mt_mve.h is.
+/* Depthwise 3x3 convolutions of int8 with Helium by dot products: a vector holds a 4x4 square of a channel's inputs,
+ * which contains four adjacent 3x3 windows. Plain C where mt_mve.h is.
  *
- * `lines` has four lines of eight channels: 32 bytes a position, 4 of each channel, one of each line. A line is a row of
- * the image or a column, whatever leaves fewer positions empty. */
+ * `lines` has four lines of eight channels: 32 bytes per position, 4 of each channel, one of each line. A line is a
+ * row or a column of the image, whichever leaves fewer positions unused. */
 #ifndef MT_MVE_SQUARES_INT8_H
 #define MT_MVE_SQUARES_INT8_H
 
@@ -13,19 +13,19 @@
 extern "C" {
 #endif
 
-/* What is the same of all lines of a layer: where eight outputs stand, in the order in which they are stored, bytes from
- * them to the next eight, how many eights a line has, and the zero point. */
+/* Parameters of all lines of a layer: the places of eight outputs, in the order in which they are stored, the bytes
+ * to the next eight, the number of eights in a line, and the zero point. */
 struct mt_mve_squares {
     uint16_t places[8];
     int32_t step, steps, zero_point;
 };
 
-#define MT_MVE_SQUARES_WEIGHTS 8 /* where weights begin in a group of eight channels, 16 bytes of each */
-#define MT_MVE_SQUARES_NUMBERS 136 /* where bias and scale of each begin */
+#define MT_MVE_SQUARES_WEIGHTS 8 /* where the weights begin in a group of eight channels, 16 bytes each */
+#define MT_MVE_SQUARES_NUMBERS 136 /* where each channel's bias and scale begin */
 
 #ifdef MT_MVE_ASM
 
-/* Two new lines of `count` positions, `step` bytes apart, take the places of the two oldest. */
+/* Two new lines of `count` positions, `step` bytes apart, replace the two oldest. */
 MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const int8_t *fourth, int32_t third_step,
                                      int32_t fourth_step, int32_t count)
 {
@@ -39,7 +39,7 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
     }
 }
 
-/* Four windows from each of two squares, or one from each of eight squares. */
+/* Four windows from each of two squares, or one from each of eight. */
 #define MT_MVE_SQUARES_OF_FOUR              \
     "vldrw.u32 q0, [%q[at], #64]!\n\t"      \
     "vmladav.s8 r0, q0, %q[w0]\n\t"         \
@@ -68,7 +68,7 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
     "vmladav.s8 r12, q0, %q[w0]\n\t"        \
     "vldrw.u32 q1, [%q[at], #64]!\n\t"      \
     "vmladav.s8 lr, q1, %q[w0]\n\t"
-/* Sums with the bias. */
+/* The sums with the bias. */
 #define MT_MVE_SQUARES_SUMS                 \
     "vmov q0[2], q0[0], r0, r4\n\t"         \
     "vmov q0[3], q0[1], r2, r6\n\t"         \
@@ -96,8 +96,9 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
 #define MT_MVE_SQUARES_SOME(squares, wanted)                                                            \
     MT_MVE_SQUARES_BY(squares, "vmsr p0, %[some]\n\tvpst\n\tvstrbt.16 q0, [%[o], %q[places]]", [some] "r"(wanted))
 
-/* Outputs of eight channels along a line, eight at a time: `four` of each two squares, or one of each of eight. `wanted`
- * has the lanes that are stored, two bits each, `last` those of the last step; `some`: not all are wanted. */
+/* The outputs of eight channels along a line, eight at a time: `four` from each two squares, or one from each of
+ * eight. `wanted` selects the lanes that are stored, two bits each, `last` those of the last step; `some`: not all
+ * are stored. */
 MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, const int8_t *weights, int four, int some, int odd,
                                        uint32_t wanted, uint32_t last, const struct mt_mve_squares *how)
 {
@@ -132,7 +133,7 @@ MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, cons
     } while ((w += 16) != end);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const int8_t *fourth, int32_t third_step,
                                      int32_t fourth_step, int32_t count)
@@ -154,7 +155,7 @@ MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, cons
     (void)odd;
     for (int32_t n = how->steps; n; --n, lines += four ? 4 * 32 : 16 * 32, output += how->step)
         for (int32_t lane = 0; lane < 8; ++lane) {
-            const int32_t sum_of = lane / 2 + lane % 2 * 4; /* the sums are stored by turns */
+            const int32_t sum_of = lane / 2 + lane % 2 * 4; /* the sums are stored alternately */
             const int32_t along = four ? sum_of / 4 * 2 + sum_of % 4 / 2 : 2 * sum_of, across = four ? sum_of % 2 : 0;
             if (!((n == 1 ? last : wanted) >> (2 * lane) & 1U))
                 continue;
@@ -173,7 +174,7 @@ MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, cons
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_MVE_SQUARE_LINES(name, four, some, odd)                                                       \
     MT_OPERATOR void name(const int8_t *lines, int8_t *output, const int8_t *weights, uint32_t wanted,   \
                           uint32_t last, const struct mt_mve_squares *how)                               \
@@ -187,8 +188,8 @@ MT_MVE_SQUARE_LINES(mt_mve_squares_of_four_odd, 1, 0, 1) /* with an odd zero poi
 MT_MVE_SQUARE_LINES(mt_mve_squares_of_four_some_odd, 1, 1, 1)
 MT_MVE_SQUARE_LINES(mt_mve_squares_of_one_odd, 0, 0, 1)
 
-/* Two new lines of `count` positions, `step` bytes apart, take the places of the two oldest; NULL: eight bytes of `pad`
- * for each position. */
+/* Two new lines of `count` positions, `step` bytes apart, replace the two oldest; NULL: eight bytes of `pad` for
+ * each position. */
 MT_OPERATOR void mt_mve_turn(int8_t *lines, const int8_t *third, const int8_t *fourth, int32_t step, int32_t count,
                              const int8_t *pad)
 {

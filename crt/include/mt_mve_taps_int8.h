@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* The taps of depthwise convolutions of int8 with Helium: what their loops share. In assembly only. */
+/* Taps of int8 depthwise convolutions with Helium: common parts of their loops. Assembly only. */
 #ifndef MT_MVE_TAPS_INT8_H
 #define MT_MVE_TAPS_INT8_H
 
@@ -11,7 +11,8 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* Two taps of a depthwise vector: their products fit in 16 bits (weights are -127 to 127), even and odd lanes apart. */
+/* Two taps of a depthwise vector: their products fit into 16 bits (weights are -127 to 127), even and odd lanes
+ * separately. */
 #define MT_MVE_TAPS2(x0, x1, w0, w1)      \
     "vldrb.u8 q4, " x0 "\n\t"             \
     "vldrb.u8 q5, [%[w], #" w0 "]\n\t"    \
@@ -38,7 +39,7 @@ extern "C" {
     "vmovlt.s16 q5, q5\n\t"      \
     "vadd.i32 q2, q2, q4\n\t"    \
     "vadd.i32 q3, q3, q5\n\t"
-/* A vector of sums, by what stands at `at` and, of multipliers, `places` behind the weights. */
+/* A vector of sums, with the scaling at `at` and, for multipliers, `places` after the weights. */
 #define MT_MVE_FLOAT(sum, free, at, places)   \
     "vldrw.32 " free ", [%[w], #" at "]\n\t"  \
     "vcvt.f32.s32 " sum ", " sum "\n\t"       \

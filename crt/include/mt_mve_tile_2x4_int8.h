@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of int8 with Helium, two pixels by four output channels: where four pixels would leave columns empty, or
- * where memory is short. See mt_mve_tile_int8.h. */
+/* Convolutions of int8 with Helium, two pixels by four output channels: for remainders of two pixels, or if memory
+ * is short. See mt_mve_tile_int8.h. */
 #ifndef MT_MVE_TILE_2X4_INT8_H
 #define MT_MVE_TILE_2X4_INT8_H
 
@@ -44,7 +44,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill_2x4(int8_t *column, int8_t value, int32_t bloc
     sum " r12, q1, q2\n\t"                \
     sum " r6, q0, q3\n\t"                 \
     sum " lr, q1, q3\n\t"
-/* The first one, of whose columns two vectors are held. */
+/* The first block; two vectors of its columns stay in registers. */
 #define MT_MVE_2X4_HELD                     \
     "vldrb.u8 q2, [%[w]], #16\n\t"          \
     "vmladav.s8 r0, %q[c0], q2\n\t"         \
@@ -62,7 +62,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill_2x4(int8_t *column, int8_t value, int32_t bloc
 
 #endif
 
-/* Two columns by all output channels, four at a time; the pixels' outputs stand `step` bytes apart. */
+/* Two columns by all output channels, four at a time; the pixels' outputs are `step` bytes apart. */
 MT_MVE_INLINE void mt_mve_columns_2x4(const int8_t *columns, const int8_t *end, const int8_t *weights, int8_t *output,
                                       int32_t step, int32_t tiles, int unroll, int whole, enum mt_scaling by,
                                       const struct mt_mve_range *range)

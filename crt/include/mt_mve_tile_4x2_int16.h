@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* One of four columns that stand side by side in blocks of eight; the last block is filled up with zeros. */
+/* One of four columns interleaved in blocks of eight; the last block is padded with zeros. */
 MT_MVE_INLINE void mt_mve16_column(int16_t *column, const int16_t *x, int32_t count)
 {
     mt_mve_column_of((int8_t *)column, (const int8_t *)x, 2 * count, 4);
@@ -32,7 +32,7 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
 
 #ifdef MT_MVE_ASM
 
-/* The biases of two channels into r0 to lr, and their scales into q2, of each channel twice. */
+/* Load the biases of two channels into r0 to lr, and their scales into q2, each twice. */
 #define MT_MVE16_BIASES           \
     "ldrd r0, r2, [%[w]], #8\n\t" \
     "mov r4, r0\n\t"              \
@@ -106,8 +106,8 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
                      : [end] "r"(end), [at] "w"(at), [limits] "m"(range)                                              \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 
-/* Four columns by all output channels, two at a time; the pixels' outputs stand `step` apart. For each two channels the
- * weights are: biases a, b, blocks of [a 8][b 8], scales a, b. */
+/* Four columns by all output channels, two at a time; the pixels' outputs are `step` apart. For each two channels
+ * the weights are: biases a, b, blocks of [a 8][b 8], scales a, b. */
 MT_MVE_INLINE void mt_mve16_columns(const int16_t *columns, const int16_t *end, const int8_t *weights, int16_t *output,
                                     int32_t step, int32_t pairs, int unroll, const struct mt_mve16_range *range)
 {
@@ -127,7 +127,7 @@ MT_MVE_INLINE void mt_mve16_columns(const int16_t *columns, const int16_t *end, 
     } while (--pairs);
 }
 
-/* The same, but that the sums are the results and there are no scales: for each two channels a and b of four pixels. */
+/* The same without scales: the results are the sums, for each two channels a and b of four pixels. */
 MT_MVE_INLINE void mt_mve16_column_sums(const int16_t *columns, const int16_t *end, const int8_t *weights,
                                         int32_t *output, int32_t pairs, int unroll)
 {
@@ -142,7 +142,7 @@ MT_MVE_INLINE void mt_mve16_column_sums(const int16_t *columns, const int16_t *e
     } while (--pairs);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 /* The dot product of column p and channel q of two. */
 MT_MVE_INLINE int32_t mt_mve16_column_dot(const int16_t *columns, int32_t depth, const int8_t *weights, int32_t p,
@@ -180,7 +180,7 @@ MT_MVE_INLINE void mt_mve16_column_sums(const int16_t *columns, const int16_t *e
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_MVE16_COLUMNS(unroll)                                                                                     \
     MT_OPERATOR void mt_mve16_columns_##unroll(const int16_t *columns, const int16_t *end, const int8_t *weights,    \
                                                int16_t *output, int32_t step, int32_t pairs,                         \

@@ -43,7 +43,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill(int8_t *column, int8_t value, int32_t blocks)
     sum " r10, q1, q2\n\t"                \
     sum " r12, q0, q3\n\t"                \
     sum " lr, q1, q3\n\t"
-/* The first one, of whose columns two vectors are held. */
+/* The first block; two vectors of its columns stay in registers. */
 #define MT_MVE_4X2_HELD                    \
     "vldrb.u8 q0, [%[w]], #16\n\t"         \
     "vmladav.s8 r0, q0, %q[c0]\n\t"        \
@@ -61,7 +61,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill(int8_t *column, int8_t value, int32_t blocks)
 
 #endif
 
-/* Four columns by all output channels, two at a time; the pixels' outputs stand `step` bytes apart. */
+/* Four columns by all output channels, two at a time; the pixels' outputs are `step` bytes apart. */
 MT_MVE_INLINE void mt_mve_columns(const int8_t *columns, const int8_t *end, const int8_t *weights, int8_t *output,
                                   int32_t step, int32_t tiles, int unroll, int whole, enum mt_scaling by,
                                   const struct mt_mve_range *range)

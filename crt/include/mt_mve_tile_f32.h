@@ -11,14 +11,15 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* Where four floats of a column go that stand `pixels` apart, less the four steps that a store moves on first. */
+/* The places of four floats of a column, `pixels` apart, minus the four steps by which a store advances first. */
 MT_MVE_F32_INLINE uint32x4_t mt_mve_f32_places(const float *column, int32_t pixels)
 {
     const uint32_t n = 4 * (uint32_t)pixels;
     return vaddq_n_u32(vmulq_n_u32(vidupq_n_u32(0, 1), n), (uint32_t)(uintptr_t)column - 4 * n);
 }
 
-/* `rows` times `count` floats become a column, `line` floats from one row to the next and `step` places in the column. */
+/* Copy `rows` times `count` floats to a column: `line` floats from row to row in the source, `step` places in the
+ * column. */
 MT_MVE_F32_INLINE void mt_mve_f32_spread(float *column, const float *x, int32_t rows, int32_t count, int32_t line,
                                          int32_t step, int32_t pixels)
 {
@@ -121,9 +122,9 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
                     "vstrw.32 q2, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q3, [%[o]]\n\tadd %[o], r1\n\t"    \
                     "vstrw.32 q4, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q5, [%[o]]", any)
 
-/* Three or six columns by all output channels, eight or four at a time. The columns stand side by side, a float of each
- * for each k; their depth is `fours` times four. For each group of channels the weights are: biases (floats), then a weight
- * a channel for each k. The pixels' outputs stand `step` floats apart. */
+/* Three or six columns by all output channels, eight or four at a time. The columns are interleaved, a float of each
+ * for each k; their depth is four times `fours`. For each group of channels the weights are: biases (floats), then a
+ * weight per channel for each k. The pixels' outputs are `step` floats apart. */
 MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const uint32_t *weights, float *output, int32_t step,
                                           int32_t fours, int32_t groups, int32_t pixels, int halves, int32_t least)
 {
@@ -143,8 +144,8 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const uint32_t *
     } while (--groups);
 }
 
-/* The same of columns that are deeper than 256: blocks of 128 are added up with what that rounds away. Zeros stand where each
- * block but the first of a group has its biases. */
+/* The same for columns deeper than 256: blocks of 128 are added with compensation for rounding. In the weights, each
+ * block except a group's first has zeros instead of biases. */
 MT_MVE_F32_INLINE void mt_mve_f32_columns_long(const float *columns, const uint32_t *weights, float *output,
                                                int32_t step, int32_t depth, int32_t groups, int32_t pixels, int halves,
                                                int32_t lowest)
@@ -178,7 +179,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns_long(const float *columns, const uint3
     } while (--groups);
 }
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_F32_INLINE void mt_mve_f32_spread(float *column, const float *x, int32_t rows, int32_t count, int32_t line,
                                          int32_t step, int32_t pixels)
@@ -238,7 +239,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns_long(const float *columns, const uint3
 
 #endif
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_MVE_F32_MEET(function, name, type, pixels, halves)                                                         \
     MT_OPERATOR void name(const float *columns, const type *weights, float *output, int32_t step, int32_t fours,      \
                           int32_t groups, int32_t least)                                                              \

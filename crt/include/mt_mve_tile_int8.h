@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Register tiles of int8 with Helium: a few pixels by a few output channels, eight sums. What is the same of each tile; in
- * plain C as mt_mve.h is.
+/* Register tiles of int8 with Helium: a few pixels by a few output channels, eight sums. Common parts of all tiles;
+ * plain C where mt_mve.h is.
  *
- * The columns of a tile's pixels stand side by side in blocks of 16 bytes. For each tile's channels the weights are:
- * blocks of 16 of each channel, biases and scales, vectors in which two channels stand twice. */
+ * The columns of a tile's pixels are interleaved in blocks of 16 bytes. For each tile's channels the weights are:
+ * blocks of 16 of each channel, biases and scales, as vectors in which two channels are repeated. */
 #ifndef MT_MVE_TILE_INT8_H
 #define MT_MVE_TILE_INT8_H
 
@@ -17,7 +17,7 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* One of `pixels` columns that stand side by side; the last block is filled up with zeros. */
+/* One of `pixels` interleaved columns; the last block is padded with zeros. */
 MT_MVE_INLINE void mt_mve_column_of(int8_t *column, const int8_t *x, int32_t count, int32_t pixels)
 {
     for (; count >= 16; count -= 16, x += 16, column += 16 * pixels)
@@ -33,7 +33,7 @@ MT_MVE_INLINE int8_t *mt_mve_copy_of(int8_t *column, const int8_t *x, int32_t bl
     return column;
 }
 
-/* Rows of whole vectors, `step` bytes apart; all but where they are is constant. */
+/* Rows of whole vectors, `step` bytes apart; everything but their place is constant. */
 MT_MVE_INLINE void mt_mve_copy_rows(int8_t *column, const int8_t *x, int32_t rows, int32_t blocks, int32_t step,
                                     int32_t pixels)
 {
@@ -55,8 +55,9 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
     return column;
 }
 
-/* Eight sums, scaled and stored: the `first` blocks of products, `more` of them, what makes bytes of q0 and q1 with what
- * it reads from the weights, how many `channels` the output goes on, and what else the scaling reads. */
+/* Eight sums, scaled and stored: the `first` blocks of products, `more` of them, the conversion of q0 and q1 to
+ * bytes with what it reads from the weights, by how many `channels` the output advances, and the scaling's further
+ * operands. */
 #define MT_MVE_TILE(first, more, scale, channels, ...)                      \
     __asm__ volatile(first more                                             \
                      "vldrw.32 q2, [%[w]], #16\n\t"                         \
@@ -72,7 +73,8 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
                      : [end] "r"(end), [at] "w"(at), __VA_ARGS__            \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 
-/* The tile `of` a number of blocks per iteration, by a scale; `begin`: the very first of them, which begins the sums. */
+/* The tile `of` a number of blocks per iteration, with a scale; `begin`: the very first block, which starts the
+ * sums. */
 #define MT_MVE_BEGIN "vmladav.s8"
 #define MT_MVE_GO_ON "vmladava.s8"
 #define MT_MVE_TILE_1(begin, block) begin
@@ -108,7 +110,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
         else                                                                         \
             MT_MVE_TILE_TIMES(of, MT_MVE_TILE_1, begin, block, scale, __VA_ARGS__);  \
     } while (0)
-/* All channels of a tile's pixels. Where registers are left, the first two vectors of the columns stay there: `held`. */
+/* All channels of a tile's pixels. If registers are left, the first two vectors of the columns stay there: `held`. */
 #define MT_MVE_TILE_WIDE(tile, block, scale) \
     MT_MVE_TILE_UNROLLED(tile, block(MT_MVE_BEGIN), block, scale, [zero] "w"(zero), [low] "w"(low), [high] "w"(high))
 #define MT_MVE_TILE_NEAR(tile, held, block, scale, added) \
@@ -137,9 +139,9 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
 
 #define MT_MVE_SCALES "vldrw.32 q2, [%[w]], #16\n\t"
 #define MT_MVE_MULTIPLIERS MT_MVE_SCALES "vldrw.32 q3, [%[w]], #16\n\t"
-/* How q0 and q1 are scaled by what `loads` put into q2, and of multipliers into q3 as well. Those are followed by their
- * places, negative, since VRSHL shifts to the left. It rounds ties up: of what is negative, one less goes away from
- * zero. */
+/* Scale q0 and q1 with what `loads` put into q2, and for multipliers into q3 too. Those are followed by their
+ * places, negative, as VRSHL shifts to the left. It rounds ties up: negative numbers are decremented first, to round
+ * away from zero. */
 #define MT_MVE_SCALED                \
     "vqmovnb.s32 q0, q0\n\t"      \
     "vqmovnt.s32 q0, q1\n\t"      \
@@ -171,7 +173,7 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
     "vrshl.s32 q0, q0, q3\n\t"   \
     "vrshl.s32 q1, q1, q3\n\t" MT_MVE_SCALED
 
-#else /* the same in plain C */
+#else /* portable version */
 
 MT_MVE_INLINE void mt_mve_column_of(int8_t *column, const int8_t *x, int32_t count, int32_t pixels)
 {
@@ -227,7 +229,8 @@ MT_MVE_INLINE void mt_mve_tiles(const int8_t *columns, const int8_t *end, const 
 
 #endif
 
-/* The functions that operators share: those of a tile, by the scaling and the blocks an iteration; those of the whole depth have one. */
+/* The instances that operators share: of each tile, by scaling and blocks per iteration; for the whole depth there
+ * is one. */
 #define MT_MVE_TILE_FUNCTION(name, tile, unroll, whole, by)                                                 \
     MT_OPERATOR void name(const int8_t *columns, const int8_t *end, const int8_t *weights, int8_t *output, \
                           int32_t step, int32_t tiles, const struct mt_mve_range *range)                   \

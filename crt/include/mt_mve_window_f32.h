@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Pooling windows of float32 with Helium: four channels at a time, each in the order of mt_f32_window.h. In plain C as
- * mt_mve_f32.h is. */
+/* Pooling windows of float32 with Helium: four channels at a time, each in the order of mt_f32_window.h. Plain C
+ * where mt_mve_f32.h is. */
 #ifndef MT_MVE_WINDOW_F32_H
 #define MT_MVE_WINDOW_F32_H
 
@@ -13,7 +13,7 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* Four channels, or the `lanes` that are left. */
+/* Four channels, or the last `lanes`. */
 MT_MVE_F32_INLINE float32x4_t mt_mve_f32_some(const float *from, int whole, mve_pred16_t lanes)
 {
     return whole ? vldrwq_f32(from) : vldrwq_z_f32(from, lanes);

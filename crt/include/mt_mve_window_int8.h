@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Pooling windows of int8 with Helium: 16 channels at a time. In plain C as mt_mve.h is. */
+/* Pooling windows of int8 with Helium: 16 channels at a time. Plain C where mt_mve.h is. */
 #ifndef MT_MVE_WINDOW_INT8_H
 #define MT_MVE_WINDOW_INT8_H
 

@@ -1,6 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Packed functions: one signature for all, that of TVM's TVMBackendPackedCFunc. The arguments are values with a type
- * code each, tensors among them as pointers to DLTensor. Header only: a model that uses none of it links none of it. */
+/* Packed functions: all have the same signature, that of TVM's TVMBackendPackedCFunc. The arguments are values with
+ * a type code each; tensors are pointers to DLTensor. Header only: a model that uses none of it links none of it. */
 #ifndef MT_PACKED_H
 #define MT_PACKED_H
 
@@ -10,7 +10,7 @@
 #include "mt_dlpack.h"
 #include "mtool.h"
 
-/* Once in a file, not once in every wrapper. */
+/* Defined once per file, not in every wrapper. */
 #if defined(__GNUC__)
 #define MT_PACKED_ONCE static __attribute__((noinline, unused))
 #else
@@ -28,12 +28,12 @@ union mt_value {
 /* Type codes, with TVM's numbers (kDLInt, kDLFloat, kTVMOpaqueHandle, kTVMNullptr, kTVMDLTensorHandle). */
 enum { MT_ARG_INT = 0, MT_ARG_FLOAT = 2, MT_ARG_HANDLE = 3, MT_ARG_NULL = 4, MT_ARG_TENSOR = 7 };
 
-/* `count` arguments and as many type codes. A function that returns something writes *result and its type code to
- * *result_code; one that does not leaves them alone. `resource` is the caller's. Returns MT_OK or another status. */
+/* `count` arguments and their type codes. A function that returns something writes *result and its type code to
+ * *result_code; others leave them unchanged. `resource` is the caller's. Returns MT_OK or another status. */
 typedef int32_t mt_packed(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
                           int32_t *result_code, void *resource);
 
-/* What a tensor has to be: its element type by DLPack's code and bits, its shape. */
+/* The expected tensor: its element type as DLPack's code and bits, and its shape. */
 struct mt_tensor_type {
     const int64_t *shape;
     uint8_t ndim;
@@ -66,7 +66,7 @@ static inline union mt_value mt_pointer_value(const void *data)
     return value;
 }
 
-/* MT_BAD_TYPE: another element type or device, or with gaps. MT_BAD_SHAPE: another shape. */
+/* MT_BAD_TYPE: another element type or device, or not contiguous. MT_BAD_SHAPE: another shape. */
 static inline int32_t mt_packed_check_tensor(const DLTensor *tensor, const struct mt_tensor_type *type)
 {
     int64_t stride = 1;
@@ -89,8 +89,8 @@ static inline int32_t mt_packed_check_tensor(const DLTensor *tensor, const struc
     return MT_OK;
 }
 
-/* Check that the arguments are tensors of these types. MT_BAD_COUNT: there are more or fewer. MT_BAD_TYPE: one is no
- * tensor, or of another element type. MT_BAD_SHAPE: one has another shape. */
+/* Check that the arguments are tensors of these types. MT_BAD_COUNT: there are more or fewer. MT_BAD_TYPE: one is
+ * not a tensor, or has another element type. MT_BAD_SHAPE: one has another shape. */
 MT_PACKED_ONCE int32_t mt_packed_check(const union mt_value *arguments, const int32_t *type_codes, int32_t count,
                                        const struct mt_tensor_type *const *types, int32_t expected)
 {
@@ -103,7 +103,7 @@ MT_PACKED_ONCE int32_t mt_packed_check(const union mt_value *arguments, const in
     return status;
 }
 
-/* The same for a function that takes pointers to raw data, whose types cannot be checked. */
+/* The same for a function that takes pointers to raw data, whose types can't be checked. */
 MT_PACKED_ONCE int32_t mt_packed_check_pointers(const int32_t *type_codes, int32_t count, int32_t expected)
 {
     int32_t status = count == expected ? MT_OK : MT_BAD_COUNT;
@@ -113,14 +113,14 @@ MT_PACKED_ONCE int32_t mt_packed_check_pointers(const int32_t *type_codes, int32
     return status;
 }
 
-/* Return the first element of an argument that is a tensor. */
+/* Return the first element of a tensor argument. */
 static inline void *mt_packed_data(const union mt_value *argument)
 {
     const DLTensor *const tensor = (const DLTensor *)argument->v_handle;
     return (uint8_t *)tensor->data + (size_t)tensor->byte_offset;
 }
 
-/* Call a function with tensors alone, and a resource; `values` and `codes` are room for `count` of them. */
+/* Call a function with only tensors, and a resource; `values` and `codes` are arrays of `count` elements. */
 MT_PACKED_ONCE int32_t mt_packed_call_with(mt_packed *function, DLTensor *tensors, union mt_value *values,
                                            int32_t *codes, int32_t count, void *resource)
 {

@@ -1,12 +1,12 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Numbers of the protocol; crt/PROTOCOL.md has their meaning, mtool/device/rpc/protocol.py the other side. */
+/* Constants of the protocol; crt/PROTOCOL.md explains them, mtool/device/rpc/protocol.py is the host's side. */
 #ifndef MT_PROTOCOL_H
 #define MT_PROTOCOL_H
 
 #define MT_PROTOCOL_VERSION 1
 
-/* The lower half goes from the host to the device; a reply has the request's number plus MT_REPLY.
- * The others the device sends by itself. */
+/* The lower half is sent by the host; a reply has the request's number plus MT_REPLY. The others are sent by the
+ * device on its own. */
 /* clang-format off */
 #define MT_MESSAGE_LIST(X)                                                             \
     X(MT_HELLO,    0x01, "open a session")                                             \
@@ -50,31 +50,31 @@ enum {
 #define MT_FRAME_CRC_BYTES 4u
 #define MT_FRAME_MIN_BYTES (MT_FRAME_PAYLOAD + MT_FRAME_CRC_BYTES)
 
-/* Frames that the host may have sent without a reply. A power of two, so that it divides 65536. */
+/* Frames that the host may have in flight. A power of two, so that it divides 65536. */
 #define MT_WINDOW_FRAMES 16u
 
-/* Hexadecimal digits of the build and of the model hash, and most bytes of the model's name, in HELLO's reply. */
+/* In HELLO's reply: hexadecimal digits of the build hash and the model hash, and the most bytes of the model's name. */
 #define MT_HASH_DIGITS 16u
 #define MT_NAME_BYTES 31u
 
 /* Flags of HELLO. */
 #define MT_HELLO_TAKE_OVER 1u
 
-/* Which tensors an index counts; MT_ROWS: an input that the model takes by rows, of which MT_INPUTS has room for one. */
+/* Which tensors an index refers to; MT_ROWS: an input that is passed by rows, of which MT_INPUTS holds only one. */
 #define MT_INPUTS 0u
 #define MT_OUTPUTS 1u
 #define MT_ARENA_BYTES 2u
 #define MT_ROWS 3u
 
-/* How a CALL runs the model: operator by operator, so that a fault is reported with its operator, or through the
- * model's entry point. */
+/* How a CALL runs the model: operator by operator, so that a fault names its operator, or through the model's entry
+ * point. */
 #define MT_CALL_STEPS 0u
 #define MT_CALL_RUN 1u
 
 /* How often a FAULT is sent: the host can't ask for it again. */
 #define MT_FAULT_TIMES 3u
 
-/* What a TIMER does. */
+/* Actions of a TIMER. */
 #define MT_TIMER_BEGIN 0u
 #define MT_TIMER_END 1u
 

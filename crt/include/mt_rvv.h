@@ -1,12 +1,12 @@
 /* Internal to mtool: applications include mtool.h. */
-/* What operators with RISC-V's vectors share (V 1.0, of which Zve32x is enough; of any length).
+/* Common parts of operators with RISC-V vectors (V 1.0; Zve32x is enough; any vector length).
  *
- * A vector is of output channels, as many as the core's registers hold: results do not depend on how many. They are those
- * of mt_requantize_fixed, mt_requantize_fixed_exact, mt_requantize_fixed_even or mt_scaled, bit for bit. Elsewhere, and with
- * MT_PORTABLE defined, the same functions are plain C. GCC 12 and older have no macro of the extension but take its
- * assembly: MT_RVV says that the core has it.
+ * A vector holds output channels, whatever number fits into the core's registers: results do not depend on it. They are
+ * those of mt_requantize_fixed, mt_requantize_fixed_exact, mt_requantize_fixed_even or mt_scaled, bit for bit. On other
+ * cores, and with MT_PORTABLE defined, the same functions are plain C. GCC 12 and older lack the extension's macro but
+ * accept its assembly: MT_RVV states that the core has it.
  *
- * Each piece of assembly sets the vectors' length and type itself, and leaves nothing in their registers. */
+ * Each piece of assembly sets the vector length and type itself, and leaves nothing in vector registers. */
 #ifndef MT_RVV_H
 #define MT_RVV_H
 
@@ -29,22 +29,22 @@
 extern "C" {
 #endif
 
-/* How sums become int8, and what is packed for each channel. */
+/* How sums become int8, and the packed values of a channel. */
 enum mt_rvv_scaling {
     MT_RVV_FIXED, /* mt_requantize_fixed: a multiplier */
-    MT_RVV_NEAR,  /* mt_requantize_fixed_exact: a multiplier, negative if what is beside a half is looked at */
+    MT_RVV_NEAR,  /* mt_requantize_fixed_exact: a multiplier, negative if results near a half are checked */
     MT_RVV_EVEN,  /* mt_requantize_fixed_even: a multiplier */
     MT_RVV_ONCE,  /* mt_scaled: a multiplier and places, from 1 to 31 */
     MT_RVV_TWICE
 };
 
-/* The output's limits; the last argument of the function that scales before `low`, and what it calls its offset or zero
- * point. The assembly reads them at these places. */
+/* The output's limits; the last argument of the scaling function before `low`, and its name for the offset or zero
+ * point. The assembly reads them at these offsets. */
 struct mt_rvv_range {
     int32_t offset, shift, low, high;
 };
 
-/* A sum by what is packed for its channel; `places` only of MT_RVV_ONCE and MT_RVV_TWICE. */
+/* A sum scaled with its channel's packed values; `places` only for MT_RVV_ONCE and MT_RVV_TWICE. */
 MT_RVV_INLINE int8_t mt_rvv_narrow(int32_t sum, int32_t multiplier, int32_t places, enum mt_rvv_scaling by,
                                    const struct mt_rvv_range *how)
 {
@@ -61,7 +61,7 @@ MT_RVV_INLINE int8_t mt_rvv_narrow(int32_t sum, int32_t multiplier, int32_t plac
     return (int8_t)steps;
 }
 
-/* Words that are packed for a channel besides its weights. */
+/* Words packed for a channel in addition to its weights. */
 MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
 {
     return by == MT_RVV_ONCE || by == MT_RVV_TWICE ? 3 : 2;
@@ -75,7 +75,7 @@ MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
 #define MT_RVV_POINTER(register, number) "lw " register ", 4*" #number
 #endif
 
-/* The extension is enabled in the assembler for these lines alone. */
+/* The assembler's extension is enabled for these lines only. */
 #define MT_RVV_BEGIN            \
     ".option push\n\t"          \
     ".option arch, +zve32x\n\t" \
@@ -87,13 +87,13 @@ MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
     "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",      \
         "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "vl", \
         "vtype",
-#else /* no compiled code has vectors in its registers */
+#else /* compiled code keeps no vectors in registers */
 #define MT_RVV_VECTORS
 #endif
 
-#define MT_RVV_LEAST_BYTES 32 /* that eight registers hold; Zve32x has 32 bits in each at least */
+#define MT_RVV_LEAST_BYTES 32 /* that eight registers hold at least: Zve32x has 32 bits each */
 
-/* As many of `count` bytes as fit are copied; that many. */
+/* Copy as many of `count` bytes as fit; returns their number. */
 MT_RVV_INLINE size_t mt_rvv_copy_some(int8_t *to, const int8_t *from, size_t count)
 {
     size_t vl;
@@ -118,7 +118,7 @@ MT_RVV_INLINE void mt_rvv_fill(int8_t *to, int32_t value, size_t count)
                          : MT_RVV_VECTORS "memory");
 }
 
-/* Copy bytes; what lies at `from` may begin at `to` or behind it. */
+/* Copy bytes; `from` may be at `to` or after it. */
 MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
 {
     if (__builtin_constant_p(count) && count && count <= MT_RVV_LEAST_BYTES) {
@@ -150,7 +150,7 @@ MT_RVV_INLINE void mt_rvv_move(void *output, const void *input, size_t count)
     const int8_t *const from = (const int8_t *)input;
 #ifdef MT_RVV_ASM
     if ((uintptr_t)to > (uintptr_t)from && (uintptr_t)to < (uintptr_t)(from + count)) {
-        int8_t piece[64]; /* from the end on */
+        int8_t piece[64]; /* from the end backwards */
         for (size_t some; count; count -= some) {
             some = count < sizeof(piece) ? count : sizeof(piece);
             mt_rvv_copy(piece, from + count - some, some);

@@ -1,9 +1,9 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise convolutions of int8 with RISC-V's vectors, which are of channels. See mt_rvv.h.
+/* Depthwise convolutions of int8 with RISC-V vectors of channels. See mt_rvv.h.
  *
- * The input lies in a ring of padded rows, all channels of a pixel side by side; `taps` says where each tap of the first
- * pixel of a row meets it. Packed are, of N channels and T taps: N biases, N multipliers, N places where the scaling has
- * them, and T rows of N weights of a byte each, the first in the lowest bits of a word. */
+ * The input lies in a ring of padded rows, all channels of a pixel together; `taps` has the input of each tap for
+ * the first pixel of a row. Packed are, for N channels and T taps: N biases, N multipliers, N places if the scaling
+ * has them, and T rows of N byte weights, the first in the lowest bits of a word. */
 #ifndef MT_RVV_DEPTHWISE_INT8_H
 #define MT_RVV_DEPTHWISE_INT8_H
 
@@ -26,7 +26,7 @@ MT_RVV_INLINE int8_t mt_rvv_one_of_taps(const int8_t *x, const int32_t *taps, co
 
 #ifdef MT_RVV_ASM
 
-/* Some sum of the channels from `first` on lies beside a half: those that are looked at are computed again. */
+/* Some sums of the channels from `first` on are near a half: those that are checked are computed again. */
 static MT_COLD void mt_rvv_taps_again(const struct mt_rvv_tile *tile, int32_t pixels, const int32_t *taps,
                                       const int8_t *weights, int32_t count, int32_t channels, int32_t first,
                                       int32_t wanted, const int32_t *numbers, const struct mt_rvv_range *how)
@@ -36,7 +36,7 @@ static MT_COLD void mt_rvv_taps_again(const struct mt_rvv_tile *tile, int32_t pi
             tile->y[p][i] = mt_rvv_one_of_taps(tile->x[p], taps, weights, count, channels, i, numbers, MT_RVV_NEAR, how);
 }
 
-/* A tap of each pixel. */
+/* One tap for each pixel. */
 #define MT_RVV_TAP(pixel, narrow, wide, row, sum) \
     "add t1, " pixel ", t0\n\t"                   \
     "vle8.v " narrow ", (t1)\n\t"                 \
@@ -58,7 +58,7 @@ static MT_COLD void mt_rvv_taps_again(const struct mt_rvv_tile *tile, int32_t pi
     MT_RVV_TAP("a4", "v1", "v4", "v2", "v16") MT_RVV_TAP("a5", "v0", "v6", "v2", "v20")        \
     MT_RVV_TAP("a6", "v1", "v4", "v2", "v24") MT_RVV_TAP("a7", "v0", "v6", "v2", "v28")
 
-/* A tile of `size` pixels by as many channels as fit; vl: how many those are. */
+/* A tile of `size` pixels by the number of channels that fit: vl. */
 #define MT_RVV_DEPTHWISE(size, all, free, scale, l32, l16, l8)                                                        \
     __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[left], e16, " l16 ", ta, ma\n\t"                                  \
                      MT_RVV_COLUMNS_##size MT_RVV_BIAS_##size "1:\n\t" MT_RVV_TAPS_##size                             \
@@ -80,7 +80,7 @@ static MT_COLD void mt_rvv_taps_again(const struct mt_rvv_tile *tile, int32_t pi
 
 #endif
 
-/* A row of outputs, `step` bytes of the ring apart: by tiles of two pixels if `wide`, else of six. */
+/* A row of outputs, `step` bytes of the ring apart: by tiles of two pixels if `wide`, otherwise of six. */
 MT_RVV_INLINE void mt_rvv_row(const int8_t *ring, const int32_t *taps, int32_t count, const uint32_t *packed,
                               int8_t *output, int32_t pixels, int32_t step, int32_t channels, int wide,
                               enum mt_rvv_scaling by, const struct mt_rvv_range *how)
@@ -92,7 +92,7 @@ MT_RVV_INLINE void mt_rvv_row(const int8_t *ring, const int32_t *taps, int32_t c
     for (int32_t left = pixels; left > 0; left -= most) {
         struct mt_rvv_tile tile;
         int32_t vl;
-        for (int32_t p = 0; p < most; ++p) { /* those that a tile lacks are the last one once more */
+        for (int32_t p = 0; p < most; ++p) { /* missing pixels repeat the last one */
             tile.x[p] = ring;
             tile.y[p] = output;
             ring += p + 1 < left ? step : 0;
@@ -125,7 +125,7 @@ MT_RVV_INLINE void mt_rvv_row(const int8_t *ring, const int32_t *taps, int32_t c
 #endif
 }
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_RVV_TAPS_FUNCTIONS(kind, by)                                                                            \
     MT_OPERATOR void mt_rvv_taps_wide##kind(const int8_t *ring, const int32_t *taps, int32_t count,                \
                                             const uint32_t *packed, int8_t *output, int32_t pixels, int32_t step,  \

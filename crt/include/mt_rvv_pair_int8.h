@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* A sum of two int8 on their own grids with RISC-V's vectors: a residual addition. See mt_rvv.h. */
+/* A sum of two int8 tensors with different scales, with RISC-V vectors: a residual addition. See mt_rvv.h. */
 #ifndef MT_RVV_PAIR_INT8_H
 #define MT_RVV_PAIR_INT8_H
 
@@ -9,12 +9,12 @@
 extern "C" {
 #endif
 
-/* clamp((a * left + b * right + offset) / 2^shift + zero_point), rounded down; to the nearest and to even if `even`. */
+/* clamp((a * left + b * right + offset) / 2^shift + zero_point), rounded down; to nearest, ties to even, if `even`. */
 struct mt_rvv_pair {
     int32_t left, right, offset, shift, zero_point, low, high, even;
 };
 
-/* `count` sums of a and b, of which the output may be either. */
+/* `count` sums of a and b; the output may be one of them. */
 MT_OPERATOR void mt_rvv_pairs(const int8_t *a, const int8_t *b, int8_t *output, int32_t count,
                               const struct mt_rvv_pair *how)
 {

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Tiles of sums with RISC-V's vectors: how they begin, and how they become int8 and are stored. See mt_rvv.h. */
+/* Tiles of sums with RISC-V vectors: how they start, become int8 and are stored. See mt_rvv.h. */
 #ifndef MT_RVV_STORE_INT8_H
 #define MT_RVV_STORE_INT8_H
 
@@ -11,7 +11,7 @@ extern "C" {
 
 #define MT_RVV_MOST 6 /* input vectors of a tile */
 
-/* What a tile reads and writes: vectors of `depth` bytes, and where the first output of each goes. */
+/* A tile's inputs and outputs: vectors of `depth` bytes, and the place of each one's first output. */
 struct mt_rvv_tile {
     const int8_t *x[MT_RVV_MOST];
     int8_t *y[MT_RVV_MOST];
@@ -19,13 +19,13 @@ struct mt_rvv_tile {
 
 #ifdef MT_RVV_ASM
 
-/* By groups of registers: v8, v12, ... have the sums of six vectors, v16 and v24 twice as many of two, v16 of one. */
+/* By register groups: v8, v12, ... have the sums of six vectors, v16 and v24 twice the number of two, v16 of one. */
 #define MT_RVV_SIX(a)                                                                                   \
     a("v8", "v4", 0) a("v12", "v4", 1) a("v16", "v4", 2) a("v20", "v4", 3) a("v24", "v4", 4) a("v28", "v4", 5)
 #define MT_RVV_TWO(a) a("v16", "v8", 0) a("v24", "v8", 1)
 #define MT_RVV_SINGLE(a) a("v16", "v8", 0)
 
-/* Biases lie before the multipliers, places behind them. */
+/* Biases lie before the multipliers, places after them. */
 #define MT_RVV_BIASES(first)      \
     "slli t0, %[n], 2\n\t"        \
     "sub t0, %[m], t0\n\t"        \
@@ -51,10 +51,10 @@ struct mt_rvv_tile {
     "vmv4r.v v24, v8\n\t"   \
     "vmv4r.v v28, v8\n\t"
 
-/* Sums of 32 bits become int8 and are stored. `all` applies a macro to each group of registers that holds sums, with
- * a group that is `free` (v0 and on is one more) and the number of its output in the array at `o`; l32, l16, l8: how many
- * registers are a group, by the size of its elements. %[m]: the channels' multipliers, %[n]: their number, %[how]: the
- * range, %[found]: how many sums lie beside a half. */
+/* Convert 32-bit sums to int8 and store them. `all` applies a macro to each register group with sums, with a `free`
+ * group (v0 is another) and the index of its output in the array at `o`; l32, l16, l8: the registers in a group, by
+ * element size. %[m]: the channels' multipliers, %[n]: their number, %[how]: the range, %[found]: the number of sums
+ * near a half. */
 #define MT_RVV_STORED(all, free, scale, l32, l16, l8)                                                               \
     "vsetvli zero, zero, e32, " l32 ", ta, ma\n\t"                                                                  \
     "vle32.v v0, (%[m])\n\t"                                                                                        \
@@ -83,7 +83,7 @@ struct mt_rvv_tile {
 #define MT_RVV_BY_FIXED(all, free) all(MT_RVV_PRODUCT) "csrwi vxrm, 2\n\t"
 #define MT_RVV_BY_FIXED_16 MT_RVV_NOTHING
 
-/* What lies behind the point is made of the shifted words of the product: beside a half if it is less than 2^16 from 0. */
+/* The fraction is computed from the shifted words of the product: it is near a half if it is less than 2^16 from 0. */
 #define MT_RVV_BESIDE(sum, free, number)       \
     "vmul.vv " free ", " sum ", v0\n\t"        \
     "vsrl.vx " free ", " free ", t1\n\t"       \
@@ -105,7 +105,7 @@ struct mt_rvv_tile {
     "li t6, 0x20000\n\t" all(MT_RVV_BESIDE) "csrwi vxrm, 2\n\t"
 #define MT_RVV_BY_NEAR_16 MT_RVV_NOTHING
 
-/* Twice the high word, and whether the low one has anything: the last bit of what is rounded is below all halves. */
+/* Twice the high word, and whether the low one is not 0: the last bit of the rounded number is below all halves. */
 #define MT_RVV_STICKY(sum, free, number)    \
     "vmul.vv " free ", " sum ", v0\n\t"     \
     "vminu.vx " free ", " free ", t4\n\t"   \

@@ -1,8 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Products of int8 with RISC-V's vectors: a few input vectors by as many outputs as a vector has. See mt_rvv.h.
+/* Products of int8 with RISC-V vectors: a few input vectors by the number of outputs in a vector. See mt_rvv.h.
  *
- * Packed are, of N outputs that depend on K inputs: N biases, N multipliers, N places where the scaling has them, and K
- * rows of N weights of a byte each, the first in the lowest bits of a word. */
+ * Packed are, for N outputs that depend on K inputs: N biases, N multipliers, N places if the scaling has them, and
+ * K rows of N byte weights, the first in the lowest bits of a word. */
 #ifndef MT_RVV_TILE_INT8_H
 #define MT_RVV_TILE_INT8_H
 
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Input vectors: the first begins at `x`, each `step` bytes behind the one before it. A vector is `rows` pieces of `depth`
- * bytes, which begin at its own beginning and `at` bytes behind it. */
+/* Input vectors: the first begins at `x`, each `step` bytes after the previous one. A vector is `rows` pieces of
+ * `depth` bytes, at the offsets `at` from its beginning; the first piece is at offset 0. */
 struct mt_rvv_source {
     const int8_t *x;
     int32_t step;
@@ -21,7 +21,7 @@ struct mt_rvv_source {
     int32_t rows, depth;
 };
 
-/* Vectors that lie one behind the other, whole. */
+/* Consecutive vectors without gaps. */
 MT_RVV_INLINE struct mt_rvv_source mt_rvv_columns(const int8_t *x, int32_t depth)
 {
     static const int32_t here[1] = {0};
@@ -43,7 +43,7 @@ MT_RVV_INLINE int8_t mt_rvv_one(const struct mt_rvv_source *from, const int8_t *
 
 #ifdef MT_RVV_ASM
 
-/* Some sum of the outputs from `first` on lies beside a half: those that are looked at are computed again. */
+/* Some sums of the outputs from `first` on are near a half: those that are checked are computed again. */
 static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct mt_rvv_tile *tile, int32_t vectors,
                                  const int8_t *weights, int32_t outputs, int32_t first, int32_t count,
                                  const int32_t *numbers, const struct mt_rvv_range *how)
@@ -53,7 +53,7 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct 
             tile->y[p][i] = mt_rvv_one(from, tile->x[p], weights, outputs, i, numbers, MT_RVV_NEAR, how);
 }
 
-/* One step of the depth: a row of weights by an input of each vector. */
+/* One step of the depth: a row of weights by one input of each vector. */
 #define MT_RVV_WEIGHTS_WIDE     \
     "vle8.v v0, (%[w])\n\t"     \
     "add %[w], %[w], %[n]\n\t"  \
@@ -80,7 +80,7 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct 
     "vwmacc.vx v24, t4, v2\n\t" \
     "vwmacc.vx v28, t5, v2\n\t"
 
-/* Of one vector by twice as many outputs: v24 has the sums of the others. */
+/* For one vector by twice the number of outputs: v24 has the sums of the second half. */
 #define MT_RVV_STEP_DOUBLE(k)   \
     "lb t0, " #k "(a2)\n\t"     \
     "vle8.v v0, (%[w])\n\t"     \
@@ -97,14 +97,14 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct 
 #define MT_RVV_ON_6(k)                                                                                          \
     MT_RVV_ON_2(k) "addi a4, a4, " #k "\n\taddi a5, a5, " #k "\n\taddi a6, a6, " #k "\n\taddi a7, a7, " #k "\n\t"
 
-/* Where a piece of each vector begins, t0 bytes behind its beginning. */
+/* Where a piece of each vector begins, t0 bytes after its beginning. */
 #define MT_RVV_PIECE(register, number) MT_RVV_COLUMN(register, number) "add " register ", " register ", t0\n\t"
 #define MT_RVV_PIECES_1 MT_RVV_PIECE("a2", 0)
 #define MT_RVV_PIECES_2 MT_RVV_PIECES_1 MT_RVV_PIECE("a3", 1)
 #define MT_RVV_PIECES_6                                                                            \
     MT_RVV_PIECES_2 MT_RVV_PIECE("a4", 2) MT_RVV_PIECE("a5", 3) MT_RVV_PIECE("a6", 4) MT_RVV_PIECE("a7", 5)
 
-/* All pieces, and all their steps: four in a turn of the loop, then those that are left. */
+/* All pieces with all their steps: four per iteration, then the rest. */
 #define MT_RVV_STEPS(pieces, step, on)                                                                      \
     "5:\n\t"                                                                                                \
     "lw t0, 0(%[t])\n\t"                                                                                    \
@@ -121,7 +121,7 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct 
     "addi %[rows], %[rows], -1\n\t"                                                                         \
     "bnez %[rows], 5b\n\t"
 
-/* A tile of `size` vectors by as many outputs as fit; vl: how many those are. */
+/* A tile of `size` vectors by the number of outputs that fit: vl. */
 #define MT_RVV_TILE(size, all, free, scale, l32, l16, l8)                                                             \
     __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[left], e16, " l16 ", ta, ma\n\t" MT_RVV_BIAS_##size               \
                      MT_RVV_STEPS(MT_RVV_PIECES_##size, MT_RVV_STEP_##size, MT_RVV_ON_##size)                         \
@@ -132,7 +132,7 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct 
                      : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5", "a6", "a7",                  \
                        MT_RVV_VECTORS "memory")
 
-/* One vector by twice as many outputs as fit; t1: where the second half's weights are. */
+/* One vector by twice that number of outputs; t1: the second half's weights. */
 #define MT_RVV_DOUBLE(scale)                                                                                          \
     __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], zero, e16, m4, ta, ma\n\t" MT_RVV_BIAS_1                            \
                      "slli t1, %[vl], 2\n\t"                                                                          \
@@ -165,7 +165,7 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct 
             MT_RVV_TILE(6, MT_RVV_SIX, "v4", scale, "m4", "m2", "m1");               \
     } while (0)
 
-/* All outputs of a tile: of two vectors or one if `wide`, else of six. */
+/* All outputs of a tile: of two vectors or one if `wide`, otherwise of six. */
 MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_source *from, const struct mt_rvv_tile *tile, int32_t vectors,
                                    int wide, const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
                                    const struct mt_rvv_range *how)
@@ -212,7 +212,7 @@ MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_source *from, const struc
 
 #endif
 
-/* `vectors` by all outputs, which stand `step` bytes apart. */
+/* `vectors` by all outputs, which are `step` bytes apart. */
 MT_RVV_INLINE void mt_rvv_product(const struct mt_rvv_source *from, int32_t vectors, const uint32_t *packed,
                                   int8_t *output, int32_t step, int32_t outputs, int wide, enum mt_rvv_scaling by,
                                   const struct mt_rvv_range *how)
@@ -221,7 +221,7 @@ MT_RVV_INLINE void mt_rvv_product(const struct mt_rvv_source *from, int32_t vect
     const int8_t *x = from->x;
     for (; vectors > 0; vectors -= most) {
         struct mt_rvv_tile tile;
-        for (int32_t p = 0; p < most; ++p) { /* those that a tile lacks are the last one once more */
+        for (int32_t p = 0; p < most; ++p) { /* missing vectors repeat the last one */
             tile.x[p] = x;
             tile.y[p] = output;
             x += p + 1 < vectors ? from->step : 0;
@@ -231,7 +231,7 @@ MT_RVV_INLINE void mt_rvv_product(const struct mt_rvv_source *from, int32_t vect
     }
 }
 
-/* The functions that operators share. */
+/* The instances that operators share. */
 #define MT_RVV_PRODUCT_FUNCTION(name, wide, by)                                                                       \
     MT_OPERATOR void name(const struct mt_rvv_source *from, int32_t vectors, const uint32_t *packed, int8_t *output,  \
                           int32_t step, int32_t outputs, const struct mt_rvv_range *how)                              \

@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Pooling windows of int8 with RISC-V's vectors, which are of channels. In plain C as mt_rvv.h is. */
+/* Pooling windows of int8 with RISC-V vectors of channels. Plain C where mt_rvv.h is. */
 #ifndef MT_RVV_WINDOW_INT8_H
 #define MT_RVV_WINDOW_INT8_H
 
@@ -12,7 +12,8 @@ extern "C" {
 
 #ifdef MT_RVV_ASM
 
-/* Rows by columns from %[x] on, each with `step`; t0 is where a row is, t1 a column, t2 and t3 how many are left. */
+/* Rows by columns from %[x] on, with a `step` each; t0 is the present row, t1 the column, t2 and t3 count the
+ * remaining ones. */
 #define MT_RVV_WINDOW(type, begin, step, end)                                                          \
     __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[left], " type ", ta, ma\n\t" begin                 \
                      "mv t0, %[x]\n\t"                                                                 \

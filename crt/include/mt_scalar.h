@@ -1,7 +1,7 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Functions of one or two numbers, one for each element type: mt_max_f32, mt_abs_i8, mt_mod_u64, ...
+/* Functions of one or two numbers, for each element type: mt_max_f32, mt_abs_i8, mt_mod_u64, ...
  *
- * Integer arithmetic wraps; division by zero gives 0. NaN in gives NaN out, as in ONNX. */
+ * Integer arithmetic wraps; division by zero gives 0. NaN gives NaN, as in ONNX. */
 #ifndef MT_SCALAR_H
 #define MT_SCALAR_H
 
@@ -36,10 +36,10 @@ extern "C" {
     static inline T mt_shl_##S(T a, T b) { return (T)(b < 8 * sizeof(T) ? (U)a << b : 0); }              \
     static inline T mt_shr_##S(T a, T b) { return (T)(b < 8 * sizeof(T) ? (U)a >> b : 0); }
 
-/* mod has the sign of its divisor (Python), fmod that of its dividend (C). */
+/* mod has the sign of the divisor (as in Python), fmod that of the dividend (as in C). */
 #define MT_INTEGER_FUNCTIONS(T, U, S)                                                                    \
     MT_UNSIGNED_FUNCTIONS(T, U, S)                                                                       \
-    /* A power below zero is a fraction, but for those of 1 and -1: towards zero, it is 0. */            \
+    /* A negative exponent gives a fraction, except for the bases 1 and -1: truncated, it is 0. */        \
     static inline T mt_pow_##S(T a, T b)                                                                 \
     {                                                                                                    \
         if (b < 0 && a != 1 && a != -1)                                                                  \
@@ -73,14 +73,14 @@ extern "C" {
     {                                                                                                    \
         return (T)1 / ((T)1 + exp##F(-a));                                                               \
     }                                                                                                    \
-    /* log(1 + exp(a)), without overflow; log(1 + e) loses e's last bits, which the quotient gives back. */\
+    /* log(1 + exp(a)), without overflow; log(1 + e) loses e's last bits, which the quotient restores. */  \
     static inline T mt_softplus_##S(T a)                                                                 \
     {                                                                                                    \
         const T e = exp##F(-fabs##F(a)), sum = (T)1 + e;                                                 \
         const T tail = sum == (T)1 ? e : log##F(sum) * (e / (sum - (T)1));                               \
         return a > 0 ? a + tail : tail;                                                                  \
     }                                                                                                    \
-    /* a * tanh(softplus(a)), by one exponential of what is not positive. */                             \
+    /* a * tanh(softplus(a)), with one exponential, of a number that is not positive. */                 \
     static inline T mt_mish_##S(T a)                                                                     \
     {                                                                                                    \
         const T e = exp##F(-fabs##F(a));                                                                 \
@@ -99,8 +99,9 @@ MT_INTEGER_FUNCTIONS(int64_t, uint64_t, i64)
 MT_FLOAT_FUNCTIONS(float, f, f32)
 MT_FLOAT_FUNCTIONS(double, , f64)
 
-/* A float as an integer, towards zero. Where C leaves that undefined, of NaN and outside of the type, it is the least
- * number of the signed type of that size, as on x86; an unsigned type takes what that one holds below zero, too. */
+/* A float as an integer, rounded towards zero. Where C leaves this undefined (NaN, out of range), it is the least
+ * number of the signed type of that size, as on x86; an unsigned type also converts negative numbers within that
+ * signed type. */
 #define MT_INTEGER_FROM(S, F, FS, LEAST)                                                                 \
     static inline int##S##_t mt_i##S##_from_##FS(F a)                                                    \
     {                                                                                                    \
@@ -116,7 +117,7 @@ MT_INTEGER_FROM(64, float, f32, -9223372036854775808.0)
 MT_INTEGER_FROM(32, double, f64, -2147483648.0)
 MT_INTEGER_FROM(64, double, f64, -9223372036854775808.0)
 
-/* The same bits as another type of the same size. */
+/* The same bits, as another type of the same size. */
 static inline float mt_f32_of_u32(uint32_t bits)
 {
     union {

@@ -13,7 +13,7 @@ extern "C" {
 
 struct mt_sha512 {
     uint64_t state[8];
-    uint32_t bytes;     /* so far; a message has less than 2^32 */
+    uint32_t bytes;     /* so far; messages have less than 2^32 */
     uint8_t block[128];
 };
 

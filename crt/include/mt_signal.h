@@ -1,7 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Integer arithmetic of TensorFlow Lite Micro's Signal library (signal/src, Apache-2.0): bits, roots, logarithms, gains.
+/* Integer arithmetic of TensorFlow Lite Micro's Signal library (signal/src, Apache-2.0): bits, roots, logarithms,
+ * gains.
  *
- * The same results, with their peculiarities: a root below 2^32 is never more than 65535, and sums wrap. */
+ * Results are the same, peculiarities included: a root below 2^32 is at most 65535, and sums wrap. */
 #ifndef MT_SIGNAL_H
 #define MT_SIGNAL_H
 
@@ -11,7 +12,7 @@
 extern "C" {
 #endif
 
-/* How many bits a number has, from the highest that is set; of 0 it is 32, as there. */
+/* The number of bits, from the highest one that is set; 32 for 0, as in the original. */
 static inline int32_t mt_signal_bits(uint32_t x)
 {
 #if defined(__GNUC__) && __SIZEOF_INT__ == 4
@@ -24,7 +25,7 @@ static inline int32_t mt_signal_bits(uint32_t x)
 #endif
 }
 
-/* The square root, rounded (square_root_32.cc): a bit at a time, from the highest that may be set. */
+/* The square root, rounded (square_root_32.cc): bit by bit, from the highest possible one. */
 static inline uint32_t mt_signal_root32(uint32_t x)
 {
     if (!x)
@@ -41,7 +42,7 @@ static inline uint32_t mt_signal_root32(uint32_t x)
     return x > root && root != 0xFFFF ? root + 1 : root;
 }
 
-/* The same of 64 bits (square_root_64.cc). */
+/* The same for 64 bits (square_root_64.cc). */
 static inline uint32_t mt_signal_root64(uint64_t x)
 {
     const uint32_t high = (uint32_t)(x >> 32);
@@ -59,8 +60,8 @@ static inline uint32_t mt_signal_root64(uint64_t x)
     return (uint32_t)(x > root && root != UINT32_C(0xFFFFFFFF) ? root + 1 : root);
 }
 
-/* scale * log(x) of x > 1 (log.cc): the bits before and behind the point of log2(x), those behind it by a table of what
- * 128 segments of log2(1 + f) are above f, in steps of 2^-16. */
+/* scale * log(x) for x > 1 (log.cc): the integer and fractional bits of log2(x); the fractional ones from a table
+ * with 128 segments of log2(1 + f) - f, in steps of 2^-16. */
 static inline uint32_t mt_signal_log(uint32_t x, uint32_t scale, const uint16_t *table)
 {
     const int32_t whole = mt_signal_bits(x) - 1;
@@ -73,7 +74,8 @@ static inline uint32_t mt_signal_log(uint32_t x, uint32_t scale, const uint16_t 
     return (scale * natural + 32768) >> 16;
 }
 
-/* The gain of a noise estimate (pcan_argc_fixed.cc): a parabola for each power of two, of a table of four numbers each. */
+/* The gain for a noise estimate (pcan_argc_fixed.cc): a parabola for each power of two, from a table of four numbers
+ * each. */
 static inline int16_t mt_signal_gain(uint32_t x, const int16_t *table)
 {
     if (x <= 2)

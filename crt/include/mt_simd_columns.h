@@ -1,14 +1,14 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Products of up to four columns with all output channels, on a computer (mt_simd.h). */
+/* Products of up to four columns with all output channels, for computers (mt_simd.h). */
 #ifndef MT_SIMD_COLUMNS_H
 #define MT_SIMD_COLUMNS_H
 
 #include "mt_simd.h"
 
-/* Columns of `depth` floats lie one behind the other. Weights are `blocks` of eight channels: eight weights for each
- * step of the depth. The sums of a column are 8 * blocks floats, those of the next one follow; where there are fewer
- * columns than four, those behind them are of no use. Of a depth beyond 256, sums of 128 products are added up with what
- * that rounds away. */
+/* Columns of `depth` floats follow one another. Weights are `blocks` of eight channels: eight weights for each step
+ * of the depth. The sums of a column are 8 * blocks floats, followed by those of the next; with fewer columns than
+ * four, the excess sums are not used. Beyond a depth of 256, sums of 128 products are added with compensation for
+ * rounding. */
 #define MT_SIMD_BLOCK(depth) ((depth) > 256 ? 128 : (depth))
 
 #ifdef MT_SIMD_VECTORS
@@ -77,7 +77,7 @@ MT_SIMD_BY_WIDTH(MT_SIMD_COLUMNS, mt_simd_columns,
                  (const float *columns, int32_t count, int32_t depth, const float *weights, float *sums, int32_t blocks),
                  (columns, count, depth, weights, sums, blocks))
 
-#else /* the same in plain C */
+#else /* portable version */
 
 static MT_ALONE void mt_simd_columns(const float *columns, int32_t count, int32_t depth, const float *weights,
                                      float *sums, int32_t blocks)

@@ -1,15 +1,15 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Depthwise products of a row of pixels, on a computer (mt_simd.h). */
+/* Depthwise products of a row of pixels, for computers (mt_simd.h). */
 #ifndef MT_SIMD_TAPS_H
 #define MT_SIMD_TAPS_H
 
 #include "mt_simd.h"
 
-/* Each of `count` taps points to the inputs of the first pixel, those of the next pixel are `step` floats further.
+/* Each of `count` taps points to the inputs of the first pixel; those of the next pixel are `step` floats further.
  * `channels` is a multiple of eight: of the inputs, of a tap's weights, and of a pixel's sums. */
 #ifdef MT_SIMD_VECTORS
 
-/* Four pixels at a time share the weights; behind the last pixel, those of the last again. */
+/* Four pixels at a time share the weights; pixels beyond the last repeat it. */
 #define MT_SIMD_TAPS(attributes, name, vector)                                                                  \
     attributes void name(const float *const *taps, int32_t count, int32_t pixels, int32_t step,                 \
                          const float *weights, float *sums, int32_t channels)                                   \
@@ -43,7 +43,7 @@ MT_SIMD_BY_WIDTH(MT_SIMD_TAPS, mt_simd_taps,
                   float *sums, int32_t channels),
                  (taps, count, pixels, step, weights, sums, channels))
 
-#else /* the same in plain C */
+#else /* portable version */
 
 static MT_ALONE void mt_simd_taps(const float *const *taps, int32_t count, int32_t pixels, int32_t step,
                                   const float *weights, float *sums, int32_t channels)

@@ -1,10 +1,11 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Convolutions of 8 bits, 3x3 with stride 1, by Winograd's F(2x2, 3x3), for cores without SIMD: four of nine products are
- * left.
+/* Convolutions of 8 bits, 3x3 with stride 1, by Winograd's F(2x2, 3x3), for cores without SIMD: four products instead
+ * of nine.
  *
- * As mt_dsp_winograd_int8.h says it, but for the order of the numbers: columns have for each element and input channel an
- * int16 of each tile, the weights for each element and input channel those of four output channels. Four times a sum is
- * that of three numbers of each row and column of elements, which a caller adds up (MT_WINOGRAD_LEFT, MT_WINOGRAD_RIGHT). */
+ * As mt_dsp_winograd_int8.h describes it, except for the order of the numbers: columns have for each element and
+ * input channel an int16 of each tile, weights for each element and input channel those of four output channels.
+ * Four times a sum is the sum of three numbers of each row and column of elements, which the caller computes
+ * (MT_WINOGRAD_LEFT, MT_WINOGRAD_RIGHT). */
 #ifndef MT_WINOGRAD_H
 #define MT_WINOGRAD_H
 
@@ -17,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A block's columns. Rows of inputs stand `pitch` bytes apart, pixels `pixel`; depth: channels, filled up. */
+/* A block's columns. Rows of inputs are `pitch` bytes apart, pixels `pixel`; depth: channels, padded. */
 #define MT_WINOGRAD_COLUMNS(name, type)                                                                               \
     MT_INLINE void name(int16_t *columns, const type *x, int32_t pitch, int32_t pixel, int32_t channels, int32_t depth) \
     {                                                                                                                 \
@@ -44,10 +45,10 @@ extern "C" {
 MT_WINOGRAD_COLUMNS(mt_winograd_columns_int8, int8_t)
 MT_WINOGRAD_COLUMNS(mt_winograd_columns_uint8, uint8_t)
 
-/* Of the sums m of a channel, by columns of elements 16 apart: four times the outputs of a tile's columns. */
+/* From a channel's sums m, with columns of elements 16 apart: four times the outputs of a tile's columns. */
 #define MT_WINOGRAD_LEFT(m) ((int32_t)((m)[0] + (m)[16] + (m)[32]) >> 2)
 #define MT_WINOGRAD_RIGHT(m) ((int32_t)((m)[0] - (m)[16] + (m)[48]) >> 2)
-#define MT_WINOGRAD_SUMS 72 /* words: 4 columns of elements by 2 rows of outputs by 8, and 8 that wait */
+#define MT_WINOGRAD_SUMS 72 /* words: 4 columns of elements by 2 rows of outputs by 8, and 8 intermediate ones */
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__thumb2__) && !defined(MT_PORTABLE)
 
@@ -67,7 +68,7 @@ MT_WINOGRAD_COLUMNS(mt_winograd_columns_uint8, uint8_t)
     "ldrsh r2, [lr], #2\n\t"           \
     "mla r7, r0, r2, r7\n\t"           \
     "mla r11, r1, r2, r11\n\t"
-/* All input channels, four a turn. */
+/* All input channels, four per iteration. */
 #define MT_WINOGRAD_DOT                                                       \
     "ldr r3, %[turns]\n\t"                                                    \
     "8:\n\t" MT_WINOGRAD_MAC MT_WINOGRAD_MAC MT_WINOGRAD_MAC MT_WINOGRAD_MAC  \
@@ -80,7 +81,7 @@ MT_WINOGRAD_COLUMNS(mt_winograd_columns_uint8, uint8_t)
     "rsb r1, " y ", r1, lsl #1\n\t"    \
     "strd r0, r1, [r2, #" at "]\n\t"
 
-/* The sums of a block and four output channels. turns: of four input channels. */
+/* The sums of a block and four output channels. turns: of four input channels each. */
 static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *weights, uint32_t *sums, int32_t turns)
 {
     uint32_t *waiting = sums + 64, *const end = sums + 64;
@@ -119,14 +120,14 @@ static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *wei
 
 #else
 
-/* What is multiplied is added before more is loaded: GCC 12 runs out of registers else (RISC-V). */
+/* Products are added before more is loaded: otherwise GCC 12 runs out of registers (RISC-V). */
 #if defined(__GNUC__) && defined(__OPTIMIZE__)
 #define MT_WINOGRAD_ADDED                                                                                            \
     __asm__ volatile("" : "+r"(a0), "+r"(a1), "+r"(a2), "+r"(a3), "+r"(b0), "+r"(b1), "+r"(b2), "+r"(b3)::"memory")
 #else
 #define MT_WINOGRAD_ADDED (void)0
 #endif
-/* All input channels, four a turn. */
+/* All input channels, four per iteration. */
 #define MT_WINOGRAD_DOT()                                                                                             \
     for (int32_t k = 0; k < turns; ++k) {                                                                             \
         MT_UNROLL(4)                                                                                                  \

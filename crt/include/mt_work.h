@@ -13,15 +13,14 @@
 #define MT_NO_OPERATOR 0xFFFFu
 
 struct mt_work {
-    uint64_t elapsed_ns;    /* of all runs, if they were timed and succeeded; else 0 */
-    uint32_t stack_bytes;   /* how deep the stack went below the caller's, the timer's functions in it if it was timed;
-                             * 0 where `stack_low` is NULL */
-    int32_t result;         /* what the model returned; of MT_DEVICE, the device's own status */
+    uint64_t elapsed_ns;    /* of all runs, if they were timed and succeeded; otherwise 0 */
+    uint32_t stack_bytes;   /* used below the caller's frame, the timer included; 0 if `stack_low` is NULL */
+    int32_t result;         /* the model's result; for MT_DEVICE, the device's own status */
     uint16_t where;         /* the operator that failed, or MT_NO_OPERATOR */
-    uint32_t fed_bytes;     /* of the streamed input, for the inference that is under way */
-    uint64_t fed_ns;        /* what computing with them took so far */
-    int32_t fed_status;     /* of the timer that tells so */
-    uint32_t fed_stack;     /* as stack_bytes */
+    uint32_t fed_bytes;     /* of the streamed input, for the current inference */
+    uint64_t fed_ns;        /* the time spent on them so far */
+    int32_t fed_status;     /* the timer's status for that time */
+    uint32_t fed_stack;     /* stack use, as in stack_bytes */
 };
 
 /* `stack_low` is the stack's lowest address, or NULL. All return MT_MODEL if the model failed, with its result. */

@@ -1,14 +1,14 @@
-/* The stream of decisions is one operation after another, until all new bytes are there:
+/* The decisions describe one operation after another, until all new bytes are complete:
  *
- *     1 decision                 whether its bytes are given, or differences from old ones
- *     unless they are given:     how far the shift between new and old places jumps: a number and a sign
- *     a number                   of bytes
- *     for each a number, a sign  the difference, or the byte itself, from -128 to 127 (modulo 256)
+ *     1 decision                   whether the operation has the bytes themselves, or differences from old bytes
+ *     for differences              the change of the shift between new and old places: a number and a sign
+ *     a number                     the count of bytes
+ *     for each a number, a sign    the difference, or the byte itself, from -128 to 127 (modulo 256)
  *
- * A number is coded as one more than its size, as Elias' gamma code is: the bits below the highest are counted in unary
- * (which ends by itself at the most that there can be), then they follow, the highest first. A number of bytes is not 0,
- * and coded as it is. A sign is left out after 0. How likely decisions are is learned from those before: for the lengths
- * of differences, from those after differences of a like size. */
+ * A number is coded as Elias' gamma code of one more than its size: the count of bits below the highest in unary
+ * (which needs no end mark at the largest possible count), then these bits, the highest first. A byte count is not
+ * 0, and is coded without the addition. A 0 has no sign. The probability of a decision is learned from those before
+ * it; for the lengths of differences, from those that followed differences of similar size. */
 #include "mt_delta.h"
 
 #include <string.h>
@@ -26,12 +26,12 @@ enum { RUN, JUMP, DIFFERENCE, GIVEN };
 
 #define MOST_BITS(kind) ((kind) < DIFFERENCE ? 23u : 7u)
 
-/* Where the models are. */
-#define OF_SIGN 0u                  /* by the kind of number; that of RUN, which has none, is of IS_GIVEN */
-#define OF_RUN 4u                   /* and of JUMP, */
+/* The models' indices. */
+#define OF_SIGN 0u                  /* by the kind of number; that of RUN, which has no sign, is used for IS_GIVEN */
+#define OF_RUN 4u                   /* and for JUMP */
 #define OF_DIFFERENCE (OF_RUN + 23u)
 #define OF_GIVEN (OF_DIFFERENCE + 5u * 7u)
-#define OF_HIGHEST (OF_GIVEN + 2u * 7u) /* the first bit of DIFFERENCE and GIVEN, by how many there are */
+#define OF_HIGHEST (OF_GIVEN + 2u * 7u) /* the first bit of DIFFERENCE and GIVEN, by the count of bits */
 
 #if OF_HIGHEST + 2u * 8u != MT_DELTA_MODELS
 #error "MT_DELTA_MODELS is how many models there are"
@@ -56,7 +56,7 @@ void mt_delta_begin(struct mt_delta *delta, const uint8_t *old, uint32_t old_byt
     }
 }
 
-/* A byte before the first decision. */
+/* Take a byte before the first decision. */
 static int32_t begin_with(struct mt_delta *delta, uint8_t byte)
 {
     if (delta->part == CODE) {
@@ -132,7 +132,7 @@ static int32_t put(struct mt_delta *delta, uint32_t byte)
     return delta->gathered == MT_DELTA_PIECE ? give_away(delta) : MT_OK;
 }
 
-/* A number is there, with its sign if it has one. */
+/* A number is complete, with its sign if it has one. */
 static int32_t end_number(struct mt_delta *delta, uint8_t is_negative)
 {
     const uint32_t size = delta->value - 1;
@@ -157,7 +157,7 @@ static int32_t end_number(struct mt_delta *delta, uint8_t is_negative)
                : MT_BAD_DELTA;
 }
 
-/* The number's bits are there, or one more of them is to come. */
+/* The number is complete, or one more of its bits follows. */
 static int32_t next_bit(struct mt_delta *delta)
 {
     if (delta->bits_left > 0) {
@@ -171,7 +171,7 @@ static int32_t next_bit(struct mt_delta *delta)
     return end_number(delta, 0);
 }
 
-/* The next decision, and what follows from it. */
+/* Take the next decision, and act on it. */
 static int32_t step(struct mt_delta *delta)
 {
     uint16_t even = EVEN, *model = &even;

@@ -1,5 +1,5 @@
-/* Ed25519 by Monocypher's arithmetic, with SHA-512 of our own. Its code is taken in here, so that the project's warnings,
- * which it is not written for, are off for it alone. */
+/* Ed25519 with Monocypher's arithmetic and mtool's SHA-512. Monocypher is included here, so that the project's
+ * warnings are off for it alone. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -15,7 +15,7 @@
 #include "mt_ed25519.h"
 #include "mt_sha512.h"
 
-/* Whether an encoding is of no point, or of one whose order divides 8: under such a key anyone can sign. */
+/* Whether an encoding is not a point, or a point whose order divides 8: anyone can sign for such a key. */
 static int is_weak(const uint8_t encoded[32])
 {
     ge point, scratch;

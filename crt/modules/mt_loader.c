@@ -8,14 +8,14 @@
 #include "mt_protocol.h"
 #include "mtool.h"
 
-/* Of a module's RAM. */
+/* For a module's RAM. */
 #ifdef MT_PROTECT
-#define LEAST_ALIGNMENT 4096u /* so that a few regions of an MPU cover it */
+#define LEAST_ALIGNMENT 4096u /* so that few MPU regions cover it */
 #else
 #define LEAST_ALIGNMENT 32u
 #endif
 
-enum { RAM = MT_SLOTS_MOST, MODULES }; /* indices of `modules`: those before are the slots' */
+enum { RAM = MT_SLOTS_MOST, MODULES }; /* indices of `modules`; the slots' modules come first */
 
 static int32_t execute(struct mt_extension *extension, struct mt_requests *state, const struct mt_frame *request,
                        struct mt_reply *reply);
@@ -25,8 +25,8 @@ static uint32_t name_of(const uint8_t *name)
     return mt_crc32(name, MT_MODULE_NAME_BYTES);
 }
 
-/* The host that a module sees: of the RAM it has what is `used_bytes` behind its start, and in front of `file`, if that
- * is not NULL, which lies at the RAM's end. */
+/* The host that a module sees: its RAM begins `used_bytes` after the start of the whole RAM, and ends before `file`,
+ * which lies at the end; NULL: no file. */
 static struct mt_module_host host_of(const struct mt_loader *loader, uint32_t used_bytes, const uint8_t *head,
                                      const uint8_t *file)
 {
@@ -37,11 +37,11 @@ static struct mt_module_host host_of(const struct mt_loader *loader, uint32_t us
     const uintptr_t begin = ((uintptr_t)host.ram + used_bytes + alignment - 1u) & ~(alignment - 1u);
     host.ram = (uint8_t *)host.ram + (begin - (uintptr_t)host.ram);
     host.ram_bytes = begin < end ? (uint32_t)(end - begin) : 0;
-    host.least_counter = 0; /* which a LOAD has to keep, and not what is there */
+    host.least_counter = 0; /* LOAD checks the counter of a new module; stored ones are accepted */
     return host;
 }
 
-/* The RAM that the modules in flash need, but for one of them. */
+/* The RAM that the modules in flash need, except for one of them. */
 static uint32_t used_but(const struct mt_loader *loader, uint8_t but)
 {
     uint32_t bytes = 0;
@@ -53,7 +53,7 @@ static uint32_t used_but(const struct mt_loader *loader, uint8_t but)
     return bytes;
 }
 
-/* Say which modules are open, from then on. */
+/* Record which modules are open from now on. */
 static void set_open(struct mt_loader *loader, uint8_t which, int is_open)
 {
     const struct mt_model **link = &loader->extension.models;
@@ -80,8 +80,8 @@ static int32_t open_module(struct mt_loader *loader, uint8_t which, const uint8_
     return status;
 }
 
-/* Open the modules of all active slots, and `file`, if that is not NULL, in the free one, in place of the one that it
- * replaces. The status is that of what would not open. */
+/* Open the modules of all active slots, and `file`, if it is not NULL, in the free slot, instead of the one that it
+ * replaces. Returns the status of a module that did not open. */
 static int32_t open_all(struct mt_loader *loader, const uint8_t *file, uint32_t file_bytes)
 {
     const struct mt_slots *const slots = &loader->slots;
@@ -102,7 +102,7 @@ static int32_t open_all(struct mt_loader *loader, const uint8_t *file, uint32_t 
     return status;
 }
 
-/* Open what is in flash; where a module is damaged, its predecessor of the same name. */
+/* Open the modules in flash; instead of a damaged one, its predecessor of the same name. */
 static int32_t open_active(struct mt_loader *loader)
 {
     const int32_t status = open_all(loader, NULL, 0);
@@ -135,7 +135,7 @@ int32_t mt_loader_start(struct mt_loader *loader)
     return open_active(loader);
 }
 
-/* What tells a file from any other: of the hash of its contents a part, and a checksum of its head. */
+/* Identify a file: by a part of its contents' hash, and a checksum of its header. */
 static void identify(const uint8_t *head, uint8_t *identity)
 {
     memcpy(identity, head + MT_MODULE_AT_CONTENTS_HASH, MT_SLOTS_IDENTITY_BYTES - 4u);
@@ -149,7 +149,7 @@ static int is_identified(const struct mt_loader *loader, const uint8_t *head)
     return memcmp(identity, loader->identity, sizeof identity) == 0;
 }
 
-/* Find the place of a file at the RAM's end. */
+/* Find the place of a file at the end of the RAM. */
 static int32_t begin_in_ram(struct mt_loader *loader, const uint8_t *head, const struct mt_module_view *view)
 {
     const uintptr_t end = (uintptr_t)loader->host.ram + loader->host.ram_bytes;
@@ -165,7 +165,7 @@ static int32_t begin_in_ram(struct mt_loader *loader, const uint8_t *head, const
     return MT_OK;
 }
 
-/* The slot of the module of a name, which a delta starts from; MT_SLOTS_NONE: there is none, or the firmware takes no
+/* The slot of the module with a name, from which a delta starts; MT_SLOTS_NONE: none, or the firmware accepts no
  * deltas. */
 static uint8_t delta_base(const struct mt_loader *loader, uint32_t name)
 {
@@ -176,7 +176,7 @@ static uint8_t delta_base(const struct mt_loader *loader, uint32_t name)
                : (uint8_t)MT_SLOTS_NONE;
 }
 
-/* Begin a delta, or go on with it; or have none. */
+/* Begin or continue a delta, or discard it. */
 static int32_t begin_delta(struct mt_loader *loader, const uint8_t *head, uint8_t is_delta)
 {
     const uint32_t crc = is_delta ? mt_get_u32(head + MT_MODULE_HEAD_BYTES) : 0;
@@ -194,7 +194,7 @@ static int32_t begin_delta(struct mt_loader *loader, const uint8_t *head, uint8_
     return loader->delta->begin(loader, old->bytes, old->file_bytes, head);
 }
 
-/* The slot of the module that one of a name replaces in flash; MT_SLOTS_NONE: it replaces none. */
+/* The slot whose module one with this name replaces in flash; MT_SLOTS_NONE: it replaces none. */
 static uint8_t replaced_by(const struct mt_loader *loader, uint32_t name)
 {
     return loader->storage != NULL ? mt_slots_replaced(&loader->slots, name) : (uint8_t)MT_SLOTS_NONE;
@@ -243,7 +243,7 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     if (where == MT_IN_FLASH) {
         status = mt_slots_begin(&loader->slots, loader->identity, name, view.file_bytes, &loader->there);
     } else if (loader->there == 0) {
-        state->model = state->config->model; /* the one in RAM may be written over */
+        state->model = state->config->model; /* the module in RAM may be overwritten */
         set_open(loader, RAM, 0);
     }
     if (status == MT_OK) {
@@ -255,7 +255,7 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     return status;
 }
 
-/* Tell the host that the frame has come; unlike mt_requests_begin_work it leaves the reply to LOAD alone. */
+/* Acknowledge the frame; unlike mt_requests_begin_work, this leaves the reply to LOAD as it is. */
 static int32_t tell(struct mt_requests *state, const struct mt_frame *request)
 {
     return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
@@ -277,7 +277,7 @@ int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t
     return MT_OK;
 }
 
-/* What is wrong with a delta, or with what it makes, is so for all of the load: it starts again. */
+/* A wrong delta or a wrong result makes the whole load wrong: it starts again. */
 static int32_t take_delta(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count)
 {
     if (offset != loader->taken) {
@@ -302,11 +302,11 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
     const uint32_t offset = mt_get_u32(request->payload);
     const uint8_t *const bytes = request->payload + 4;
     const uint32_t count = (uint32_t)(request->count - 4u);
-    const int is_delta = loader->where != 0 && loader->is_delta; /* whose bytes may stand for many sectors */
+    const int is_delta = loader->where != 0 && loader->is_delta; /* its bytes may expand to many sectors */
     int is_long = is_delta;
     if (loader->where == MT_IN_FLASH) {
         const uint32_t sector = loader->storage->sector_bytes;
-        is_long |= offset % sector == 0 || offset % sector + count > sector; /* one has to be erased */
+        is_long |= offset % sector == 0 || offset % sector + count > sector; /* one must be erased */
     }
     const int32_t status = is_long ? tell(state, request) : MT_OK;
     if (status != MT_OK) {
@@ -315,13 +315,14 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
     return is_delta ? take_delta(loader, offset, bytes, count) : mt_loader_store(loader, offset, bytes, count);
 }
 
-/* Make what has come into the free slot a module in flash. Whatever is wrong, those before are there again. */
+/* Turn the loaded file in the free slot into a module in flash. If anything is wrong, the previous modules are
+ * opened again. */
 static int32_t commit(struct mt_loader *loader)
 {
     uint32_t bytes;
     const uint8_t *const file = mt_slots_loaded(&loader->slots, &bytes);
     const uint8_t slot = loader->slots.free;
-    if (file == NULL) { /* all of it was there already, in an active slot */
+    if (file == NULL) { /* it was already complete, in an active slot */
         return loader->there == loader->file_bytes ? MT_OK : MT_BAD_ORDER;
     }
     int32_t status = is_identified(loader, file) ? open_all(loader, file, bytes) : MT_BAD_MODULE;
@@ -347,7 +348,7 @@ static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, co
     if (where == MT_IN_FLASH) {
         status = commit(loader);
     } else if (where != MT_IN_RAM || loader->there != loader->file_bytes) {
-        return MT_BAD_ORDER; /* it may go on */
+        return MT_BAD_ORDER; /* the load may continue */
     } else {
         status = is_identified(loader, loader->ram_file)
                      ? open_module(loader, RAM, loader->ram_file, loader->file_bytes)
@@ -359,7 +360,7 @@ static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, co
     return status;
 }
 
-/* The number of the model of an open module; 0xFF: it is none. */
+/* The number of an open module's model; 0xFF: the module is not open. */
 static uint8_t number_of(const struct mt_loader *loader, const struct mt_requests *state, uint8_t which)
 {
     uint8_t number = 0xFFu;
@@ -398,7 +399,7 @@ static int32_t on_room(const struct mt_loader *loader, const struct mt_requests 
     return MT_OK;
 }
 
-/* The module whose model this is; NULL: it is the firmware's. */
+/* The module whose model this is; NULL: the firmware's own model. */
 static const struct mt_module *module_of(const struct mt_loader *loader, const struct mt_model *model, uint8_t *where)
 {
     *where = MT_IN_FIRMWARE;
@@ -463,7 +464,7 @@ static int32_t on_fetch(const struct mt_loader *loader, struct mt_requests *stat
 static int32_t execute(struct mt_extension *extension, struct mt_requests *state, const struct mt_frame *request,
                        struct mt_reply *reply)
 {
-    struct mt_loader *const loader = (struct mt_loader *)(void *)extension; /* whose first member it is */
+    struct mt_loader *const loader = (struct mt_loader *)(void *)extension; /* the extension is its first member */
     switch (request->type) {
     case MT_LOAD:
         return on_load(loader, state, request, reply);

@@ -1,5 +1,5 @@
-/* A module that comes as the delta from the one in flash: what follows from each piece of it is stored where the file
- * goes. Its head has come with LOAD, so that the delta is of what is behind the heads. */
+/* A module that arrives as a delta from the one in flash: the bytes decoded from each piece are stored as the file.
+ * Its header came with LOAD, so the delta covers what follows the headers. */
 #include <stddef.h>
 
 #include "mt_delta.h"
@@ -7,7 +7,7 @@
 #include "mtool.h"
 
 static struct mt_delta decoder;
-static uint32_t made;  /* of the file: its head and what was decoded */
+static uint32_t made;  /* of the file: its header and the decoded bytes */
 static uint32_t there; /* of the file, stored before this delta began */
 
 static int32_t store(void *context, const uint8_t *bytes, uint32_t count)

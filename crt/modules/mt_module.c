@@ -8,7 +8,7 @@
 #include "mt_sha512.h"
 #include "mtool.h"
 
-/* Limits that keep every sum of sizes far from 2^32. docs/modules.md has them. */
+/* Limits that keep every sum of sizes far below 2^32; see docs/modules.md. */
 #define MOST_BYTES 0x40000000u
 #define MOST_TENSORS 255u
 #define MOST_IMPORTS 1024u
@@ -44,7 +44,7 @@ static int is_zero(const uint8_t *bytes, uint32_t count)
     return all == 0;
 }
 
-/* A name that can stand in C and in a message, and zeros behind it. */
+/* A name that is valid in C and in a message, padded with zeros. */
 static int is_name(const uint8_t *name)
 {
     uint32_t length = 0;
@@ -67,7 +67,8 @@ static const struct mt_module_kind *kind_of(const struct mt_module_host *host, u
     return *one;
 }
 
-/* A core runs what is for itself, and what needs less. Armv6-M's instructions are in all of Arm's after it. */
+/* A core runs code for itself and for smaller ones of its family: all later Arm architectures have Armv6-M's
+ * instructions. */
 static int runs(uint32_t core, uint32_t machine)
 {
     const uint32_t own = core & ARCHITECTURE, wanted = machine & ARCHITECTURE;
@@ -250,7 +251,8 @@ static struct mt_protect_area area_of(const void *start, size_t bytes, uint32_t 
     return area;
 }
 
-/* What a module has while it runs: its image; its arena to write; to read what the RAM has besides, and `opened`. */
+/* A running module's areas: its image; its arena, which it may write; and, read-only, the rest of its RAM and
+ * `opened`. */
 static int32_t begin(struct mt_module *opened, const uint8_t *ram)
 {
     const struct mt_module_view *const view = &opened->view;

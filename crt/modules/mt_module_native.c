@@ -1,4 +1,4 @@
-/* Modules of the core's own code. */
+/* Modules of native machine code. */
 #include "mt_module.h"
 #include "mtool.h"
 
@@ -8,7 +8,7 @@
 #define THUMB 0u
 #endif
 
-/* The part of a core that instructions need beyond the architecture, and how floats are passed. */
+/* The core's extensions that the code may need, and how floats are passed. */
 uint32_t mt_module_machine(void)
 {
     uint32_t machine = 0;
@@ -27,7 +27,7 @@ uint32_t mt_module_machine(void)
 #elif defined(__riscv) && __riscv_xlen == 32
     machine |= MT_MACHINE_RV32;
 #else
-    return MT_MACHINE_ANY; /* none of these: no native module is for it */
+    return MT_MACHINE_ANY; /* an unknown core: no native module is for it */
 #endif
 #if defined(__ARM_PCS_VFP) || defined(__riscv_float_abi_single) || defined(__riscv_float_abi_double)
     machine |= MT_MACHINE_HARD_FLOAT;

@@ -1,12 +1,12 @@
-/* Written for size: one round in a loop. The schedule of 80 words is kept as its last 16, and no word of the state moves:
- * which is which changes from round to round. */
+/* Written for size: one round in a loop. Only the last 16 of the schedule's 80 words are kept, and no word of the
+ * state moves: their roles rotate from round to round. */
 #include "mt_sha512.h"
 
 #include <string.h>
 
 #define BLOCK 128u
 
-/* The fraction of the cube roots of the first 80 primes. */
+/* The fractional parts of the cube roots of the first 80 primes. */
 /* clang-format off */
 static const uint64_t constants[80] = {
     0x428a2f98d728ae22u, 0x7137449123ef65cdu, 0xb5c0fbcfec4d3b2fu, 0xe9b5dba58189dbbcu,
@@ -31,7 +31,7 @@ static const uint64_t constants[80] = {
     0x4cc5d4becb3e42b6u, 0x597f299cfc657e2au, 0x5fcb6fab3ad6faecu, 0x6c44198c4a475817u,
 };
 
-/* That of the square roots of the first 8. */
+/* Those of the square roots of the first 8 primes. */
 static const uint64_t first_state[8] = {
     0x6a09e667f3bcc908u, 0xbb67ae8584caa73bu, 0x3c6ef372fe94f82bu, 0xa54ff53a5f1d36f1u,
     0x510e527fade682d1u, 0x9b05688c2b3e6c1fu, 0x1f83d9abfb41bd6bu, 0x5be0cd19137e2179u,

@@ -13,7 +13,7 @@
 #define RECORD ((uint32_t)sizeof(struct mt_slot_record))
 #define CHUNK MT_STORAGE_CHUNK
 #define LOADS 8u /* of a file */
-#define FREE 16u /* records that a load may write, those that a cut leaves included */
+#define FREE 16u /* records that a load may write, including those after a power loss */
 
 typedef char record_is_a_chunk[sizeof(struct mt_slot_record) == MT_STORAGE_CHUNK ? 1 : -1];
 
@@ -22,15 +22,15 @@ static uint32_t check_of(const struct mt_slot_record *record)
     return mt_crc32((const uint8_t *)record, offsetof(struct mt_slot_record, check));
 }
 
-/* The record at a place of an area; NULL: there is none that is good. */
+/* The record at a place of an area; NULL: no valid one. */
 static const struct mt_slot_record *record_at(const struct mt_slots *slots, uint32_t area, uint32_t at)
 {
     const struct mt_slot_record *const record = (const void *)(slots->storage->memory + area + at);
     return record->kind != BLANK && check_of(record) == record->check ? record : NULL;
 }
 
-/* Find which slots are active, and which one is free: one that has no module, else an earlier one of a name, else the
- * one that was loaded first. */
+/* Find the active slots and the free one: a slot without a module, else an earlier module of a name, else the one
+ * that was loaded first. */
 static void judge(struct mt_slots *slots)
 {
     uintptr_t least = UINTPTR_MAX;
@@ -44,7 +44,7 @@ static void judge(struct mt_slots *slots)
                 const struct mt_slot_record *const later = slots->records[other];
                 is_last &= later <= record || later->kind != COMMIT || later->name != record->name;
             }
-            age = (uintptr_t)record + is_last * MT_SLOTS_JOURNAL_BYTES; /* as if it were behind all that are not */
+            age = (uintptr_t)record + is_last * MT_SLOTS_JOURNAL_BYTES; /* newer than all others */
             slots->active |= is_last << slot;
         }
         if (age < least) {
@@ -55,8 +55,8 @@ static void judge(struct mt_slots *slots)
     slots->active &= ~(1u << slots->free);
 }
 
-/* Read an area of the journal, and use it. The place right behind what is not blank stays free: a cut may have begun
- * there. */
+/* Read an area of the journal, and use it. The place right after the last written one stays free: an interrupted
+ * write may have begun there. */
 static void read_journal(struct mt_slots *slots, uint32_t area)
 {
     memset(slots->records, 0, sizeof slots->records);
@@ -148,7 +148,7 @@ uint8_t mt_slots_replaced(const struct mt_slots *slots, uint32_t name)
     return left == 1 ? first : MT_SLOTS_NONE;
 }
 
-/* Write a record behind the others. Where a unit turns out to be used, the next places are tried. */
+/* Append a record. If a unit turns out to be used, the following places are tried. */
 static int32_t append(struct mt_slots *slots, struct mt_slot_record *record)
 {
     int32_t status = MT_IO;
@@ -160,7 +160,7 @@ static int32_t append(struct mt_slots *slots, struct mt_slot_record *record)
     return status;
 }
 
-/* Whether a record of the journal says something that those of the slots don't: the counter of its name. */
+/* Whether a record has information that the slots' records lack: the counter of its name. */
 static int is_alone(const struct mt_slots *slots, const struct mt_slot_record *record)
 {
     for (uint8_t slot = 0; slot < slots->count; ++slot) {
@@ -172,13 +172,13 @@ static int is_alone(const struct mt_slots *slots, const struct mt_slot_record *r
     return record->kind == COMMIT;
 }
 
-/* Copy what still says something to the other area, and use that. */
+/* Copy the records that still matter to the other area, and use that. */
 static int32_t copy_journal(struct mt_slots *slots)
 {
     const uint32_t from = slots->area, to = slots->areas - from;
     struct mt_slot_record copy = {.kind = HEAD, .counter = slots->head};
     int32_t status = MT_OK;
-    (void)append(slots, &copy); /* the one that is there may be half-written */
+    (void)append(slots, &copy); /* the existing copy may be half-written */
     slots->area = to;
     slots->at = 0;
     for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES && status == MT_OK; at += slots->storage->sector_bytes) {
@@ -219,7 +219,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
     if (bytes == 0 || bytes > slots->slot_bytes) {
         return MT_NO_MEMORY;
     }
-    if (!is_of(load, identity, bytes)) { /* else it goes on in the same power-up */
+    if (!is_of(load, identity, bytes)) { /* otherwise it continues after the same power-up */
         load->kind = 0;
         int32_t status = copy_journal(slots);
         if (status != MT_OK) {
@@ -254,7 +254,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
     return MT_OK;
 }
 
-/* Program the last chunk that has come, the file's last with what is behind it blank. */
+/* Program the last received chunk; the rest of the file's last one stays blank. */
 static int32_t put(struct mt_slots *slots)
 {
     const uint32_t at = (slots->load.there - 1u) / CHUNK * CHUNK;
@@ -268,7 +268,7 @@ static int32_t put(struct mt_slots *slots)
         status = slots->storage->program(offset, slots->chunk, CHUNK);
     }
     if (status == MT_OK && slots->load.there % slots->load.step == 0) {
-        (void)append(slots, &slots->load); /* without it, less is there after a cut */
+        (void)append(slots, &slots->load); /* without it, less is found after a power loss */
     }
     return status;
 }
@@ -287,7 +287,7 @@ int32_t mt_slots_write(struct mt_slots *slots, uint32_t offset, const uint8_t *b
         if (load->there % CHUNK == 0 || load->there == load->bytes) {
             const int32_t status = put(slots);
             if (status != MT_OK) {
-                load->kind = 0; /* mt_slots_begin goes on with the sectors that a record has */
+                load->kind = 0; /* mt_slots_begin continues with the sectors of this record */
                 return status;
             }
         }

@@ -5,7 +5,7 @@
 #include "mt_bytes.h"
 #include "mtool.h"
 
-#define HEAD_BYTES 3u   /* of a request: function, number of arguments */
+#define HEAD_BYTES 3u   /* of a request: the function, the number of arguments */
 #define VALUE_BYTES 8u  /* of an integer or float argument */
 #define TENSOR_BYTES 9u /* of a tensor argument before its dimensions */
 #define DIM_BYTES 4u
@@ -22,7 +22,7 @@ int32_t mt_functions_find(const struct mt_functions *functions, const uint8_t *n
     return MT_UNKNOWN_FUNCTION;
 }
 
-/* Read one tensor from the message; *used is how many bytes it takes there, `dims` where its shape goes. */
+/* Read one tensor from the message; *used is its size there, and its shape is written to `dims`. */
 static int32_t read_tensor(const struct mt_model *model, const uint8_t *bytes, size_t count, int64_t *dims,
                            size_t most_dims, DLTensor *tensor, size_t *used)
 {
@@ -71,7 +71,7 @@ static void read_value(const uint8_t *bytes, int32_t code, union mt_value *value
     }
 }
 
-/* Read the arguments of a call into the room that the model has for them. */
+/* Read a call's arguments into the model's argument arrays. */
 static int32_t read_arguments(const struct mt_model *model, const uint8_t *bytes, size_t count, uint8_t arguments)
 {
     const struct mt_functions *const functions = model->functions;

@@ -7,7 +7,7 @@
 #include "mt_protocol.h"
 #include "mtool.h"
 
-/* Find the list that TVM writes as ["list_int", [...]] or the like, and step into it. */
+/* Find the list that TVM writes as ["list_int", [...]] or similar, and step into it. */
 static struct mt_json find_list(struct mt_json attributes, const char *key, const char *kind)
 {
     struct mt_json json = mt_json_find(attributes, key);
@@ -20,7 +20,7 @@ static struct mt_json find_list(struct mt_json attributes, const char *key, cons
     return json;
 }
 
-/* Read [node, index, version] and return the tensor's number, of a node before `nodes`. */
+/* Read [node, index, version] of a node before `nodes`; return the tensor's number. */
 static uint16_t read_reference(struct mt_json *json, const struct mt_graph *graph, uint16_t nodes)
 {
     mt_json_expect(json, '[');
@@ -56,7 +56,7 @@ static mt_packed *function_of(const struct mt_graph_config *config, struct mt_js
     return NULL;
 }
 
-/* Read what a node computes and how many tensors that gives. */
+/* Read a node's function and its number of output tensors. */
 static int32_t read_operator(struct mt_json object, const struct mt_graph_config *config, struct mt_graph_node *node)
 {
     struct mt_json op = mt_json_find(object, "op");
@@ -79,7 +79,7 @@ static int32_t read_operator(struct mt_json object, const struct mt_graph_config
     return node->function != NULL || mt_json_is(function, "__nop") ? MT_OK : MT_UNKNOWN_FUNCTION;
 }
 
-/* Read a node: its function, what it reads, what it writes. */
+/* Read a node: its function, its inputs, its outputs. */
 static int32_t read_node(struct mt_json object, struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
@@ -123,7 +123,7 @@ static int32_t read_nodes(struct mt_json json, struct mt_graph *graph)
     return json.failed ? MT_BAD_GRAPH : MT_OK;
 }
 
-/* Read an element type by its name in NumPy. A 4-bit integer takes a byte. */
+/* Read an element type by its NumPy name. A 4-bit integer is stored in a byte. */
 static int read_dtype(struct mt_json_text name, DLDataType *dtype)
 {
     static const struct {
@@ -147,7 +147,7 @@ static int read_dtype(struct mt_json_text name, DLDataType *dtype)
     return 0;
 }
 
-/* Read a tensor's shape, and say in *bytes what it takes. */
+/* Read a tensor's shape; *bytes is the tensor's size. */
 static int32_t read_shape(struct mt_json *json, struct mt_graph *graph, DLTensor *tensor, uint64_t *bytes)
 {
     tensor->shape = graph->config->dims + graph->dims;
@@ -168,7 +168,7 @@ static int32_t read_shape(struct mt_json *json, struct mt_graph *graph, DLTensor
     return json->failed ? MT_BAD_GRAPH : MT_OK;
 }
 
-/* Return the tensor's address, or NULL if that many bytes do not lie there, or not aligned to its elements. */
+/* Return the tensor's address; NULL: it does not lie in that memory as a whole, or is not aligned to its elements. */
 static void *locate(const struct mt_graph_config *config, struct mt_graph_place place, uint64_t bytes, uint32_t size)
 {
     uint8_t *data = NULL;
@@ -193,7 +193,7 @@ static uint64_t bytes_of(const DLTensor *tensor)
     return bytes;
 }
 
-/* Read the type, the shape and the place of every tensor. */
+/* Read the type, shape and place of every tensor. */
 static int32_t read_tensors(struct mt_json attributes, struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
@@ -236,7 +236,7 @@ static int32_t read_tensors(struct mt_json attributes, struct mt_graph *graph)
     return MT_OK;
 }
 
-/* Check that the outputs are where the model has them. */
+/* Check that the outputs are those of the model. */
 static int32_t check_heads(struct mt_json json, const struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
@@ -252,7 +252,7 @@ static int32_t check_heads(struct mt_json json, const struct mt_graph *graph)
     return json.failed || count != config->output_count ? MT_BAD_GRAPH : MT_OK;
 }
 
-/* The same for the inputs: the nodes that `arg_nodes` lists. */
+/* The same for the inputs, the nodes that `arg_nodes` lists. */
 static int32_t check_arguments(struct mt_json json, const struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
@@ -287,7 +287,7 @@ int32_t mt_graph_open(struct mt_graph *graph, const struct mt_graph_config *conf
         status = check_arguments(mt_json_find(json, "arg_nodes"), graph);
     }
     if (status != MT_OK) {
-        graph->nodes = 0; /* nothing of it is run */
+        graph->nodes = 0; /* none of its nodes is run */
     }
     return status;
 }

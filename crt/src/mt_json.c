@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Most levels of lists and objects in one another. A graph has 5; a level is a bit here, so that what closes can
- * be held against what opened without recursion. */
+/* The deepest nesting of lists and objects; a graph has 5 levels. A level is one bit here, so that closing brackets
+ * are matched without recursion. */
 #define MOST_LEVELS 16u
 
 static char peek(struct mt_json *json)
@@ -84,7 +84,7 @@ static void skip_word(struct mt_json *json)
 
 void mt_json_skip(struct mt_json *json)
 {
-    uint32_t objects = 0; /* a bit a level: whether it is an object */
+    uint32_t objects = 0; /* one bit per level: whether it is an object */
     uint32_t level = 0;
     do {
         const char next = peek(json);

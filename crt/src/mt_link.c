@@ -14,10 +14,10 @@ void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count)
     link->half = count / 2u;
     link->received = bytes;
     link->to_send = bytes + link->half;
-    link->packet = link->half - MT_COBS_OVERHEAD(link->half) - 2u; /* a delimiter on both sides */
+    link->packet = link->half - MT_COBS_OVERHEAD(link->half) - 2u; /* a delimiter on each side */
 }
 
-/* Check the encoded frame at `bytes` and take it apart. */
+/* Check the encoded frame at `bytes` and decode it. */
 static int32_t open_frame(uint8_t *bytes, size_t count, struct mt_frame *frame)
 {
     size_t decoded = 0;
@@ -36,7 +36,7 @@ static int32_t open_frame(uint8_t *bytes, size_t count, struct mt_frame *frame)
     return MT_OK;
 }
 
-/* Wait for more bytes and append them. */
+/* Wait for more bytes and append them to the buffer. */
 static int32_t fill(struct mt_link *link)
 {
     if (link->begin > 0) {
@@ -82,7 +82,7 @@ int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
     }
 }
 
-/* The frame is laid out so far above the buffer's start that it can be encoded in place. */
+/* The frame is laid out far enough above the buffer's start to be encoded in place. */
 static uint8_t *frame_of(const struct mt_link *link)
 {
     return link->to_send + 1u + MT_COBS_OVERHEAD(link->packet);

@@ -28,7 +28,7 @@ int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index,
     if (offset > tensor.bytes || length > tensor.bytes - offset) {
         return MT_BAD_RANGE;
     }
-    if (length > 0) { /* an empty tensor may be nowhere */
+    if (length > 0) { /* an empty tensor may have no address */
         *bytes = (uint8_t *)tensor.data + (size_t)offset;
     }
     return MT_OK;

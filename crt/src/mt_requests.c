@@ -7,7 +7,8 @@
 #include "mtool.h"
 #include "mt_protocol.h"
 
-/* A handler reads the request, writes its reply's bytes (after the status) and sets reply->count to their number. */
+/* A handler reads the request, writes the reply's bytes that follow the status, and sets reply->count to their
+ * number. */
 typedef int32_t handler(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply);
 
 static int32_t on_info(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
@@ -28,7 +29,7 @@ static int32_t on_info(struct mt_requests *state, const struct mt_frame *request
     return MT_OK;
 }
 
-/* Find the `length` bytes that the start of a WRITE or READ names. */
+/* Find the `length` bytes that the first bytes of a WRITE or READ select. */
 static int32_t find_bytes(const struct mt_requests *state, const struct mt_frame *request, uint32_t length,
                           uint8_t **bytes)
 {
@@ -36,7 +37,7 @@ static int32_t find_bytes(const struct mt_requests *state, const struct mt_frame
     return mt_model_find(state->model, payload[0], payload[1], mt_get_u32(payload + 2), length, bytes);
 }
 
-/* Give the model rows of its streamed input. That may take a while, so their arrival is reported to the host. */
+/* Pass rows of its streamed input to the model. That may take a while, so the arrival is acknowledged first. */
 static int32_t feed(struct mt_requests *state, const struct mt_frame *request, size_t length)
 {
     const struct mt_model *const model = state->model;
@@ -101,7 +102,7 @@ void mt_requests_keep_work(struct mt_requests *state, struct mt_reply *reply, ui
     reply->count = count;
 }
 
-/* Every reply to CALL, TIME and INVOKE begins with the model's result. */
+/* Replies to CALL, TIME and INVOKE begin with the model's result. */
 static void end_work(struct mt_requests *state, struct mt_reply *reply, uint8_t count)
 {
     mt_put_u32(reply->bytes, (uint32_t)state->last.result);
@@ -120,7 +121,7 @@ static int32_t on_call(struct mt_requests *state, const struct mt_frame *request
     if (request->count != 5 || request->payload[0] > MT_CALL_RUN) {
         return MT_BAD_MESSAGE;
     }
-    const uint8_t how = request->payload[0]; /* what is sent leaves the request alone, but the model may not */
+    const uint8_t how = request->payload[0]; /* sending keeps the request intact, but the model may overwrite it */
     const uint32_t limit_ms = mt_get_u32(request->payload + 1);
     int32_t status = mt_requests_begin_work(state, request);
     if (status != MT_OK) {
@@ -195,7 +196,7 @@ static int32_t on_invoke(struct mt_requests *state, const struct mt_frame *reque
     status = mt_work_invoke(state->model, request->payload, request->count, state->config->stack_low,
                             &state->last, &returned);
     reply->bytes[4] = (uint8_t)returned.type_code;
-    mt_put_u64(reply->bytes + 5, (uint64_t)returned.value.v_int64); /* a float: its bits */
+    mt_put_u64(reply->bytes + 5, (uint64_t)returned.value.v_int64); /* the bits of a float */
     end_work(state, reply, 13);
     return status;
 }
@@ -222,7 +223,7 @@ static int32_t on_select(struct mt_requests *state, const struct mt_frame *reque
     }
     if (model != state->model) {
         state->model = model;
-        state->last.fed_bytes = 0; /* rows that the other was given */
+        state->last.fed_bytes = 0; /* rows of the previous model */
     }
     return MT_OK;
 }

@@ -13,14 +13,14 @@ void mt_schedule_release(struct mt_task *task, uint32_t now, uint32_t deadline_t
     task->is_released = 1;
 }
 
-/* Tell whether a task that runs is at a place where a more urgent one may run. */
+/* Return whether a running task is at a point where a more urgent one may run. */
 static int may_pause(const struct mt_task *task)
 {
     const uint8_t bit = (uint8_t)(1u << task->number % 8u);
     return task->pauses == NULL || (task->pauses[task->number / 8u] & bit) != 0;
 }
 
-/* The task that runs and is the most urgent: those below it wait for it. NULL: none runs. */
+/* The most urgent running task; those below wait for it. NULL: none is running. */
 static struct mt_task *running(struct mt_task *tasks, uint8_t count)
 {
     struct mt_task *found = NULL;
@@ -37,7 +37,7 @@ static uint32_t deadline(const struct mt_task *task)
     return task->released_at + task->deadline_ticks;
 }
 
-/* The task that is to begin, more urgent than `below`. NULL: there is none. */
+/* The next task to start, more urgent than `below`. NULL: none. */
 static struct mt_task *released(struct mt_task *tasks, uint8_t count, const struct mt_task *below)
 {
     struct mt_task *found = NULL;

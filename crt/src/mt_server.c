@@ -10,14 +10,14 @@
 
 static struct {
     struct mt_requests requests;
-    uint32_t nonce;                     /* the host's, which names the session */
-    uint32_t host;                      /* the computer it is open with; 0: not known */
+    uint32_t nonce;                     /* chosen by the host: identifies the session */
+    uint32_t host;                      /* the computer that opened it; 0: unknown */
     uint16_t session;                   /* the lower half of `nonce`, in every frame */
     uint16_t expected;                  /* sequence number of the next frame to execute */
     uint8_t statuses[MT_WINDOW_FRAMES]; /* of the frames before `expected`, by sequence number */
     uint8_t is_open;
     uint8_t is_used;                    /* a request of the open session was executed */
-    uint8_t is_rejecting;               /* RESEND was sent, and no frame in order has come since */
+    uint8_t is_rejecting;               /* RESEND was sent, and no frame in order has arrived since */
     uint8_t is_done;                    /* the host asked for a reset */
 } server;
 
@@ -44,7 +44,7 @@ static void put_hash(uint8_t *bytes, const char *digits)
 static void open_session(uint32_t nonce, uint32_t host)
 {
     uint64_t elapsed_ns;
-    (void)mt_port_timer_stop(&elapsed_ns); /* the session before may have broken off while it ran */
+    (void)mt_port_timer_stop(&elapsed_ns); /* the previous session may have ended while it was running */
     server.nonce = nonce;
     server.host = host;
     server.session = (uint16_t)nonce;
@@ -67,7 +67,7 @@ static int32_t on_hello(const struct mt_frame *request)
     const uint32_t host = request->count > 9 ? mt_get_u32(request->payload + 6) : 0;
     reply[1] = MT_PROTOCOL_VERSION;
     mt_put_u32(reply + 2, nonce);
-    if (!server.is_open || nonce != server.nonce) { /* else it is a repetition, and the session goes on */
+    if (!server.is_open || nonce != server.nonce) { /* otherwise this is a repetition, and the session continues */
         const int may_take_over = (flags & MT_HELLO_TAKE_OVER) != 0 || (host != 0 && host == server.host);
         if (server.is_open && server.is_used && !may_take_over) {
             *reply = MT_BUSY;
@@ -88,7 +88,7 @@ static int32_t on_hello(const struct mt_frame *request)
     return send(MT_HELLO | MT_REPLY, request->sequence, (size_t)(reply - mt_link_payload(&server.requests.link)));
 }
 
-/* Ask for the frames from `expected` on, unless that has been asked. */
+/* Request the frames from `expected` on, unless that has been done. */
 static int32_t reject(int32_t why)
 {
     if (server.is_rejecting) {
@@ -104,7 +104,7 @@ static uint8_t *status_of(const struct mt_frame *request)
     return server.statuses + request->sequence % MT_WINDOW_FRAMES;
 }
 
-/* What ends a session is the server's, and what asks only whether the device is there. */
+/* Requests that end the session, and those that only check that the device is present, are handled here. */
 static int32_t execute(const struct mt_frame *request, struct mt_reply *reply)
 {
     switch (request->type) {
@@ -128,12 +128,12 @@ static int32_t on_frame(const struct mt_frame *request)
     struct mt_reply reply = {payload + 1, 0};
     int32_t status;
     if (!server.is_open || request->session != server.session) {
-        payload[0] = MT_NO_SESSION; /* of an earlier session, or from before a reset */
+        payload[0] = MT_NO_SESSION; /* from an earlier session, or from before a reset */
         payload[1] = server.is_open;
         return mt_link_send(&server.requests.link, MT_RESEND, request->session, request->sequence, 2);
     }
     if (behind > MT_WINDOW_FRAMES) {
-        return reject(MT_BAD_FRAME); /* one before it was lost */
+        return reject(MT_BAD_FRAME); /* an earlier one was lost */
     }
     server.is_rejecting = 0;
     if (behind > 0) {

@@ -4,10 +4,10 @@
 
 #define PAINT 0xC5u
 
-/* Below its own local this function leaves this number of bytes alone, for what the compiler keeps there. */
+/* Below its own local variable this function leaves some bytes unpainted, for what the compiler keeps there. */
 #define SLACK 32u
 
-/* So many bytes at the end of the stack are its canary. */
+/* The last bytes of the stack are its canary. */
 #define CANARY 16u
 
 void mt_stack_paint(uint8_t *low)

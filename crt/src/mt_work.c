@@ -1,4 +1,4 @@
-/* A file of its own, so that no compiler merges these frames with the server's: the stack is measured from here. */
+/* In a file of its own, so that no compiler merges these frames with the server's: stack use is measured from here. */
 #include "mt_work.h"
 
 #include <string.h>
@@ -10,9 +10,9 @@
 static volatile uint16_t running = MT_NO_OPERATOR;
 
 #ifdef MT_PROTECT
-static int32_t stopped; /* MT_OK, or why a call into the model did not come to its end */
+static int32_t stopped; /* MT_OK, or why the last call of the model did not finish */
 
-/* Call one of the model's functions inside the fence. */
+/* Call one of the model's functions under memory protection. */
 static int32_t protected_call(const struct mt_model *model, mt_protect_function *function, uintptr_t first, uintptr_t second)
 {
     int32_t result = 0;
@@ -21,7 +21,7 @@ static int32_t protected_call(const struct mt_model *model, mt_protect_function 
     return status == MT_OK ? result : status;
 }
 
-/* The status where the model did not return 0. */
+/* The status to return if the model did not return 0. */
 #define FAILED (stopped != MT_OK ? stopped : MT_MODEL)
 #define CALL(model, function, first, second) protected_call((model), (mt_protect_function *)(function), (first), (second))
 #define RUN(model) CALL(model, (model)->run, (uintptr_t)(model), 0)
@@ -36,7 +36,7 @@ static int32_t protected_call(const struct mt_model *model, mt_protect_function 
 #define FEED(model) (model)->stream->feed()
 #endif
 
-/* The status of what the model has returned a result of. */
+/* The status for a result that the model returned. */
 static int32_t status_of(const struct mt_work *work)
 {
     return work->result == 0 ? MT_OK : FAILED;
@@ -51,7 +51,7 @@ static void begin(struct mt_work *work, uint8_t *stack_low)
     mt_stack_paint(stack_low);
 }
 
-/* Say which operator failed, and with which status of its own, where a device did. */
+/* Record the failed operator, and its own status if it is a device's. */
 static void note_device(const struct mt_model *model, struct mt_work *work)
 {
     if (work->result == MT_DEVICE && model->failure != NULL) {
@@ -79,7 +79,7 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
 {
     const volatile uint8_t top = 0;
     int32_t status = MT_OK;
-    if (model->stream != NULL) { /* its first operators have run, as rows came */
+    if (model->stream != NULL) { /* its first operators ran as rows arrived */
         return mt_work_run(model, stack_low, work);
     }
     begin(work, stack_low);
@@ -97,7 +97,7 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
     return status;
 }
 
-/* One more inference: on the row that is there in place of all. */
+/* One more inference: the present row takes the place of all rows. */
 static int32_t run_again(const struct mt_model *model)
 {
     int32_t result = model->stream != NULL ? BEGIN(model) : 0;

@@ -1,4 +1,4 @@
-/* libFuzzer: whatever a module of bytecode is, it is refused, or it runs in its arena alone. */
+/* libFuzzer: any bytecode module is either refused or runs within its arena. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct mt_bytecode opened;
-    uint32_t *const module = malloc(count); /* exactly these, so that the sanitizers see what is read beside them */
+    uint32_t *const module = malloc(count); /* exactly this size, so that the sanitizers notice reads outside of it */
     if (count > 0) {
         memcpy(module, bytes, count);
     }

@@ -1,8 +1,9 @@
-/* libFuzzer: whatever a delta is, its decoder reads nothing outside of the old bytes and gives away no more new ones than
- * there is room for.
+/* libFuzzer: for any delta, the decoder reads nothing outside of the old bytes, and writes at most the new bytes that
+ * fit.
  *
- * An input: bytes of a piece, old bytes (2), room (2), the old bytes, the delta. Unless the first of the delta's bytes is
- * zero, it and those behind are its stream alone: the header is made right, so that the stream is reached. */
+ * An input: the size of a piece, the number of old bytes (2 bytes), the capacity (2), the old bytes, the delta.
+ * Unless the delta's first byte is zero, the bytes after it are only the stream: a valid header is added, so that
+ * the stream is reached. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     }
     const size_t most = bytes[0] + (size_t)1, there = count - HEAD, wanted = mt_get_u16(bytes + 1);
     const uint32_t old_bytes = (uint32_t)(wanted < there ? wanted : there);
-    uint8_t *const old = malloc(old_bytes); /* exactly these, so that the sanitizers see what is read beside them */
+    uint8_t *const old = malloc(old_bytes); /* exactly this size, so that the sanitizers notice reads outside of it */
     if (old_bytes > 0) {
         memcpy(old, bytes + HEAD, old_bytes);
     }

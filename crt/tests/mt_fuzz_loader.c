@@ -1,8 +1,8 @@
-/* libFuzzer: whatever is sent to the loader of modules, it touches no byte that is not its own, its models lie in the RAM
- * that it has, and after a reset it starts.
+/* libFuzzer: whatever is sent to the module loader, it accesses only its own memory, its models lie in its RAM, and it
+ * starts after a reset.
  *
- * An input is records (what, length (2), bytes): a message of the loader's, or one of those below. The module that they
- * send has the right size and hash, so that it is its numbers and tables that are tried. */
+ * An input is records (kind, length (2), bytes): a message of the loader's, or one of those below. Modules that they
+ * send have the right size and hash, so that their numbers and tables are reached. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static uint32_t module_bytes;
 static struct mt_loader loader;
 static struct mt_requests state;
 
-/* What the rest of the runtime has: the firmware's own model, and a line that takes everything. */
+/* The rest of the runtime: the firmware's own model, and a line that accepts everything. */
 static int32_t run(const struct mt_model *model)
 {
     (void)model;
@@ -84,7 +84,7 @@ int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count)
 
 void mt_port_idle(void) {}
 
-/* A signature is right if its first byte is 1. */
+/* A signature is valid if its first byte is 1. */
 int mt_ed25519_is_right(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t *message,
                         uint32_t count)
 {
@@ -146,7 +146,7 @@ static void reset(void)
     loader.storage = &storage;
     loader.slot_bytes = SLOT_BYTES;
     loader.delta = &mt_loader_delta;
-    CHECK(mt_loader_start(&loader) == MT_OK); /* what was committed was checked */
+    CHECK(mt_loader_start(&loader) == MT_OK); /* committed modules were checked */
 }
 
 static int32_t request(uint8_t type, const uint8_t *payload, size_t count)
@@ -163,11 +163,11 @@ static int32_t request(uint8_t type, const uint8_t *payload, size_t count)
     return status;
 }
 
-/* All that the models say is theirs lies in the RAM. */
+/* The models' memory lies within the RAM. */
 static void look_at_models(void)
 {
     for (const struct mt_model *model = loader.extension.models; model != NULL; model = model->next) {
-        const struct mt_module *const opened = (const struct mt_module *)(const void *)model; /* whose first member it is */
+        const struct mt_module *const opened = (const struct mt_module *)(const void *)model; /* its first member */
         CHECK(opened->view.ram_bytes <= RAM_BYTES);
         for (uint32_t i = 0; i < (uint32_t)model->input_count + model->output_count; ++i) {
             const struct mt_tensor *const tensor =

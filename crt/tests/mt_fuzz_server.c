@@ -1,9 +1,9 @@
-/* libFuzzer: whatever comes over the line, the server touches no byte that is not its own, sends whole frames only,
- * and runs the model no more often than it was asked to.
+/* libFuzzer: whatever arrives over the line, the server accesses only its own memory, sends only whole frames, and runs
+ * the model at most as often as requested.
  *
- * An input's first byte says how the rest reaches the server:
- *   even: as it is, bytes on the line
- *   odd:  as records (what, length, bytes) of which frames are made, checksum and all, to come past the link */
+ * An input's first byte selects how the rest reaches the server:
+ *   even: as bytes on the line
+ *   odd:  as records (kind, length, bytes), which are sent as frames with a valid checksum, to get past the link */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,10 @@
 #define MOST_RUNS 64u
 #define SESSION 0x1234u
 
-#define MOST_PAYLOAD 200u /* fits into a frame, so that the server takes what it is sent in order */
+#define MOST_PAYLOAD 200u /* fits into a frame, so that the server accepts what is sent to it in order */
 
-/* Records: frames of that type, in order, and these. Those with two bytes more: a frame's type, and how old it is. */
+/* Record kinds: frames of that type, in order, and these. The latter have two more bytes: the frame's type, and its
+ * age. */
 enum { RAW = 0xF0, REPEATED = 0xF1, AHEAD = 0xF2, OTHER_SESSION = 0xF3, OPEN = 0xF4 };
 
 #define CHECK(condition)                                                        \
@@ -46,7 +47,7 @@ static int32_t run(const struct mt_model *model)
     (void)model;
     output[0] += input[0];
     memset(input, 0x11, sizeof input);
-    return ++runs % MOST_RUNS == 0; /* fails now and then, so that a TIME of 4 billion runs ends */
+    return ++runs % MOST_RUNS == 0; /* fails now and then, so that a TIME with 4 billion runs ends */
 }
 
 static int32_t step(const struct mt_model *model, uint16_t number)
@@ -57,7 +58,7 @@ static int32_t step(const struct mt_model *model, uint16_t number)
     return ++runs % MOST_RUNS == 0;
 }
 
-/* A function that writes every byte of its tensors: the sanitizers tell if one of them is not its model's. */
+/* A function that writes every byte of its tensors: the sanitizers notice if one is outside the model's memory. */
 static int32_t fill(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
                     int32_t *result_code, void *resource)
 {
@@ -118,7 +119,7 @@ int32_t mt_port_init(void)
     return MT_OK;
 }
 
-/* What the server sends is one frame, whole, between two delimiters. */
+/* The server sends one whole frame between two delimiters. */
 int32_t mt_port_write(const uint8_t *bytes, size_t count)
 {
     uint8_t frame[BUFFER_BYTES];
@@ -210,7 +211,7 @@ static void put_hello(uint32_t nonce, uint8_t flags)
     put_frame(MT_HELLO, (uint16_t)nonce, 0, payload, flags < 32u ? 6u : sizeof payload);
 }
 
-/* Make frames of the records at `bytes`; returns how many times they may run something at the most. */
+/* Make frames from the records at `bytes`; returns the most times that they may run something. */
 static uint64_t put_records(const uint8_t *bytes, size_t count)
 {
     uint16_t sequence = 0;
@@ -233,17 +234,17 @@ static uint64_t put_records(const uint8_t *bytes, size_t count)
             payload += used;
             length -= used;
         }
-        if (what != REPEATED && what != OTHER_SESSION) { /* which run nothing */
+        if (what != REPEATED && what != OTHER_SESSION) { /* these run nothing */
             may_run += type == MT_CALL ? 3u : 0u;        /* operators */
             may_run += type == MT_TIME && length >= 4 ? mt_get_u32(payload) : 0u;
         }
         if (type == MT_HELLO) {
-            may_run = UINT32_MAX; /* perhaps a session of its own: what is a repetition is not known any more */
+            may_run = UINT32_MAX; /* perhaps a new session: repetitions are no longer known */
         }
         switch (what) {
         case RAW:
             put_raw(payload, length);
-            may_run = UINT32_MAX; /* a fuzzer finds the checksum in the end */
+            may_run = UINT32_MAX; /* a fuzzer eventually finds the checksum */
             break;
         case OPEN:
             put_hello(SESSION + ((uint32_t)first << 16), second);
@@ -285,7 +286,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         may_run = put_records(bytes + 1, count - 1u);
     }
     const int32_t status = mt_server_run(&config);
-    CHECK(status == MT_IO || status == MT_OK); /* the end of what came, or a RESET */
+    CHECK(status == MT_IO || status == MT_OK); /* the end of the input, or a RESET */
     CHECK(runs <= may_run);
     return 0;
 }

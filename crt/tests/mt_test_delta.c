@@ -1,7 +1,6 @@
-/* Decode deltas: from the standard input records of four numbers (how many old bytes, how many of the delta, for how many
- * new ones there is room, how large its pieces are at most) and the bytes; to the standard output, for each, a status, how
- * many new bytes, and the bytes. What is read lies in memory of exactly its size, so that the sanitizers see what is read
- * outside of it. */
+/* Decode deltas. Standard input has records: four numbers (old bytes, delta bytes, capacity for new bytes, largest
+ * piece), then the bytes. Standard output has for each: a status, the number of new bytes, and the bytes. Inputs lie
+ * in memory of exactly their size, so that the sanitizers notice reads outside of it. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* CRC-32, COBS and the link, against a memory that stands for the port. Prints nothing and exits with 0 if all is well. */
+/* CRC-32, COBS and the link, with memory as the port. Prints nothing and exits with 0 on success. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static uint32_t next_random(void)
     return random_state >> 8;
 }
 
-/* `zeros` of 256 bytes are 0, about. */
+/* About `zeros` of 256 bytes are 0. */
 static void fill(uint8_t *bytes, size_t count, uint32_t zeros)
 {
     for (size_t i = 0; i < count; ++i) {
@@ -74,13 +74,13 @@ static void test_cobs(void)
     }
 }
 
-/* What no encoder makes is refused or decoded, but nothing beyond it is touched. */
+/* Input that no encoder produces is refused or decoded, without access outside of it. */
 static void test_cobs_on_garbage(void)
 {
     for (uint32_t round = 0; round < 20000; ++round) {
         size_t decoded = 0;
         const size_t count = next_random() % 300u;
-        uint8_t *bytes = malloc(count > 0 ? count : 1u); /* its exact size, for the sanitizer */
+        uint8_t *bytes = malloc(count > 0 ? count : 1u); /* its exact size, for the sanitizers */
         CHECK(bytes != NULL);
         fill(bytes, count, round % 3u);
         if (mt_cobs_decode(bytes, count, &decoded) == MT_OK) {
@@ -116,7 +116,7 @@ static void test_link(void)
     }
 }
 
-/* A frame with any one of its bits flipped is not taken for a frame, and the one after it is. */
+/* A frame with any single bit flipped is not accepted, and the next one is. */
 static void test_flipped_bits(void)
 {
     static uint8_t buffer[256];

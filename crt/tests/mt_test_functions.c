@@ -1,4 +1,4 @@
-/* A model of one operator with packed functions, which a test calls over the wire:
+/* A model of one operator with packed functions, called by a test over the wire:
  *   test_double   float32[4] in the arena -> float32[4], each times 2
  *   test_sum      an integer and a float; returns their sum
  *   test_fail     returns MT_BAD_SHAPE */

@@ -1,7 +1,7 @@
-/* Reads graphs from the standard input (4 bytes of length, little-endian, and the JSON), opens and runs each, and
- * prints the status of both. Arguments: bytes of the arena, elements of the room for nodes, tensors, arguments, values
- * and dims; offset and bytes of the one input and the one output in the arena; the functions' names. Every function
- * reads and writes each byte of its tensors, so that the sanitizer sees whether they lie in the arena. */
+/* Read graphs from standard input (4 bytes of length, little-endian, and the JSON), open and run each, and print
+ * both statuses. Arguments: the arena's size; the capacity for nodes, tensors, arguments, values and dims; offset
+ * and size of the one input and the one output in the arena; the functions' names. Every function reads and writes
+ * each byte of its tensors, so that the sanitizers notice if they lie outside the arena. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     config.dims = room(config.most_dims, sizeof *config.dims);
     for (uint32_t length = 0; fread(&length, sizeof length, 1, stdin) == 1;) {
         struct mt_graph graph;
-        char *const json = room(length, 1); /* of exactly that size: reading beyond its end shows */
+        char *const json = room(length, 1); /* exactly this size: reads beyond its end are noticed */
         if (fread(json, 1, length, stdin) != length) {
             return 2;
         }

@@ -61,7 +61,7 @@ int32_t mt_port_timer_start(void)
     return MT_OK;
 }
 
-/* The n-th measurement takes n microseconds; with TEST_OVERFLOW in the environment it overflows. */
+/* The n-th measurement takes n microseconds; it overflows if TEST_OVERFLOW is in the environment. */
 int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
 {
     *elapsed_ns = 0;

@@ -1,9 +1,9 @@
 /* A model written by hand, whose outputs a test can check:
  *   y0 int32[300]   3 * x0[i] + i
  *   y1 float32[5]   x1[i] * 2
- *   y2 uint32[1]    how many times it has run
+ *   y2 uint32[1]    the number of runs so far
  *   y3 uint8[40000] x2[i] ^ 0x5A
- * Like a compiled model it overwrites its inputs, so that a second run by mistake shows. */
+ * Like a compiled model it overwrites its inputs, so that a second run by mistake is noticed. */
 #include <stdint.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #define TEST_LARGE_BYTES 40000
 #endif
 
-/* What x0[0] can make it do: */
+/* Special behaviour, selected by x0[0]: */
 enum { HANG = 123, LEAVE = 124, GO_DEEP = 125, LOG = 126, FAIL = 127 };
 
 static int8_t x0[300];

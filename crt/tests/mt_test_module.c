@@ -1,8 +1,8 @@
-/* Modules that are wrong in every way that a file can be: refused, or opened within their memory. The sanitizers report what
- * reads or writes elsewhere, as file and memory are blocks of exactly their size. The hash of the contents is made
- * right again, and no signature is asked for, so that it is sizes and tables that are tried.
+/* Malformed modules of every kind are refused, or opened within their memory. The sanitizers notice accesses elsewhere,
+ * as the file and the memory are blocks of exactly their size. The hash of the contents is corrected, and no signature
+ * is required, so that sizes and tables are reached.
  *
- * Arguments: a module, how many to make of it, the first random number. It prints how often each status came. */
+ * Arguments: a module, the number of variants, the random seed. Prints how often each status occurred. */
 #define _POSIX_C_SOURCE 200112L
 #include <stdint.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(state >> 33) % below;
 }
 
-/* No signature is right: the others are zeros. */
+/* No signature is valid: the others are zeros. */
 int mt_ed25519_is_right(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t *message,
                         uint32_t count)
 {
@@ -54,7 +54,7 @@ static uint8_t *block(uint32_t bytes)
     return found;
 }
 
-/* Read all that a view says is there. */
+/* Read everything that a view refers to. */
 static int32_t read_all(const struct mt_module_view *view)
 {
     uint32_t sum = 0;
@@ -85,7 +85,7 @@ static const struct mt_module_kind kind = {MT_MODULE_NATIVE, read_all, call};
 static const struct mt_module_kind *const kinds[] = {&kind, NULL};
 static const struct mt_export exports[] = {{1, nothing}, {0x100, nothing}, {0xFFFFFFFF, nothing}};
 
-/* A number that sizes go wrong with. */
+/* A number that makes sizes wrong. */
 static uint32_t unkind(uint32_t value)
 {
     static const uint32_t chosen[] = {0, 1, 2, 3, 15, 16, 17, 31, 32, 255, 256, 1024, 1025, 4096, 8192, 0xFFFD, 0xFFFE,
@@ -120,7 +120,7 @@ static void change(uint8_t *module, uint32_t bytes)
     mt_put_u32(place, unkind(mt_get_u32(place)));
 }
 
-/* Let some changes follow from others, so that more than the first test is reached: sizes that fit the file. */
+/* Let some changes follow from others, so that checks after the first are reached: sizes that match the file. */
 static void mend(uint8_t *module, uint32_t bytes)
 {
     struct mt_sha512 sha;
@@ -139,7 +139,7 @@ static void mend(uint8_t *module, uint32_t bytes)
     mt_sha512_end(&sha, module + MT_MODULE_AT_CONTENTS_HASH);
 }
 
-/* What an open module has must lie in its memory. */
+/* All that an open module refers to must lie in its memory. */
 static void look_at(const struct mt_module *opened, uint8_t *ram, uint32_t bytes)
 {
     const struct mt_model *const model = &opened->model;

@@ -1,6 +1,7 @@
-/* A loader for the server of mt_test_main.c. Its flash is a file, TEST_FLASH of the environment, so that it survives the
- * process, with slots of TEST_SLOT_BYTES; the process ends with status 99 at the write that TEST_CUT counts down to, as if the power were cut. Its modules
- * are of the kind 2: an image of one byte, which the model adds to each of its inputs. */
+/* A loader for the server of mt_test_main.c. Its flash is a file, TEST_FLASH of the environment, that survives the
+ * process, with slots of TEST_SLOT_BYTES; the process ends with status 99 at the write that TEST_CUT counts down to,
+ * as if the power were cut. Its modules are of kind 2: an image of one byte, which the model adds to each of its
+ * inputs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <fcntl.h>
@@ -59,7 +60,7 @@ static int32_t call(const struct mt_module *module, uint32_t number)
 {
     const struct mt_tensor *const input = module->model.inputs, *const output = module->model.outputs;
     if (number == MT_MODULE_BEGIN) {
-        return module->view.image[0] == 13u ? MT_MODEL : MT_OK; /* one that will not begin */
+        return module->view.image[0] == 13u ? MT_MODEL : MT_OK; /* a module that does not begin */
     }
     for (uint32_t i = 0; i < input->bytes && i < output->bytes; ++i) {
         ((uint8_t *)output->data)[i] = (uint8_t)(((uint8_t *)input->data)[i] + module->view.image[0]);

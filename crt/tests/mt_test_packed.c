@@ -1,4 +1,4 @@
-/* What mt_packed.h checks, and how DLTensor is laid out. Returns 0, or the line that is wrong. */
+/* The checks of mt_packed.h, and the layout of DLTensor. Returns 0, or the line of the failed check. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,7 +12,7 @@
         }                    \
     } while (0)
 
-/* The offsets that follow from dlpack.h's structure; sizes of a pointer are 2, 4 or 8. */
+/* The offsets in dlpack.h's structure; a pointer has 2, 4 or 8 bytes. */
 #define POINTER sizeof(void *)
 #define AFTER_DTYPE ((POINTER + 16u + POINTER - 1u) / POINTER * POINTER)
 #define AFTER_POINTERS (AFTER_DTYPE + 2u * POINTER)

@@ -1,12 +1,12 @@
-/* Modules of several names are loaded into the slots of a simulated NOR flash whose power is cut at every unit that is
- * programmed and every sector that is erased, over and over. After each cut the modules from before are there, or with
- * them the new one once its COMMIT was begun, and no name's counter is lower than it was. From time to time a module is
- * damaged: then the others are there, one of its name from before at most, and the counters all the same.
+/* Modules with several names are loaded into the slots of a simulated NOR flash, whose power is cut at every unit that
+ * is programmed and every sector that is erased, again and again. After each cut the previous modules are present, or
+ * also the new one if its COMMIT had begun, and no name's counter is lower than before. From time to time a module is
+ * damaged: then the others are present, or an earlier module of its name, with the same counters.
  *
- *     mt_test_slots SEED ROUNDS      prints how many cuts there were, and exits with 0 if all is well
+ *     mt_test_slots SEED ROUNDS      prints the number of cuts, and exits with 0 on success
  *
- * What a cut leaves of a unit or a sector are undefined bits, some of which read another way after each power-up. To
- * program a unit that was not erased since is an error: of the flash where a cut has left something there, else ours. */
+ * A cut leaves undefined bits in a unit or sector, some of which read differently after each power-up. Programming a
+ * unit that was not erased is an error: reported by the flash after a cut, otherwise a failed test. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +33,10 @@
 enum { ERASED, PROGRAMMED, TORN };
 
 static uint8_t flash[MOST_BYTES];
-static uint8_t weak[MOST_BYTES];    /* bits of it that are not the same after each power-up */
-static uint8_t states[MOST_BYTES];  /* of each byte's unit */
+static uint8_t weak[MOST_BYTES];    /* bits that read differently after each power-up */
+static uint8_t states[MOST_BYTES];  /* the state of each byte's unit */
 static struct mt_storage storage;
-static uint32_t unit_bytes; /* what this flash programs at once */
+static uint32_t unit_bytes; /* the unit that this flash programs */
 static struct mt_slots slots;
 static uint32_t seed, cuts, resumed;
 static uint32_t writes_left;        /* until the power is cut */
@@ -60,8 +60,7 @@ static void cut_power(void)
     longjmp(power, 1);
 }
 
-/* Leave what a cut leaves where bytes were to become `target`: as they were, as they will be, nearly so, or in
- * between. */
+/* Leave the result of a power loss where bytes were to become `target`: old, new, nearly new, or in between. */
 static void tear(uint32_t offset, const uint8_t *target, uint32_t count)
 {
     const uint32_t how = random_below(5);
@@ -97,7 +96,7 @@ static int32_t program(uint32_t offset, const uint8_t *bytes, uint32_t count)
     for (uint32_t at = 0; at < count; at += unit) {
         CHECK(states[offset + at] != PROGRAMMED);
         if (states[offset + at] == TORN) {
-            return MT_IO; /* flash with error correction notices that a cut has left something */
+            return MT_IO; /* flash with error correction notices the traces of a power loss */
         }
         if (writes_left-- == 0) {
             tear(offset + at, bytes + at, unit);
@@ -109,21 +108,21 @@ static int32_t program(uint32_t offset, const uint8_t *bytes, uint32_t count)
     return MT_OK;
 }
 
-/* A file: bytes that follow from its number, which is higher than those of all loaded before. */
+/* A file: its bytes follow from its number, which is higher than that of all earlier ones. */
 struct file {
     uint32_t name, counter, bytes;
     int is_damaged;
 };
 
-/* What the device has: numbers of files, rising. */
+/* The device's contents: file numbers, in ascending order. */
 struct state {
     uint32_t count, numbers[MT_SLOTS_MOST];
 };
 
 static struct file files[MOST_FILES];
 static uint32_t file_count;
-static uint32_t counters[NAMES];     /* of what was loaded for certain */
-static struct state states_now[2];   /* what a power-up may find: as it was, or with a COMMIT that was cut */
+static uint32_t counters[NAMES];     /* of files that were certainly loaded */
+static struct state states_now[2];   /* possible after a power-up: as before, or with an interrupted COMMIT */
 static uint32_t state_count;
 
 static uint8_t byte_of(uint32_t number, uint32_t at)
@@ -145,7 +144,7 @@ static int is_equal(const struct state *one, const struct state *other)
     return one->count == other->count && memcmp(one->numbers, other->numbers, one->count * sizeof one->numbers[0]) == 0;
 }
 
-/* A state with one file more: in place of that of its name, else of the first where all but one slot are taken. */
+/* A state with one more file: it replaces that of its name, or the first one if only one slot is left. */
 static struct state with(const struct state *before, uint32_t number)
 {
     struct state after = {0, {0}};
@@ -165,7 +164,7 @@ static struct state with(const struct state *before, uint32_t number)
     return after;
 }
 
-/* Find what the device has. What is damaged it rejects, as a loader does that checks a hash. */
+/* Read the device's contents. Damaged ones are rejected, as a loader that checks hashes does. */
 static struct state found(void)
 {
     struct state all = {0, {0}};
@@ -221,7 +220,7 @@ static void load(const struct state *before, uint32_t number)
     CHECK(mt_slots_begin(&slots, identity, file->name, file->bytes, &there) == MT_OK);
     CHECK(mt_slots_replaced(&slots, file->name) == replaced);
     resumed += there > 0;
-    states_now[0] = *before; /* the journal was copied: a COMMIT that was cut is in it now, or nowhere */
+    states_now[0] = *before; /* the journal was copied: an interrupted COMMIT is now in it, or nowhere */
     if (is_new) {
         states_now[1] = after;
         state_count = 1;
@@ -238,7 +237,7 @@ static void load(const struct state *before, uint32_t number)
         }
         CHECK(mt_slots_write(&slots, there, piece, 1) == MT_BAD_RANGE);
         const uint8_t *const loaded = mt_slots_loaded(&slots, &bytes);
-        CHECK(is_in(loaded, bytes, number)); /* what was resumed is right, too */
+        CHECK(is_in(loaded, bytes, number)); /* resumed loads are right, too */
         CHECK(file->counter >= mt_slots_counter(&slots, file->name));
         state_count = 2;
         CHECK(mt_slots_commit(&slots, file->counter) == MT_OK);
@@ -260,7 +259,7 @@ static uint32_t new_file(void)
     return file_count++;
 }
 
-/* Spoil a module that the device has, or the contents of the other slots. */
+/* Damage one of the device's modules, or the contents of the other slots. */
 static void damage(void)
 {
     const uint8_t slot = (uint8_t)random_below(slots.count);
@@ -272,8 +271,8 @@ static void damage(void)
     }
 }
 
-/* Load a new file with the power cut at the `cut`-th write, and perhaps again and again. A COMMIT that was cut may read
- * well now and not after the next power-up. */
+/* Load a new file, with the power cut at the `cut`-th write, and perhaps again. An interrupted COMMIT may read
+ * correctly now, but not after the next power-up. */
 static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
 {
     static struct state before;
@@ -307,7 +306,7 @@ static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
         before = power_up(slot_bytes);
         CHECK(is_equal(&before, states_now) || (state_count > 1 && is_equal(&before, states_now + 1)));
         left = random_below(4) == 0 ? random_below(cut + 1u) : FOREVER;
-        if (random_below(8) == 0) { /* another file instead, of which nothing is there */
+        if (random_below(8) == 0) { /* a different file, none of which was loaded */
             number = new_file();
         }
     }
@@ -327,7 +326,7 @@ static void refuse(uint32_t slot_bytes)
     CHECK(mt_slots_begin(&slots, identity, 0, 1, &there) == MT_OK && there == 0);
     struct state all = found();
     CHECK(is_equal(&all, states_now));
-    while (all.count > 0) { /* counters outlive all modules, and loads where these were */
+    while (all.count > 0) { /* counters outlive all modules, and the loads in their place */
         uint32_t number = all.numbers[0];
         for (uint8_t slot = 0; slot < slots.count; ++slot) {
             if (mt_slots_active(&slots, slot, &bytes) != NULL) {
@@ -347,7 +346,7 @@ static void refuse(uint32_t slot_bytes)
     for (uint32_t name = 0; name < 130; name += name == NAMES - 1u ? 96u : 1u) {
         CHECK(mt_slots_counter(&slots, name) >= (name < NAMES ? counters[name] : name));
     }
-    int32_t status = MT_OK; /* names without end: refused before one is forgotten */
+    int32_t status = MT_OK; /* endless names: refused before one is forgotten */
     for (uint32_t name = 200; name < 300 && status == MT_OK; ++name) {
         identity[0] = (uint8_t)name;
         status = mt_slots_begin(&slots, identity, name, 1, &there);
@@ -376,7 +375,7 @@ int main(int count, char **values)
         storage.program = program;
         CHECK(storage.bytes <= MOST_BYTES);
         for (uint32_t i = 0; i < storage.bytes; ++i) {
-            flash[i] = (uint8_t)random_below(256); /* whatever was there before */
+            flash[i] = (uint8_t)random_below(256); /* previous contents */
             weak[i] = 0;
             states[i] = TORN;
         }
@@ -385,7 +384,8 @@ int main(int count, char **values)
         file_count = 0;
         (void)power_up(slot_bytes);
         CHECK(slots.count == slot_count && slots.slot_bytes == slot_bytes);
-        /* The first load is cut at its 1st write, the next at its 2nd, and so on, up to more than one has. */
+        /* The first load is cut at its first write, the next at its second, and so on, until a load has no more
+         * writes. */
         for (uint32_t cut = 0; cut < (MOST_FILE + 2000u) / unit_bytes + 200u; cut += 1u + cut / 64u) {
             load_with_cuts(cut, slot_bytes);
         }

@@ -1,4 +1,4 @@
-/* A memory that stands for the port's line. The file that includes this has a CHECK of its own before. */
+/* Memory as the port's line. The file that includes this must define CHECK first. */
 #ifndef MT_TEST_WIRE_H
 #define MT_TEST_WIRE_H
 
@@ -9,7 +9,7 @@
 #include "mtool.h"
 
 static uint8_t wire[1u << 16];
-static size_t wire_end, wire_at, read_most; /* bytes that came, that were read, and that a read takes at most */
+static size_t wire_end, wire_at, read_most; /* bytes that arrived, that were read, and the most for one read */
 
 int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count)
 {

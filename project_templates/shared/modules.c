@@ -1,4 +1,4 @@
-/* The loader of modules: whose modules this firmware takes, and their memory. */
+/* The module loader: the accepted signers, and the modules' memory. */
 #include <stddef.h>
 
 #include "mt_loader.h"
@@ -36,6 +36,6 @@ struct mt_extension *mt_port_modules(void)
     loader.storage = mt_port_storage();
     loader.slot_bytes = {{ cookiecutter.modules.slot_bytes }};
     loader.delta = &mt_loader_delta;
-    (void)mt_loader_start(&loader); /* a module that can't be used is ignored */
+    (void)mt_loader_start(&loader); /* an unusable module is ignored */
     return &loader.extension;
 }

@@ -14,7 +14,7 @@
 {% set external = described.io == "external" %}
 {% if described.caller_has_arena and described.pools %}
 
-/* The memories of the model's arena: others would be those of another instance of it. */
+/* The memories of the model's arena, for one instance of it. */
 {% for pool in described.pools if pool.bytes %}
 {% set place = "MT_PLACED(\"" ~ pool.section ~ "\", " ~ pool.alignment ~ ")" if pool.section else "MT_ARENA_ALIGNED(" ~ pool.alignment ~ ") MT_ARENA" if pool.is_arena else "MT_IN_MEMORY(" ~ pool.name ~ ", " ~ pool.alignment ~ ")" %}
 {{ place }} uint8_t {{ pool.symbol }}[{{ (name ~ "_pool_" ~ pool.name ~ "_bytes") | upper }}];
@@ -22,7 +22,7 @@
 static struct {{ name }}_pools {{ name }}_context = { {%- for pool in described.pools %}{{ pool.symbol if pool.bytes else "0" }}{{ ", " if not loop.last }}{% endfor -%} };
 {% elif described.caller_has_arena and described.arena_bytes %}
 
-/* The model's arena: another one would be another instance of it. */
+/* The model's arena, for one instance of it. */
 MT_ARENA uint8_t {{ name }}_arena[{{ name | upper }}_ARENA_BYTES];
 {% endif %}
 {% if external %}

@@ -1,4 +1,4 @@
-/* The driver of the Wren: DMA to and fro, commands one after another, and an interrupt at the end of each. */
+/* The driver of the Wren: DMA in both directions, commands one after another, and an interrupt at the end of each. */
 #include "wren.h"
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ static uint32_t word_at(const uint8_t *bytes)
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* Give the device an order and wait for its interrupt. */
+/* Start an operation and wait for its interrupt. */
 static int32_t order(uint32_t control)
 {
     raised = 0;

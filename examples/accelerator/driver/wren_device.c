@@ -1,4 +1,4 @@
-/* A model of the Wren in C: what its silicon would do, exactly. Its simulator on a computer is this file, too. */
+/* A model of the Wren in C with exactly the silicon's results. Its simulator on a computer also uses this file. */
 #include "wren_device.h"
 
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void half_store(uint8_t *at, float value)
     at[1] = (uint8_t)(half >> 8);
 }
 
-/* To the nearest integer, ties to even, within limits that are far below 2^22. */
+/* To the nearest integer, ties to even, within limits far below 2^22. */
 static int8_t quantized(float value, const struct wren_command *c)
 {
     const float low = (float)(c->low - c->output_zero);
@@ -133,7 +133,7 @@ static int32_t scaled_away(int32_t sum, int32_t at, int32_t index)
     return whole + (rest >= 0.5) - (rest <= -0.5);
 }
 
-/* A sum times a multiplier of 31 bits behind the point and a power of two, which is the word behind it. */
+/* A sum times a multiplier with 31 fractional bits and a power of two, the word after it. */
 static int32_t scaled(int32_t sum, int32_t at, int32_t pair, int32_t rounding)
 {
     const int32_t multiplier = word_at(at, 2 * pair);
@@ -157,7 +157,7 @@ static void put_integer(const struct wren_command *c, int32_t index, int64_t val
     memory.bytes[c->output + index] = (uint8_t)(int8_t)value;
 }
 
-/* One result of a convolution: channels one by one, or all of them. */
+/* One result of a convolution, depthwise or with all channels. */
 static void convolve(const struct wren_command *c, int32_t y, int32_t x, int32_t o, int32_t is_depthwise)
 {
     const int32_t inner = is_depthwise ? 1 : c->channels;
@@ -246,11 +246,11 @@ static void pointwise(const struct wren_command *c, int32_t i)
     }
 }
 
-/* 1 / (1 + x) for 0 <= x < 1 with 31 bits behind the point, by three steps of Newton's. */
+/* 1 / (1 + x) for 0 <= x < 1 with 31 fractional bits: three steps of Newton-Raphson. */
 static int32_t reciprocal(int32_t x)
 {
     const int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) >> 1);
-    int64_t y = 1515870810 + product(half, -1010580540); /* two bits before the point */
+    int64_t y = 1515870810 + product(half, -1010580540); /* two integer bits */
     for (int32_t i = 0; i < 3; ++i) {
         const int32_t error = ((int32_t)1 << 29) - product(half, (int32_t)y);
         y += (int64_t)product((int32_t)y, error) * 4;
@@ -259,7 +259,7 @@ static int32_t reciprocal(int32_t x)
     return y > INT32_MAX / 2 ? INT32_MAX : (int32_t)(y * 2);
 }
 
-/* A row's shares of the sum of their exponentials, in steps of 1/256. */
+/* A row's softmax, in steps of 1/256. */
 static void softmax(const struct wren_command *c, int32_t row)
 {
     const int32_t from = c->input + row * c->channels;
@@ -281,7 +281,7 @@ static void softmax(const struct wren_command *c, int32_t row)
     }
 }
 
-/* Elements in another order. */
+/* Reorder elements. */
 static void move(const struct wren_command *c)
 {
     const int32_t bytes = c->type == WREN_FLOAT16 ? 2 : 1;
@@ -306,7 +306,7 @@ static int32_t are_within(const int32_t *numbers, int32_t count, int32_t low, in
     return 1;
 }
 
-/* Whether what a WREN_MOVE reads lies within its input, and it writes all of its output. */
+/* Whether a WREN_MOVE reads only its input, and writes all of its output. */
 static int32_t is_a_move(const struct wren_command *c)
 {
     const int32_t sizes[4] = {c->pads[0], c->pads[1], c->dilations[0], c->dilations[1]};
@@ -322,7 +322,7 @@ static int32_t is_a_move(const struct wren_command *c)
     return count == c->channels && last < c->channels;
 }
 
-/* Whether a piece of the memory is there. */
+/* Whether a range lies in the device's memory. */
 static int32_t fits(int32_t at, int64_t bytes)
 {
     return at >= 0 && bytes >= 0 && at + bytes <= WREN_MEMORY_BYTES;

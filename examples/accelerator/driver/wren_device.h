@@ -1,7 +1,7 @@
-/* The Wren, an invented NPU: its registers, its commands, and the interrupt that it raises.
+/* The Wren, an invented NPU: its registers, its commands, and its interrupt.
  *
- * It has 128 KB of memory of its own, which nothing but its DMA reaches. On silicon the registers lie at an address; here
- * they are a variable, and wren_device.c is what the silicon does: nothing but it reads wren_device_clock. */
+ * It has 128 KB of memory of its own, accessible only to its DMA. On silicon the registers lie at an address; here
+ * they are a variable, and wren_device.c emulates the silicon: nothing else uses wren_device_clock. */
 #ifndef WREN_DEVICE_H
 #define WREN_DEVICE_H
 
@@ -9,26 +9,26 @@
 
 enum { WREN_MEMORY_BYTES = 131072, WREN_COMMAND_WORDS = 32, WREN_COMMAND_ADDRESS = 131072 - 128 };
 
-/* What to write to `control`; it is 0 again once the device has begun. */
+/* Values for `control`; it becomes 0 when the device has begun. */
 enum { WREN_IDLE = 0, WREN_DMA_IN = 1, WREN_DMA_OUT = 2, WREN_RUN = 3 };
 
-/* What `cause` says when the interrupt is raised; write 0 to acknowledge it. */
+/* Values of `cause` when the interrupt is raised; write 0 to acknowledge it. */
 enum { WREN_DONE = 1, WREN_BAD_ADDRESS = 2, WREN_BAD_COMMAND = 3 };
 
 struct wren_registers {
     volatile uint32_t control;
     volatile uint32_t cause;
-    volatile uintptr_t host;     /* DMA: the address on the host's side, */
-    volatile uint32_t address;   /* that in the device's memory; of WREN_RUN, where the command is */
+    volatile uintptr_t host;     /* DMA: the address in the host's memory */
+    volatile uint32_t address;   /* the address in the device's memory; for WREN_RUN, of the command */
     volatile uint32_t bytes;
 };
 
 extern struct wren_registers wren_registers;
 
-/* The interrupt's handler, which the driver has. */
+/* The interrupt handler, defined by the driver. */
 void wren_interrupt(void);
 
-/* Let time pass for the device; silicon needs no call. */
+/* Advance the device's time; silicon needs no call. */
 void wren_device_clock(void);
 
 /* A command: 32 words, in the device's memory. Images are rows, columns, channels; addresses are the device's. */
@@ -36,9 +36,10 @@ enum wren_operation { WREN_LOAD = 1, WREN_CONV, WREN_DEPTHWISE, WREN_AVERAGE, WR
                       WREN_CLIP, WREN_SOFTMAX, WREN_MOVE };
 enum wren_type { WREN_INT8 = 0, WREN_FLOAT16 = 1 };
 
-/* How sums of int8 are scaled: by float32, ties to even; or by a multiplier of 31 bits and a power of two, rounded to 31
- * bits before it is shifted, or once; or by float64, ties away from zero. WREN_ADD has three pairs of multiplier and
- * exponent in a row at `scale`, a convolution one a channel, or a float64. A mean is then the integers' own, ties away. */
+/* Scaling of int8 sums: by float32, ties to even; or by a 31-bit multiplier and a power of two, rounded to 31 bits
+ * before the shift, or once; or by float64, ties away from zero. WREN_ADD has three consecutive pairs of multiplier
+ * and exponent at `scale`, a convolution one per channel, or a float64. A mean then is the integers' own, ties away
+ * from zero. */
 enum wren_rounding { WREN_REAL = 0, WREN_TWICE = 1, WREN_ONCE = 2, WREN_AWAY = 3 };
 
 struct wren_command {

@@ -6,7 +6,7 @@
 {% macro least(tensor) %}{{ {"int8": -128, "uint8": 0, "int16": -32768, "uint16": 0}[tensor.dtype] }}{% endmacro %}
 {% macro most(tensor) %}{{ {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}[tensor.dtype] }}{% endmacro %}
 {% macro quantize(name, tensor) %}
-/* The integer that stands for a value of {{ tensor.c_name }}: value = ({{ "q" }} - zero point) * scale. */
+/* Quantize a value of {{ tensor.c_name }}: value = ({{ "q" }} - zero point) * scale. */
 static {{ c_type(tensor) }} quantize_{{ tensor.c_name }}(float value)
 {
     const float scaled = value / {{ of(name, tensor) }}_SCALE + (float){{ of(name, tensor) }}_ZERO_POINT;

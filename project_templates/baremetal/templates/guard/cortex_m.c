@@ -203,10 +203,10 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
 }
 
 {% if cookiecutter.protect %}
-/* Every exception comes here: SysTick to go on, SVC to leave the fence, the others to tell and end: the model, if it runs
- * inside the fence, or the firmware. Returns where to. */
+/* Every exception ends up here: SysTick continues, SVC leaves memory protection, the others report a fault and end
+ * the model, if it runs under memory protection, or the firmware. Returns the address to continue at. */
 {% else %}
-/* Every exception comes here: SysTick to go on, the others to tell and end. */
+/* Every exception ends up here: SysTick continues, the others report a fault and end the firmware. */
 {% endif %}
 {{ "uint32_t" if cookiecutter.protect else "void" }} mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return)
 {
@@ -252,7 +252,7 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
 #if HAS_FAULT_STATUS
         CFSR = CFSR; /* ones are cleared */
         HFSR = HFSR;
-        SHCSR &= ~SHCSR_PENDED; /* what the model raised where its stack had no room for the frame: that fault came first */
+        SHCSR &= ~SHCSR_PENDED; /* raised when the stack had no space for the frame: that fault came first */
 #endif
         SYST_CSR = 0;
         ICSR = ICSR_PENDSTCLR;

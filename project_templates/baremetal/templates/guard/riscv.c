@@ -51,7 +51,8 @@ static uint64_t trap_stack[64];
 {% endfor %}
 {% set _ = modes.bytes.append(0x98) %}
 {% from "protect/pmp.jinja" import entries, first_entry with context %}
-/* What is there, from the board's entry. Code is for reading, the rest is not for executing{{ ", but for the memory of modules" if cookiecutter.modules }}; all is locked. */
+/* The board's memories, from its entry. Code is read-only, the rest is not executable{{ ", except the memory of
+ * modules" if cookiecutter.modules }}; all entries are locked. */
 static void allow_memories(void)
 {
 {% if cookiecutter.protect %}
@@ -99,7 +100,7 @@ void mt_guard_watch(uint32_t limit_ms)
     __asm__ volatile("csrc mstatus, %0" : : "r"(MSTATUS_MIE));
     if (limit_ms == 0) {
 {% if cookiecutter.protect %}
-        WRITE_CSR(mie, 0u); /* in user mode, machine interrupts are taken whatever mstatus says */
+        WRITE_CSR(mie, 0u); /* in user mode, machine interrupts are enabled whatever mstatus contains */
 {% endif %}
         return;
     }
@@ -117,10 +118,10 @@ void mt_guard_watch(uint32_t limit_ms)
 }
 
 {% if cookiecutter.protect %}
-/* Every trap comes here, with ra, sp and a0 unchanged: report it, and end the model if it is protected, else the
+/* Every trap ends up here, with ra, sp and a0 unchanged: report it, and end the model if it is protected, else the
  * firmware. */
 {% else %}
-/* Every trap comes here, with ra and sp unchanged: report it and end. */
+/* Every trap ends up here, with ra and sp unchanged: report it and end the firmware. */
 {% endif %}
 void mt_guard_trap(uint32_t ra, uint32_t sp{{ ", int32_t first" if cookiecutter.protect }})
 {

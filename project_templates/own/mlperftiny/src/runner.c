@@ -1,6 +1,7 @@
-/* The commands of EEMBC's runner for MLPerf Tiny over the port, in performance mode: each ends with %, the answers are
- * lines that begin with m- or e-, and m-ready is the last of each. What a line says, and when, is as in
- * benchmark/api/internally_implemented.cpp of mlcommons/tiny; where that would write beyond its buffer, here is an error. */
+/* The commands of EEMBC's runner for MLPerf Tiny over the port, in performance mode: each ends with %, the answers
+ * are lines that begin with m- or e-, and m-ready is the last of each. The lines and their order are those of
+ * benchmark/api/internally_implemented.cpp of mlcommons/tiny; where that would overflow its buffer, this reports an
+ * error. */
 #include "runner.h"
 
 #include <string.h>
@@ -14,8 +15,8 @@
 static char command[COMMAND_BYTES + 1u];
 static size_t command_count;
 static size_t load_size;  /* bytes that `db load` announced */
-static size_t load_count; /* bytes that have come */
-static char *rest;        /* of the command: what the next word is taken from */
+static size_t load_count; /* received bytes */
+static char *rest;        /* the rest of the command, from which the next word is taken */
 static uint64_t time_ns;
 static int timer_overflow;
 
@@ -44,7 +45,7 @@ void runner_print_number(int32_t number)
     print_unsigned(number < 0 ? 0u - (uint32_t)number : (uint32_t)number, 1);
 }
 
-/* As printf's %0.3f of numbers below four million: rounded to the nearest, ties to even. */
+/* printf's %0.3f for numbers below four million: rounded to nearest, ties to even. */
 void runner_print_decimal(float number)
 {
     if (number != number) {
@@ -77,7 +78,7 @@ static void print_hex(uint8_t byte)
     runner_print(text);
 }
 
-/* The timer of the port measures spans: the time is their sum. */
+/* The port's timer measures intervals: the time is their sum. */
 static uint64_t now_us(void)
 {
     uint64_t elapsed_ns = 0;
@@ -114,7 +115,7 @@ static char *next_word(void)
     return word;
 }
 
-/* As atoi, but for what has more digits than a number has: that is too large for anything here. */
+/* Like atoi, but numbers with too many digits become a number that is too large for any command. */
 static int32_t number_of(const char *text)
 {
     const int is_negative = *text == '-';
@@ -260,7 +261,7 @@ static void infer(void)
     int32_t status = repeat(warmups);
     runner_print("m-warmup-done\r\n");
     print_count("m-infer-start-", count);
-    now_us(); /* begins a new span: the timer may have overflowed while nothing was to do */
+    now_us(); /* start a new interval: the timer may have overflowed while idle */
     timestamp();
     status = status != 0 ? status : repeat(count);
     timestamp();
@@ -348,7 +349,7 @@ int32_t runner_poll(void)
             command[command_count] = '\0';
             command_count = 0;
             act();
-        } else if (bytes[i] != '\r' && bytes[i] != '\n') { /* a person's terminal sends those */
+        } else if (bytes[i] != '\r' && bytes[i] != '\n') { /* sent by interactive terminals */
             command[command_count] = (char)bytes[i];
             command_count += command_count < COMMAND_BYTES ? 1u : 0u;
         }

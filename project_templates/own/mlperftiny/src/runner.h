@@ -1,4 +1,4 @@
-/* The commands of EEMBC's runner for MLPerf Tiny, as a device under test answers them. submitter.c is what they act on. */
+/* The commands of EEMBC's runner for MLPerf Tiny, as a device under test answers them, using submitter.c. */
 #ifndef RUNNER_H
 #define RUNNER_H
 
@@ -10,18 +10,18 @@ extern "C" {
 #endif
 
 /* In runner.c. */
-int32_t runner_begin(void);         /* bring up the port and greet; a status of mtool.h */
-int32_t runner_poll(void);          /* act on what has arrived; MT_IO: the host is gone */
+int32_t runner_begin(void);         /* initialize the port and send the greeting; a status of mtool.h */
+int32_t runner_poll(void);          /* handle received bytes; MT_IO: the host closed the channel */
 void runner_print(const char *text);
 void runner_print_number(int32_t number);
-void runner_print_decimal(float number); /* with three digits behind the point */
+void runner_print_decimal(float number); /* with three decimal places */
 
 /* In submitter.c. */
 extern const char model_id[];       /* the benchmark: kws01, ic01, vww01, ad01 */
-extern const char model_vendor[];   /* stands in the answer to `name` */
-extern uint8_t *const model_buffer; /* what `db load` fills */
+extern const char model_vendor[];   /* part of the answer to `name` */
+extern uint8_t *const model_buffer; /* filled by `db load` */
 extern const size_t model_buffer_bytes;
-void model_load(size_t count);      /* `count` bytes of the buffer become the model's input */
+void model_load(size_t count);      /* the buffer's first `count` bytes become the model's input */
 int32_t model_infer(void);          /* one inference; 0, or its status */
 void model_results(void);           /* print m-results-[..] */
 

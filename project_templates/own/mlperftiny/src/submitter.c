@@ -13,7 +13,7 @@
 const char model_id[] = "{{ benchmark }}";
 const char model_vendor[] = "unspecified";
 
-/* As the runner sends a sample: {{ "float32" if is_float else "one byte an element" }}. */
+/* The format of the runner's samples: {{ "float32" if is_float else "one byte per element" }}. */
 static {{ "float" if is_float else "uint8_t" }} sample[{{ t.of(model, input) }}_COUNT];
 uint8_t *const model_buffer = (uint8_t *)sample;
 const size_t model_buffer_bytes = sizeof sample;
@@ -69,7 +69,7 @@ static float value_of(int32_t index)
 void model_results(void)
 {
 {% if benchmark == "ad01" %}
-    float sum = 0.0f; /* of the squares of what the network could not reproduce */
+    float sum = 0.0f; /* of the squared reconstruction errors */
     for (int32_t i = 0; i < {{ t.of(model, output) }}_COUNT; ++i) {
         const float difference = value_of(i) - sample[i];
         sum += difference * difference;

@@ -1,4 +1,4 @@
-/* One inference: put the data of a sensor where the zeros are. */
+/* One inference: replace the zeros with a sensor's data. */
 {% set name, described = model, manifest %}
 {% set external = manifest.io == "external" %}
 {% set inputs = "inputs" if external else model ~ "_arena_inputs" %}

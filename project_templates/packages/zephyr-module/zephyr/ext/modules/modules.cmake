@@ -1,5 +1,5 @@
-# Zephyr includes this before it reads Kconfig. The newlib of some distributions lacks the locks that Zephyr asks of it;
-# where such a compiler (not one of Zephyr's SDK) comes with picolibc, say so.
+# Zephyr includes this before it reads Kconfig. The newlib of some distributions lacks the locks that Zephyr
+# requires; use picolibc if such a compiler (not from Zephyr's SDK) has it.
 set(SYSTEM_GCC_gnuarmemb $ENV{GNUARMEMB_TOOLCHAIN_PATH}/bin/arm-none-eabi-gcc)
 set(SYSTEM_GCC_cross-compile $ENV{CROSS_COMPILE}gcc)
 if(DEFINED SYSTEM_GCC_$ENV{ZEPHYR_TOOLCHAIN_VARIANT})
