@@ -46,8 +46,9 @@ a board.
     mtool run model.onnx --board host --portable
 
 Outputs of integer models are the same bytes as on every other board. Convolutions use vectors of floats: eight with
-AVX, which the program detects when it starts, otherwise four (SSE, NEON), summed in the same order. These schedules ([`simd_columns` and `simd_taps`](schedules.md)) need GCC or Clang. Layers that would save less
-than 50,000 instructions stay plain loops.
+AVX, which the program detects when it starts, otherwise four (SSE, NEON), summed in the same order. These schedules
+([`simd_columns` and `simd_taps`](schedules.md)) need GCC or Clang. Layers that would save less than 50,000 instructions
+stay plain loops.
 
 To read, debug or port plain C, use `--portable` (`Options(portable=True)`). `mtool compile` and its packages always
 generate this form.
