@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -75,6 +75,10 @@ outputs:        ## what `$ mtool …` prints in README.md and docs: run again an
 docs:           ## the documentation as a site that reads without a network: build/site/docs/index.html
 	scripts/setup --dev
 	.venv/bin/python -m sphinx -q -W --keep-going -c docs . build/site
+
+screenshots:    ## mtool report in a browser, in light and dark: docs/figures/report-*.png
+	scripts/setup --all
+	.venv/bin/python scripts/screenshots.py
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev
