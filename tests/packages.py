@@ -16,6 +16,7 @@ def write(
     form: Format = "c",
     about: About | None = None,
     more: Sequence[CompiledModel] = (),
+    rpc: bool = False,
 ) -> Path:
     """Write the package of a model, as `mtool compile --emit` does, and return the folder."""
-    return write_package(model, model.package(form, about=about, more=more), folder, form=form)
+    return write_package(model, model.package(form, about=about, more=more, rpc=rpc), folder, form=form)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A received frame. `payload` lies in the link's receive buffer until the next mt_link_receive. */
+/* A received frame. `payload` lies in the link's receive buffer until the next mt_link_poll. */
 struct mt_frame {
     const uint8_t *payload;
     size_t count;       /* bytes of the payload */
@@ -28,6 +28,10 @@ struct mt_link {
 
 /* Open a link with `count` bytes of memory, which it keeps. */
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
+
+/* Take the next frame, after reading from the port at most once; frame->type is 0 if no frame is complete.
+ * Statuses as for mt_link_receive. */
+int32_t mt_link_poll(struct mt_link *link, struct mt_frame *frame);
 
 /* Wait for the next frame.
  * MT_BAD_FRAME, MT_TOO_LARGE: something that is not a valid frame was skipped. Any other status is the port's. */

@@ -318,6 +318,11 @@ struct mt_extension *mt_port_modules(void);
  * the host requests a reset (returns MT_OK). MT_TOO_LARGE: the buffer is smaller than MT_SERVER_MIN_BUFFER. */
 int32_t mt_server_run(const struct mt_server_config *config);
 
+/* The same in pieces, for a main loop that does more than serve: start once, then poll. A poll reads from the port once
+ * and executes the next complete request, if there is one; *is_over: the host requested a reset. */
+int32_t mt_server_start(const struct mt_server_config *config);
+int32_t mt_server_poll(uint8_t *is_over);
+
 /* Send a line of text to the host, truncated to a frame; for instance from within the model.
  * Nothing is sent while no session is open. */
 void mt_server_log(const char *text);

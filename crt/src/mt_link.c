@@ -58,15 +58,18 @@ static int32_t fill(struct mt_link *link)
     return status;
 }
 
-int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
+int32_t mt_link_poll(struct mt_link *link, struct mt_frame *frame)
 {
+    uint8_t has_read = 0;
     for (;;) {
         uint8_t *const delimiter = memchr(link->received + link->scanned, 0, link->end - link->scanned);
         if (delimiter == NULL) {
-            const int32_t status = fill(link);
-            if (status != MT_OK) {
+            frame->type = 0;
+            const int32_t status = has_read ? MT_OK : fill(link);
+            if (has_read || status != MT_OK) {
                 return status;
             }
+            has_read = 1;
             continue;
         }
         uint8_t *const bytes = link->received + link->begin;
@@ -80,6 +83,15 @@ int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
             return open_frame(bytes, (size_t)(delimiter - bytes), frame);
         }
     }
+}
+
+int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
+{
+    int32_t status;
+    do {
+        status = mt_link_poll(link, frame);
+    } while (status == MT_OK && frame->type == 0);
+    return status;
 }
 
 /* The frame is laid out far enough above the buffer's start to be encoded in place. */

@@ -148,7 +148,7 @@ static int32_t on_frame(const struct mt_frame *request)
     return send((uint8_t)(request->type | MT_REPLY), request->sequence, 1u + reply.count);
 }
 
-int32_t mt_server_run(const struct mt_server_config *config)
+int32_t mt_server_start(const struct mt_server_config *config)
 {
     if (config->buffer_bytes < MT_SERVER_MIN_BUFFER) {
         return MT_TOO_LARGE;
@@ -157,19 +157,30 @@ int32_t mt_server_run(const struct mt_server_config *config)
     server.requests.config = config;
     server.requests.model = config->model;
     mt_link_open(&server.requests.link, config->buffer, (size_t)config->buffer_bytes);
-    while (!server.is_done) {
-        struct mt_frame frame;
-        int32_t status = mt_link_receive(&server.requests.link, &frame);
-        if (status == MT_BAD_FRAME || status == MT_TOO_LARGE) {
-            status = server.is_open ? reject(status) : MT_OK;
-        } else if (status == MT_OK) {
-            status = frame.type == MT_HELLO ? on_hello(&frame) : on_frame(&frame);
-        }
-        if (status != MT_OK) {
-            return status;
-        }
-    }
     return MT_OK;
+}
+
+int32_t mt_server_poll(uint8_t *is_over)
+{
+    struct mt_frame frame;
+    int32_t status = mt_link_poll(&server.requests.link, &frame);
+    if (status == MT_BAD_FRAME || status == MT_TOO_LARGE) {
+        status = server.is_open ? reject(status) : MT_OK;
+    } else if (status == MT_OK && frame.type != 0) {
+        status = frame.type == MT_HELLO ? on_hello(&frame) : on_frame(&frame);
+    }
+    *is_over = server.is_done;
+    return status;
+}
+
+int32_t mt_server_run(const struct mt_server_config *config)
+{
+    uint8_t is_over = 0;
+    int32_t status = mt_server_start(config);
+    while (status == MT_OK && !is_over) {
+        status = mt_server_poll(&is_over);
+    }
+    return status;
 }
 
 void mt_server_log(const char *text)

@@ -38,7 +38,7 @@ def bench(
     from mtool import boards
     from mtool.commands import cost as costs
     from mtool.device.session import Readings
-    from mtool.stages.job import Job, board_of
+    from mtool.stages.job import Job, board_of, own_firmware
 
     if clock and not cycles:
         raise UsageError("--clock needs --cycles: it sets the clock of the cycle estimate", hint="add --cycles")
@@ -47,21 +47,19 @@ def bench(
     if function and (layers or cycles):
         raise UsageError("--function can't be combined with --layers or --cycles", hint="give one of them")
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
+    on = on or own_firmware(model, deployment)
     if on is not None:
-        if function or layers or cycles:
-            raise UsageError(
-                "--on can't be combined with --function, --layers or --cycles",
-                details=["a loaded module's operators have no C here"],
-            )
-        board_of(on, board)
+        board = board_of(on, board)
+        if cycles:
+            raise UsageError("--cycles can't be combined with --on: cycles are estimated in an emulator")
     if function:
-        timing = costs.time_function(Job(model, board, options, deployment), function, readings)
+        timing = costs.time_function(Job(model, board, options, deployment, on=on), function, readings)
         out.result({"board": board, "function": function, **asdict(timing), "median": timing.median})
         out.text(f"{function}  {timing}")
         return
     if layers:
         profile = costs.bench_layers(
-            model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill
+            model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill, on=on
         )
         _print_layers(out, profile, board)
         return

@@ -201,6 +201,7 @@ def compile(
     options: parameters.SourceOptions,
     emit: Format = "c",
     about: list[str] | None = None,
+    rpc: bool = False,
 ) -> None:
     """Write a model as C, without a project.
 
@@ -218,7 +219,7 @@ def compile(
         if emit == "mlf"  # whose modules do not know each other
         else commands.compile_models(models, board=board, options=options, folder=output_dir)
     )
-    files = compiled.package(emit, about=metadata, more=more if emit == "mlf" else ())
+    files = compiled.package(emit, about=metadata, more=more if emit == "mlf" else (), rpc=rpc)
     folder = commands.write_package(compiled, files, output_dir, form=emit)
     manifest = compiled.manifest
     out.result(

@@ -40,6 +40,8 @@ def run(
     A project's folder is run as it is, and built first if necessary.
     Without MODEL, in a project of yours (docs/own-project.md): its program runs, unless there is --input or --output.
     """
+    from mtool.stages.job import own_firmware
+
     if input is not None and fill != "random":
         raise UsageError("--input and --fill can't be combined", hint="leave one of them out")
     if options.program is not None and not options.program.port and input is None and output is None and dump is None:
@@ -59,6 +61,7 @@ def run(
         return
     if output is not None:
         _check_output(output, model, input)
+    model = own_firmware(model, deployment) or model
     ran = commands.run(
         model, board=board, inputs=input, options=options, deployment=deployment, seed=seed, fill=fill, dump=dump
     )

@@ -1,14 +1,12 @@
 """`mtool verify`: a model's outputs on a board against a reference."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import commands
-from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
 from mtool.base.plural import count
 from mtool.cli import parameters
@@ -44,20 +42,17 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than the tolerance.
     """
-    from mtool.stages.job import board_of
+    from mtool.stages.job import board_of, own_firmware
     from mtool.verification.layers import default_tolerance
 
     tolerance = default_tolerance(model, options.rounding, options.backend_steps)
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
+    on = on or own_firmware(model, deployment)
     if on is not None:
-        if layers:
-            raise UsageError("--layers can't be combined with --on: a loaded module's operators have no C here")
         board = board_of(on, board)
-    compare: Callable[..., Report | LayerReport] = (
-        commands.verify_layers if layers else functools.partial(commands.verify, on=on)
-    )
+    compare: Callable[..., Report | LayerReport] = commands.verify_layers if layers else commands.verify
     report = compare(
         model,
         board=board,
@@ -67,6 +62,7 @@ def verify(
         seed=seed,
         options=options,
         deployment=deployment,
+        on=on,
     )
     if isinstance(report, commands.LayerReport):
         out.result({"board": board, **report.as_json()})

@@ -15,6 +15,7 @@ from mtool.boards import Board
 from mtool.device import cycles as counting
 from mtool.device.build import builds_whole_framework, measure
 from mtool.device.build.build import BUILD_FOLDER
+from mtool.device.build.size import Size
 from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
 from mtool.device.session.bench import Speed, measure_speed
@@ -119,11 +120,14 @@ def _stamp(prepared: BuiltProject) -> tuple[Path, str]:
 
 MODULE = "module"
 """Instead of a firmware kind: the figures are a module's."""
+OWN = "own"
+"""Instead of a firmware kind: the figures are the model's, in firmware of the user's own, whose file is not here."""
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
 _NAMES = {
     STANDALONE: "a firmware without the RPC server",
     HOST_DRIVEN: "the firmware with the RPC server",
     MODULE: "the module alone",
+    OWN: "the model; the firmware is your own",
 }
 
 
@@ -137,7 +141,7 @@ class Cost:
     macs: nominal multiply-accumulates of the model.
     live_macs: those that remain after constant channels were removed; 0: all of them.
     flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host only the
-        model's own functions.
+        model's own functions; 0: unknown, in firmware of the user's own.
     flash_const_bytes: the model's constants: weights, biases, scales, tables.
     arena_bytes: activations, including inputs and outputs unless they are in the caller's memory.
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
@@ -148,7 +152,7 @@ class Cost:
         model before it has.
     stack_bytes: the deepest stack of an inference, measured by stack painting; None: not measured.
     firmware: what the flash and RAM are of: "standalone" firmware only runs inferences, "host_driven" also has the
-        RPC server; "module": the module itself.
+        RPC server; "module": the module itself; "own": the model's constants and arena, as the firmware is the user's.
     cycles: an estimate of cycles; None unless it was requested.
     first_run: how the outputs compare with the reference's; None: the build is not new, or nothing was compared.
     """
@@ -199,6 +203,8 @@ class Cost:
 
     def flash(self) -> str:
         """Return the flash as text."""
+        if self.firmware == OWN:
+            return f"constants {kilobytes(self.flash_const_bytes)}; the firmware is your own"
         total = self.flash_code_bytes + self.flash_const_bytes
         parts = f"code {kilobytes(self.flash_code_bytes)}, constants {kilobytes(self.flash_const_bytes)}"
         return f"{kilobytes(total)}  ({parts})"
@@ -206,6 +212,8 @@ class Cost:
     def ram(self) -> str:
         """Return the RAM of the firmware, with this model's stack, as text."""
         arena_bytes = self.firmware_arena_bytes or self.arena_bytes
+        if self.firmware == OWN:
+            return f"arena {kilobytes(arena_bytes)}"
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
         own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
@@ -281,7 +289,7 @@ def bench_job(job: Job, readings: Readings, clocks: Sequence[counting.Clock] | N
     inputs = job.filled(prepared.manifest)
     with job.deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
-        if job.on is not None:
+        if job.is_module:
             own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
             return replace(
                 cost,
@@ -330,6 +338,7 @@ def time_function(job: Job, function: str, readings: Readings) -> Timing:
         UsageError: the model has no such operator.
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
+    job.refuse_module("the operators of a module can't be timed by name")
     prepared = job.build(job.compile())
     inputs = job.filled(prepared.manifest)
     with job.deployment.open(prepared) as device:
@@ -339,8 +348,11 @@ def time_function(job: Job, function: str, readings: Readings) -> Timing:
 def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     """Return the cost of an inference with this speed, for the standalone firmware if it was built, else the other."""
     manifest = prepared.manifest
-    firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
-    size = measure(prepared.built.firmware[firmware], manifest)
+    if manifest.in_project.is_own:
+        firmware, size = OWN, Size(0, manifest.constant_bytes, 0, manifest.arena_bytes, 0, {}, {}, has_threads=False)
+    else:
+        firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
+        size = measure(prepared.built.firmware[firmware], manifest)
     own_code = sum(count for name, count in size.functions.items() if name.startswith(f"{manifest.model}_"))
     counted = speed.unit == "instructions"
     timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
@@ -383,6 +395,8 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     rows["RAM: stack"] = ["" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs]
     if any(cost.firmware != STANDALONE for cost in costs):
         rows["flash, RAM are of"] = [_NAMES[cost.firmware] for cost in costs]
+    if all(cost.firmware == OWN for cost in costs):
+        del rows["flash: code"], rows["RAM: data, bss"]
     return [[label, *figures] for label, figures in rows.items()]
 
 
@@ -462,6 +476,7 @@ def bench_layers(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     fill: str = "random",
+    on: Path | None = None,
 ) -> Profile:
     """Compile, build and run a model, and time each operator on the device.
 
@@ -472,6 +487,7 @@ def bench_layers(
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
+        on: the package in firmware of your own, which is measured; nothing is built or flashed then.
 
     Returns:
         The median of each operator and of the whole inference, in nanoseconds of the device's timer, or in instructions
@@ -480,7 +496,8 @@ def bench_layers(
     Raises:
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
-    job = Job.of(path, board, options, deployment, fill=fill)
+    job = Job.of(path, board, options, deployment, fill=fill, on=on)
+    job.refuse_module("the operators of a module can't be timed one by one")
     model = job.compile()
     prepared = job.build(model)
     inputs = job.filled(prepared.manifest)

@@ -31,7 +31,7 @@ from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind, write
 from mtool.stages.compile_cache import cache_key
 from mtool.stages.compiling import CompiledModel, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
-from mtool.stages.job import Job, check_board, loaded_model, project_in
+from mtool.stages.job import Job, check_board, chosen_model, loaded_model, project_in
 from mtool.stages.options import Options, tuning_results_of
 from mtool.stages.samples import Array, Sample
 
@@ -328,19 +328,3 @@ def project_of(job: Job) -> Project:
             hint="give the model instead to change how it is compiled",
         )
     return described
-
-
-def chosen_model(folder: Path, name: str) -> manifest.Manifest:
-    """Return the manifest of a project's model: the only one, or the one with a name.
-
-    Raises:
-        UsageError: the project has several models and none is named, or it has no model of that name.
-    """
-    found = manifest.load(folder, name)
-    if not name and found.firmware:
-        names = [one.model for one in found.firmware]
-        raise UsageError(
-            f"{folder} is a firmware of {len(names)} models: {', '.join(names)}",
-            hint=f"choose one with: --name {names[0]}",
-        )
-    return found

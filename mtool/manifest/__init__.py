@@ -317,11 +317,12 @@ class Project(Strict):
     executable), relative to the project folder and inside its `build`. `model` is the folder with the model's own
     files, also relative. `levels` has the files that are compiled at their own optimization level, and the compiler's
     option for it. `program` is the folder of a user's own program, which is then the standalone firmware, also
-    relative, outside of the project folder; empty: the template's.
+    relative, outside of the project folder; empty: the template's. The builder "own": the folder is a package with the
+    RPC server (`mtool compile --rpc`), and mtool does not build the firmware that contains it.
     """
 
     template: str
-    builder: Literal["host", "cmake", "west", "arduino", "zig"]
+    builder: Literal["host", "cmake", "west", "arduino", "zig", "own"]
     transport: Literal["process", "emulator", "serial"]
     board: Board
     build_hash: str
@@ -330,6 +331,11 @@ class Project(Strict):
     model: Inside = "model"
     levels: dict[Inside, Literal["-O2", "-O3", "-Os"]] = Field(default={})
     program: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the folder is a package in firmware of the user's own."""
+        return self.builder == "own"
 
 
 class PoolOfArena(Strict):
@@ -536,6 +542,11 @@ def firmware_of(folder: Path, project: Project, kind: str) -> Path:
     Raises:
         UsageError: the template has no such kind, or a link leads out of the project folder.
     """
+    if project.is_own:
+        raise UsageError(
+            f"{folder} is a package: the firmware that contains it is built and flashed by your own project",
+            hint="mtool run, verify and bench drive it: --port PORT (docs/packages.md)",
+        )
     if kind not in project.firmware:
         what = f"the template {project.template} has no {kind} firmware"
         raise UsageError(what, details=[f"available: {', '.join(project.firmware) or 'none'}"])

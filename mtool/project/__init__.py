@@ -5,6 +5,7 @@ from mtool.project.package import FORMATS as FORMATS
 from mtool.project.package import About as About
 from mtool.project.package import Packed as Packed
 from mtool.project.package import delivered as delivered
+from mtool.project.package import own_firmware as own_firmware
 from mtool.project.package import package as package
 from mtool.project.portable import CORES as CORES
 from mtool.project.program import Program as Program

@@ -16,11 +16,13 @@ from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.identifiers import target_name
 from mtool.base.option_values import Format
-from mtool.manifest import FILE_NAME, Manifest
+from mtool.boards import Board
+from mtool.manifest import FILE_NAME, Manifest, Project
 from mtool.project import mlf, portable
 from mtool.project.levels import levels_of
 from mtool.project.mlf import Module, placed
 from mtool.project.portable import Core
+from mtool.project.render import BUILD_HEADER, build_header, in_project
 from mtool.project.template import own_texts
 from mtool.version import __version__
 
@@ -170,8 +172,27 @@ def package(packed: Packed, form: Format) -> FileTree:
         "needs_libm": any(_LIBM in sources[name] for name in names if not name.endswith(".bin")),
         "platforms": _emulated_by_zephyr(),
         "c_type": _c_type,
+        "rpc": BUILD_HEADER in names,
     }
     return FileTree({**files, **_rendered(form, values)})
+
+
+def own_firmware(
+    files: Mapping[str, bytes], manifest: Manifest, board: Board, form: Format
+) -> tuple[dict[str, bytes], Manifest]:
+    """Return a model's files with the build's hash, and its manifest with a project that someone else builds."""
+    build_hash = FileTree(files).digest()
+    project = Project(
+        template=form,
+        builder="own",
+        transport="serial",
+        board=in_project(board),
+        build_hash=build_hash,
+        options={},
+        firmware={},
+        model=_PLACES[form][0] if form in _PLACES else "src",
+    )
+    return {**files, BUILD_HEADER: build_header(build_hash)}, manifest.model_copy(update={"project": project})
 
 
 def delivered(packed: Packed, form: Format) -> FileTree:

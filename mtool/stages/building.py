@@ -201,8 +201,11 @@ def build_project(
 
     start = time.monotonic()
     built = building.build(folder, kinds=kinds)
-    note = built.how + (f", {board.cpu}" if built.rebuilt else "")
-    log.info("  %-9s %4.1f s   %s", "build", time.monotonic() - start, note)
+    if built.manifest.in_project.is_own:
+        log.info("  %-9s          your own firmware, with the package in %s", "build", folder)
+    else:
+        note = built.how + (f", {board.cpu}" if built.rebuilt else "")
+        log.info("  %-9s %4.1f s   %s", "build", time.monotonic() - start, note)
     described = built.manifest
     if model:
         chosen = manifest.named(described.models, model)

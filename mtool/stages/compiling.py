@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mtool import boards, manifest
 from mtool.base import filetree, plural, resources
@@ -139,9 +139,25 @@ class CompiledModel:
         needed = {name: runtime[name] for name in project.runtime_sources(files, runtime)}
         if self.options.single_file:
             files, needed = self._single(files, project.Runtime(headers.files, needed)), {}
-        complete = {**files.files, **needed}
-        complete |= {name: headers[name] for name in project.runtime_headers([FileTree(complete)], headers)}
-        return FileTree({**complete, manifest.FILE_NAME: self.manifest.to_json()})
+        return self._complete({**files.files, **needed}, self.manifest)
+
+    def _served(self, form: Format) -> "tuple[FileTree, Manifest]":
+        """Return what `sources` does with the RPC server (crt/include/mt_rpc.h), and the manifest with its project."""
+        from mtool import project
+
+        _, runtime = _runtime()
+        port = filetree.from_folder(resources.path("crt") / "rpc")
+        all_files = {**self._in_project().files, **runtime.files, **port.files}
+        files, described = project.own_firmware(all_files, self.manifest, self.board, form)
+        return self._complete(files, described), described
+
+    def _complete(self, files: dict[str, bytes], described: Manifest) -> FileTree:
+        """Return files with the runtime headers that they include, and `mtool.json`."""
+        from mtool import project
+
+        headers, _ = _runtime()
+        included = {name: headers[name] for name in project.runtime_headers([FileTree(files)], headers)}
+        return FileTree({**files, **included, manifest.FILE_NAME: described.to_json()})
 
     def _single(self, files: FileTree, runtime: "Runtime") -> FileTree:
         from mtool import project
@@ -160,7 +176,14 @@ class CompiledModel:
         alone = {name: headers[name] for name in headers if name not in beside}
         return self._single(self.files, project.Runtime(alone))
 
-    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["CompiledModel"] = ()) -> FileTree:
+    def package(
+        self,
+        form: Format,
+        *,
+        about: "About | None" = None,
+        more: Sequence["CompiledModel"] = (),
+        rpc: bool = False,
+    ) -> FileTree:
         """Return the files of the model's package; "c" is `sources`.
 
         A model that was compiled for this computer is compiled for each core that the package supports.
@@ -169,6 +192,7 @@ class CompiledModel:
             form: the package's format.
             about: its author, version and license.
             more: other models in the same archive; "mlf" only.
+            rpc: with the RPC server, for firmware of your own that a session drives (crt/include/mt_rpc.h).
 
         Raises:
             UsageError: the format does not support the model's options, several models or the board.
@@ -200,6 +224,12 @@ class CompiledModel:
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of the archive have the same name", details=[f"names: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
+        if rpc and (cores or form == "mlf"):
+            raise UsageError(
+                f"--rpc is not supported by --emit {form}" + (" without --board" if cores else ""),
+                details=["the host must know which core's C the firmware runs"] if cores else (),
+                hint="choose the core by its board: --board BOARD" if cores else "use another format: --emit cmake",
+            )
         if cores and (self.options.single_file or self.options.backends):
             single = "holds C for many cores, which does not fit in a single file"
             why = single if self.options.single_file else "holds C for many cores, and a backend compiles for one"
@@ -216,7 +246,7 @@ class CompiledModel:
                 variants[core] = model
         last = [*variants.values()][-1] if variants else self
         packed = project.Packed(
-            module=last._module(),
+            module=last._module(form if rpc else ""),
             cores={core: (model.sources(), model.manifest) for core, model in variants.items()},
             refused=refused,
             more=tuple(model._module() for model in more),
@@ -231,12 +261,13 @@ class CompiledModel:
             self.path, board=board, options=replace(self.options, weights="text", tuning_results=TuningResults())
         )
 
-    def _module(self) -> "Module":
+    def _module(self, served_as: Format | Literal[""] = "") -> "Module":
         from mtool import project
 
         epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
         seconds = int(epoch) if epoch.isdecimal() else int(self.path.stat().st_mtime)
-        return project.Module(self.sources(), self.manifest, self.path.read_bytes(), self.board.cpu, seconds)
+        sources, described = self._served(served_as) if served_as else (self.sources(), self.manifest)
+        return project.Module(sources, described, self.path.read_bytes(), self.board.cpu, seconds)
 
     def default_folder(self) -> Path:
         """Return the default project folder."""

@@ -1,12 +1,15 @@
 """A job: a model, how it is compiled and where it runs, behind run, verify, bench, report and debug."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mtool import boards, manifest
 from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
 from mtool.boards import Board
+from mtool.compiler.frontend.reading import file_hash
 from mtool.device import session
 from mtool.device.session.connection import interfaces, require_modules, takes_modules
 from mtool.manifest import Manifest, Project
@@ -32,8 +35,8 @@ class Job:
         samples: the number of random inputs.
         seed: the seed of the random inputs.
         fill: the input of a measured inference: "zeros", "ones", "random", or a file.
-        on: the project whose firmware has the model as a module; the name in the options is the model's name on the
-            device.
+        on: the project whose firmware has the model as a module, or the package in firmware of your own; the name in
+            the options is the model's name on the device.
     """
 
     path: Path
@@ -80,6 +83,8 @@ class Job:
         """
         if self.on is not None:
             project = project_in(self.on)
+            if project.is_own:
+                return self._packaged(self.on, project)
             require_modules(project)
             return compile(self.path, board=project.board, options=self.options)
         if checks_device or self.deployment.models:
@@ -96,7 +101,10 @@ class Job:
         if self.on is None:
             return self.deployment.build(model, kinds=kinds)
         name = model.manifest.model
-        prepared = self.deployment.build_folder(project_in(self.on).board, self.on)
+        project = project_in(self.on)
+        if project.is_own:
+            return self.deployment.build_folder(project.board, self.on, model=name)
+        prepared = self.deployment.build_folder(project.board, self.on)
         found = loaded_model(self.on, name, self.deployment)
         if found is None:
             raise UsageError(
@@ -110,6 +118,36 @@ class Job:
                 details=[f"expected  {model.manifest.model_hash[:16]}", f"found     {found.model_hash[:16]}"],
             )
         return replace(prepared, manifest=found)
+
+    def _packaged(self, folder: Path, project: Project) -> CompiledModel:
+        """Return the model that a package was made from; it is not compiled again.
+
+        Raises:
+            UsageError: the package was made from another file, or has several models and none is named.
+        """
+        described = chosen_model(folder, self.options.name)
+        found = file_hash(self.path)
+        if found != described.model_hash:
+            raise UsageError(
+                f"the package in {folder} was not made from {self.path}",
+                details=[f"expected  {described.model_hash[:16]}", f"found     {found[:16]}"],
+                hint=f"it was made from {described.model_file}",
+            )
+        return CompiledModel(self.path, project.board, self.options, FileTree(), described)
+
+    @property
+    def is_module(self) -> bool:
+        """Whether the model is a module of the firmware that runs it."""
+        return self.on is not None and not project_in(self.on).is_own
+
+    def refuse_module(self, what: str) -> None:
+        """Refuse a model that is a module, which does not describe its operators.
+
+        Raises:
+            UsageError: it is one.
+        """
+        if self.is_module:
+            raise UsageError(what, details=["a module does not describe its operators' reads and writes"])
 
     def inputs(self, described: Manifest) -> list[Sample]:
         """Return the inputs of a comparison: from the golden file, or random."""
@@ -129,6 +167,29 @@ def project_in(folder: Path) -> Project:
         UsageError: the folder holds only a compiled model, or nothing of mtool's.
     """
     return manifest.project_of(manifest.load(folder), folder)
+
+
+def own_firmware(path: Path, deployment: Deployment) -> Path | None:
+    """Return the package in build/ that the device at a port has in firmware of your own; None: it has none of them.
+
+    Only packages with the RPC server that were made from this model are looked for; without one, the device
+    is not asked.
+
+    Raises:
+        MtoolError: a package was made from the model, and the device does not answer.
+    """
+    if not deployment.port or path.is_dir():
+        return None
+    found = {}
+    for file in sorted(Path("build").glob(f"*/{manifest.FILE_NAME}")):
+        with contextlib.suppress(UsageError):  # of another version of mtool
+            one = manifest.load(file.parent)
+            if one.project is not None and one.project.is_own and path.name in {each.model_file for each in one.models}:
+                found[one.project.build_hash] = file.parent
+    if not found:
+        return None
+    build_hash = session.build_at(next(iter(found.values())), port=deployment.port, probe=deployment.probe)
+    return next((folder for digits, folder in found.items() if build_hash and digits.startswith(build_hash)), None)
 
 
 def check_board(folder: Path, project: Project, named: str) -> None:
@@ -152,6 +213,22 @@ def board_of(folder: Path, board: str) -> str:
         return HOST
     check_board(folder, described, "" if board == HOST else board)
     return described.board.name
+
+
+def chosen_model(folder: Path, name: str) -> Manifest:
+    """Return the manifest of a project's model: the only one, or the one with a name.
+
+    Raises:
+        UsageError: the project has several models and none is named, or it has no model of that name.
+    """
+    found = manifest.load(folder, name)
+    if not name and found.firmware:
+        names = [one.model for one in found.firmware]
+        raise UsageError(
+            f"{folder} is a firmware of {len(names)} models: {', '.join(names)}",
+            hint=f"choose one with: --name {names[0]}",
+        )
+    return found
 
 
 def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:

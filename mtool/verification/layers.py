@@ -272,6 +272,7 @@ def verify_layers(
     seed: Natural = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    on: Path | None = None,
 ) -> LayerReport:
     """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
 
@@ -287,12 +288,15 @@ def verify_layers(
         seed: the seed of the random inputs.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
+        on: the package in firmware of your own, which is run; nothing is built or flashed then.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
+        UsageError: the model is a module, which does not describe its operators.
         MtoolError: of the failed stage's class, see mtool.errors.
     """
-    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed)
+    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed, on=on)
+    job.refuse_module("the operators of a module can't be compared")
     model = job.compile()
     inputs = job.inputs(model.manifest)
     with deployment.open(job.build(model)) as device:

@@ -121,6 +121,8 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         raise UsageError(what, hint="create it again with the same mtool command")
     read = manifest.load(folder)
     project = manifest.project_of(read, folder)
+    if project.is_own:
+        return Built(read, folder, {}, "your own build", 0.0, ())
     _check_folder(folder / BUILD_FOLDER)
     for kind in kinds:
         manifest.firmware_of(folder, project, kind)  # refuses a kind that the template does not have
@@ -183,7 +185,10 @@ def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
     Raises:
         MtoolError: the folder holds no project, or its compiler is missing.
     """
-    _, firmware = _firmware(folder, manifest.load(folder), kinds)
+    read = manifest.load(folder)
+    if read.project is not None and read.project.is_own:
+        return True
+    _, firmware = _firmware(folder, read, kinds)
     return all(one.is_current() for one in firmware)
 
 

@@ -3,7 +3,7 @@
 from mtool.device.session.device import Device, DeviceInfo
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.layers import tensor
-from mtool.device.session.opening import CHANNEL, RTT, attached, check, open, open_transport
+from mtool.device.session.opening import CHANNEL, RTT, attached, build_at, check, open, open_transport
 from mtool.device.session.timing import Readings, Timing
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Readings",
     "Timing",
     "attached",
+    "build_at",
     "check",
     "open",
     "open_transport",

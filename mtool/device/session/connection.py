@@ -271,4 +271,4 @@ class Connection(Closing):
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
         timer = self.project.board.timer
-        return "ns" if timer is None else str(timer.unit)
+        return "ns" if timer is None or self.project.is_own else str(timer.unit)

@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +13,7 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Emulator, Usb
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
+from mtool.device.rpc import Client
 from mtool.device.session import faults
 from mtool.device.session.connection import takes_modules
 from mtool.device.session.device import Device
@@ -70,8 +72,9 @@ def open(
     if described.project is None or not takes_modules(described.project):
         described = manifest.load(path, model)
     project = manifest.project_of(described, path)
-    firmware = manifest.firmware_of(path, project, _KIND)
-    files.check_plain(firmware.with_name(f"{firmware.name}.flash"))  # project_templates/shared/storage_in_file.c
+    firmware = None if project.is_own else manifest.firmware_of(path, project, _KIND)
+    if firmware is not None:
+        files.check_plain(firmware.with_name(f"{firmware.name}.flash"))  # project_templates/shared/storage_in_file.c
 
     def start() -> tuple[Transport, str]:
         transport, serial_number = _channel(path, project, port, probe, emulator_arguments)
@@ -117,6 +120,26 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
         pass
 
 
+def build_at(folder: str | Path, *, port: str, probe: str = "") -> str:
+    """Return the first 16 hex digits of the build hash of the firmware at a port, whichever it is.
+
+    Args:
+        folder: of a project for the board at the port.
+        port: as for `open`.
+        probe: as for `open`.
+
+    Raises:
+        BoardError: no such board is attached.
+        CommunicationError: no firmware answers.
+    """
+    project = manifest.project_of(manifest.load(Path(folder)), Path(folder))
+    device = attached(project, port, probe)
+    if device is None:
+        return ""
+    with closing(_at_port(project, device, None, probe)[0]) as transport, closing(Client(transport)) as client:
+        return client.hello.build_hash
+
+
 def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind: str = _KIND) -> Transport:
     """Start a firmware of a built project and return the channel to it, as `open` does, without a session.
 
@@ -137,6 +160,8 @@ def _channel(
     path: Path, project: Project, port: str, probe: str, emulator_arguments: Sequence[str] = (), *, kind: str = _KIND
 ) -> tuple[Transport, str]:
     """Return the channel to a project's firmware, and the USB serial number of the device."""
+    if project.is_own and (device := attached(project, port, probe)) is not None:
+        return _at_port(project, device, None, probe)
     firmware = manifest.firmware_of(path, project, kind)
     if not firmware.is_file():
         raise UsageError(
@@ -186,8 +211,7 @@ def _transport(
     emulator = project.board.emulator
     device = attached(project, port, probe)
     if device is not None:
-        baud = (project.board.usb or Usb()).uart
-        return open_port(device.port, baud=baud, firmware=firmware, probe=probe), device.probe
+        return _at_port(project, device, firmware, probe)
     if project.transport == "process":
         return ProcessTransport([str(firmware)], name=f"the process {firmware.name}"), ""
     if emulator is None:
@@ -206,6 +230,11 @@ def _transport(
     if takes_modules(project):  # project_templates/shared/storage_in_file.c names the file
         return WithFlash(firmware.with_name(f"{firmware.name}.flash"), start), ""
     return start(), ""
+
+
+def _at_port(project: Project, device: Attached, firmware: Path | None, probe: str) -> tuple[Transport, str]:
+    baud = (project.board.usb or Usb()).uart
+    return open_port(device.port, baud=baud, firmware=firmware, probe=probe), device.probe
 
 
 def _emulate(project: Project, emulator: Emulator, firmware: Path) -> Transport:

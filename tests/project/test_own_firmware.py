@@ -1,0 +1,148 @@
+"""A package with the RPC server in firmware of the user's own, driven at its port."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import packages
+import pytest
+
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import CommunicationError, UsageError
+from mtool.base.option_values import Format
+from mtool.cli import app
+from mtool.device import session
+from mtool.stages.deployment import Deployment
+from mtool.stages.job import own_firmware
+
+DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
+OWN = resources.path("examples/own_firmware")
+WITHOUT_BOARD: tuple[Format, ...] = ("arduino-lib", "platformio-lib", "idf-component", "cmsis-pack", "zephyr-module")
+
+
+def built(folder: Path, source: Path, *arguments: str) -> Path:
+    subprocess.run(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *arguments], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working folder with the package in build/."""
+    path = tmp_path_factory.mktemp("own")
+    before = Path.cwd()
+    os.chdir(path)
+    packages.write(commands.compile(DIGITS, board="host"), path / "build/digits", form="cmake", rpc=True)
+    yield path
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def port(folder: Path) -> Iterator[str]:
+    """The pseudo-terminal of a program that contains the package (examples/own_firmware/ports/posix.c)."""
+    sources = [*(folder / "build/digits/src").glob("*.c"), OWN / "ports/posix.c"]
+    program = folder / "program"
+    warnings = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+    includes = f"-I{folder / 'build/digits/include'}"
+    subprocess.run(["gcc", "-std=c99", "-O0", *warnings, includes, *sources, "-o", program, "-lm"], check=True)
+    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        yield served.stdout.readline().strip()
+        served.kill()
+
+
+def typed(*arguments: str) -> int:
+    """Run mtool as a user types it, and return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        app.main(arguments)
+    return int(ended.value.code or 0)
+
+
+def test_commands_find_the_package_and_drive_the_firmware(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = {}
+    for command in ("run", "verify", "verify --layers", "bench", "bench --layers"):
+        assert typed(*command.split(), str(DIGITS), "--port", port, "--json") == 0
+        printed[command] = json.loads(capsys.readouterr().out)
+    assert [one["difference"]["differing"] for one in printed["verify --layers"]["layers"]] == [0] * 6
+    assert printed["bench"]["time_ns"] > 0 and printed["bench"]["instructions"] is None
+    assert printed["bench"]["firmware"] == "own" and printed["bench --layers"]["unit"] == "ns"
+    assert own_firmware(DIGITS, Deployment(port=port)) == Path("build/digits")
+    assert typed("run", "build/digits", "--port", port, "--json") == 0
+
+
+def test_the_firmware_serves_again_after_a_reset(folder: Path, port: str) -> None:
+    image = {"image": np.zeros((1, 1, 8, 8), np.int8)}
+    with session.open(folder / "build/digits", port=port) as device:
+        before = device.run(image)["scores"]
+        assert device.stack_bytes() is None
+        device.reset()
+    with session.open(folder / "build/digits", port=port) as device:
+        assert (device.run(image)["scores"] == before).all()
+
+
+def test_another_build_and_another_model_are_refused(folder: Path, port: str, tmp_path: Path) -> None:
+    other = packages.write(commands.compile(DIGITS, board="mps2_an386"), tmp_path / "other", form="cmake", rpc=True)
+    with pytest.raises(CommunicationError, match="stale build"):
+        commands.verify(DIGITS, board="mps2_an386", deployment=Deployment(port=port), on=other)
+    (tmp_path / "digits_int8.onnx").write_bytes(DIGITS.read_bytes() + b"\x32\x00")  # an empty doc_string
+    with pytest.raises(UsageError, match="was not made from"):
+        on = folder / "build/digits"
+        commands.verify(tmp_path / "digits_int8.onnx", board="host", deployment=Deployment(port=port), on=on)
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_only_its_own_project_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("run", "build/digits") == 6
+    assert typed("flash", "build/digits", "--board", "mps2_an386") == 2
+    assert typed("debug", "build/digits", "--board", "host") == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", WITHOUT_BOARD)
+def test_the_core_must_be_known(form: Format) -> None:
+    with pytest.raises(UsageError, match="without --board") as refused:
+        commands.compile(DIGITS, board="host").package(form, rpc=True)
+    assert "--board" in refused.value.hint
+
+
+def test_an_archive_has_no_server() -> None:
+    with pytest.raises(UsageError, match="--rpc is not supported by --emit mlf"):
+        commands.compile(DIGITS, board="mps2_an386").package("mlf", rpc=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("receives", ["interrupt", "dma"])
+def test_an_application_with_the_hal_of_st(tmp_path: Path, receives: str) -> None:
+    """ST's own HAL drives the UART of an emulated STM32F405; by DMA, which QEMU does not have, it is only compiled."""
+    hal, cmsis = os.environ.get("STM32CUBE"), os.environ.get("CMSIS")
+    if not (hal and cmsis):
+        pytest.skip("STM32CUBE and CMSIS name no folders with STM32CubeF4 and CMSIS_6")
+    package = packages.write(commands.compile(DIGITS, board="mps2_an386"), tmp_path / "digits", form="cmake", rpc=True)
+    places = (f"-DSTM32CUBE={hal}", f"-DCMSIS={cmsis}", f"-DMODEL={package}")
+    build = built(tmp_path / "build", OWN / "stm32_hal", *places, "-DQEMU=ON", f"-DDMA={receives == 'dma'}")
+    if receives == "dma":
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    serial = f"tcp:127.0.0.1:{number},server=on,wait=off"
+    emulator = ("qemu-system-arm", "-M", "netduinoplus2", "-nographic", "-monitor", "none", "-icount", "shift=0")
+    with subprocess.Popen([*emulator, "-serial", serial, "-kernel", build / "own_firmware.elf"]) as running:
+        try:
+            time.sleep(0.5)
+            deployment = Deployment(port=f"tcp://127.0.0.1:{number}")
+            report = commands.verify(DIGITS, board="mps2_an386", deployment=deployment, on=package)
+            assert all(output.differing == 0 for output in report.outputs)
+            layers = commands.verify_layers(DIGITS, board="mps2_an386", deployment=deployment, on=package)
+            assert all(one.difference is not None and one.difference.differing == 0 for one in layers.layers)
+            assert (
+                commands.bench(DIGITS, board="mps2_an386", deployment=deployment, on=package).time_ns or 0
+            ) > 100_000
+        finally:
+            running.kill()
