@@ -5,17 +5,17 @@ export ORT_DISABLE_TELEMETRY = 1
 
 .PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
-check:          ## everything that CI checks
+check:          ## all checks of CI
 	scripts/test
 
-quick:          ## a minute of checks: a smoke set, and the tests of what has changed since main
+quick:          ## checks for one minute: a smoke set, and the tests of what has changed since main
 	scripts/test --quick
 
-test:           ## the tests alone
+test:           ## only the tests
 	scripts/setup --dev
 	PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
-test-all:       ## the tests with every combination of what CI tries a sixteenth of, and the slow ones; with mtool-mcu[exported], PyTorch's exporter too
+test-all:       ## all tests: the slow ones, and every combination instead of CI's sixteenth; PyTorch's exporter with mtool-mcu[exported]
 	scripts/setup --all
 	MTOOL_TESTS=all PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
@@ -23,34 +23,34 @@ lint:           ## format, style, types, layers
 	scripts/setup --dev
 	scripts/lint
 
-bench:          ## every model on every emulated board, beside what others need: docs/benchmarks.md
+bench:          ## every model on every emulated board, compared with other tools: docs/benchmarks.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench.py
 
-bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: docs/compile-time.md
+bench-compile:  ## mtool's own run time, from --help to a model of 100 MB: docs/compile-time.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
 
-bench-cycles:   ## the estimate of cycles beside published runs; TINY: a folder with their clones (scripts/bench_cycles.py): docs/cycles.md
+bench-cycles:   ## the cycle estimate against published results; TINY=FOLDER with their clones (scripts/bench_cycles.py): docs/cycles.md
 	.venv/bin/python scripts/bench_cycles.py $(TINY)
 
-bench-farm:     ## what a rack of boards gives, and what it survives, with boards that are stood in for: docs/farm.md
+bench-farm:     ## a farm of simulated boards, its throughput and what it survives: docs/farm.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_farm.py $(ARGS)
 
-bench-host:     ## this computer beside onnxruntime, calls, and many samples: docs/host.md
+bench-host:     ## models on this computer: against onnxruntime, calls from Python, many samples: docs/host.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_host.py $(ARGS)
 
-bench-tune:     ## models tuned on emulated boards, and what that gives: docs/tune-gains.md
+bench-tune:     ## the gain of tuning, on emulated boards: docs/tune-gains.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_tune.py $(ARGS)
 
-aot-table:      ## what each calling convention costs: docs/aot-table.md
+aot-table:      ## the cost of each calling convention: docs/aot-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/aot_table.py
 
-sizes:          ## what code, libraries and templates take, for mtool check: mtool/stages/sizes/sizes.json
+sizes:          ## measured sizes of code, libraries and templates, for mtool check: mtool/stages/sizes/sizes.json
 	scripts/setup --dev
 	.venv/bin/python scripts/sizes.py
 	.venv/bin/python scripts/sizes.py --templates
@@ -63,12 +63,12 @@ commands:       ## every command and its options: docs/commands.md
 	scripts/setup --dev
 	.venv/bin/python scripts/commands.py
 
-reference:      ## the pages that are written from the code: docs/errors.md, docs/files.md
+reference:      ## the pages generated from the code: docs/errors.md, docs/files.md
 	scripts/setup --dev
 	.venv/bin/python scripts/errors.py
 	.venv/bin/python scripts/formats.py
 
-outputs:        ## what `$ mtool …` prints in README.md and docs: run again and written there
+outputs:        ## run the `$ mtool …` commands of README.md and docs, and update their output there
 	scripts/setup --dev
 	.venv/bin/python scripts/outputs.py --update
 
@@ -80,11 +80,11 @@ screenshots:    ## mtool report in a browser, in light and dark: docs/figures/re
 	scripts/setup --all
 	.venv/bin/python scripts/screenshots.py
 
-golden:         ## write the generated C of tests/golden anew; read the diff
+golden:         ## update the generated C in tests/golden; review the diff
 	scripts/setup --dev
 	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/compiler/codegen
 
-onnx-backend:   ## onnx's own backend tests, by its own runner, one model at a time
+onnx-backend:   ## onnx's backend tests with onnx's own runner, one model at a time
 	scripts/setup --dev
 	.venv/bin/python scripts/onnx_backend.py $(ARGS)
 
@@ -92,18 +92,18 @@ model-zoo:      ## every model of a folder against LiteRT or onnxruntime, ARGS=F
 	scripts/setup --dev
 	.venv/bin/python scripts/model_zoo.py $(ARGS)
 
-fuzz:           ## ten minutes of libFuzzer on the runtime: server, loader of modules, deltas, bytecode
+fuzz:           ## ten minutes of libFuzzer on the runtime: server, module loader, deltas, bytecode
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz.py $(ARGS)
 
-fuzz-models:    ## minutes of mutated ONNX and TFLite models; goes on where the last run stopped
+fuzz-models:    ## mutated ONNX and TFLite models; continues where the last run stopped
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz_models.py $(ARGS)
 
-fuzz-networks:  ## minutes of random valid networks against onnxruntime; goes on where the last run stopped
+fuzz-networks:  ## random valid networks against onnxruntime; continues where the last run stopped
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz_networks.py $(ARGS)
 
-soak:           ## some minutes of sessions over noisy, slow and unplugged lines
+soak:           ## a few minutes of sessions over noisy, slow and unplugged lines
 	scripts/setup --dev
 	.venv/bin/python scripts/soak.py

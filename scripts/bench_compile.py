@@ -1,4 +1,4 @@
-"""Measure what mtool itself takes, start-up and compiles, and write docs/compile-time.md.
+"""Measure mtool's own start-up and compile times, and write docs/compile-time.md.
 
     scripts/bench_compile.py [--models DIR] [--repeat N]
 

@@ -1,4 +1,4 @@
-"""Hold the estimate of cycles against published runs of MLPerf Tiny whose code is published too.
+"""Compare the cycle estimate with published MLPerf Tiny results whose code is also published.
 
     scripts/bench_cycles.py FOLDER     # writes the table of docs/cycles.md
 

@@ -1,4 +1,4 @@
-"""What a rack gives and takes, with boards that are stood in for: docs/farm.md.
+"""Measure a farm of simulated boards, its throughput and what it survives, and write docs/farm.md.
 
 scripts/bench_farm.py [--workers 8] [--boards 8] [--factor 5] [--terminals]
 

@@ -1,4 +1,4 @@
-"""Measure what models take on this computer, beside onnxruntime, and many samples; write docs/host.md.
+"""Measure models on this computer, beside onnxruntime and over many samples; write docs/host.md.
 
     scripts/bench_host.py [--models DIR]
 

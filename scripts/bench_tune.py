@@ -1,4 +1,4 @@
-"""Tune the models of MLPerf Tiny and some of our own on emulated boards, and write docs/tune-gains.md.
+"""Tune MLPerf Tiny's models and some generated ones on emulated boards, and write docs/tune-gains.md.
 
     scripts/bench_tune.py [--models DIR] [--work DIR] [--trials N] [--only MODEL-BOARD ...]
 

@@ -1,4 +1,4 @@
-"""Write docs/errors.md: the tree of errors, their exit codes, and what some mistakes are answered with.
+"""Write docs/errors.md: the tree of errors, their exit codes, and the messages for some mistakes.
 
 scripts/errors.py
 """

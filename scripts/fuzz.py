@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feed the runtime with what libFuzzer thinks of: the server, the loader of modules, deltas, bytecode.
+"""Run libFuzzer on the runtime: the server, the module loader, deltas, bytecode.
 
     scripts/fuzz.py [server] [loader] [delta] [bytecode] [--seconds N] [--seed N]
 

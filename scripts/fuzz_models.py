@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutate small ONNX and TFLite models and see that mtool compiles each, or refuses it with an error of its own.
+"""Mutate small ONNX and TFLite models: mtool must compile each, or refuse it with one of its own errors.
 
     scripts/fuzz_models.py [--form onnx|tflite] [--count N] [--seconds N] [--jobs N] [--seed N] [--state FOLDER]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw random valid networks, run many of them in one firmware, and compare each with onnxruntime.
+"""Generate random valid networks, run many of them in one firmware, and compare each with onnxruntime.
 
     scripts/fuzz_networks.py [--place NAME ...] [--count N | --seconds N] [--seed N] [--number N] [--state FOLDER]
 

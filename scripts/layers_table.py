@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of layers that public networks have: operators, types, shapes, strides, pads, residuals; no weights.
+"""Write the table of public networks' layers: operators, types, shapes, strides, pads, residuals; no weights.
 
     scripts/layers_table.py FOLDER ...      # of .onnx and .tflite files; writes tests/zoo/layers.tsv
 

@@ -1,4 +1,4 @@
-"""Learn what candidates take on a core from tuning logs, say the error on models left out, and write the core's file.
+"""Learn a core's cost model from tuning logs, print its error on held-out models, and write the core's file.
 
     scripts/learn_costs.py LOG... [-o FILE]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compile, build and run every model of a folder on boards, and compare each with LiteRT or onnxruntime.
+"""Compile, build and run every model of a folder on boards, and compare it with LiteRT or onnxruntime.
 
     make model-zoo ARGS=FOLDER
     make model-zoo ARGS="FOLDER --rounding tflite --table page.md"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run onnx's own backend tests on mtool.plugins.onnx_backend, one model at a time, by onnx's own runner.
+"""Run onnx's backend tests on mtool.plugins.onnx_backend, one model at a time, with onnx's own runner.
 
     make onnx-backend                                   # all node tests of numbers
     make onnx-backend ARGS="--only reduce_ --jobs 4"

@@ -1,4 +1,4 @@
-"""Run the commands that the documentation shows as `$ mtool …`, and compare what they print with what the pages show.
+"""Run the commands that the documentation shows as `$ mtool …`, and compare their output with the pages.
 
 scripts/outputs.py [--update] [PAGE …]
 

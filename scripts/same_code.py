@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Record the C of many models, and compare it with an earlier record: a change of mtool that should not change code.
+"""Record the generated C of many models and compare it with an earlier record, to check that a change keeps it.
 
     scripts/same_code.py record FOLDER MODELS...              before the change
     scripts/same_code.py compare FOLDER MODELS...             after it, with the same models; exit code 1 if code

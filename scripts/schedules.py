@@ -1,4 +1,4 @@
-"""Write docs/schedules.md: every schedule, what it computes, where it can be, and its knobs.
+"""Write docs/schedules.md: every schedule, what it computes, where it applies, and its knobs.
 
 scripts/schedules.py
 """

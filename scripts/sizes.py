@@ -1,4 +1,4 @@
-"""Measure what generated code, libraries and templates take, for `mtool check`: mtool/stages/sizes/sizes.json.
+"""Measure the size of generated code, libraries and templates for `mtool check`: mtool/stages/sizes/sizes.json.
 
     scripts/sizes.py [--models DIR] [--core NAME]... [--templates]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drive firmwares over bad lines for some minutes: noise, pulled cables, and how much of a line's rate is data.
+"""Run sessions over bad lines for some minutes: noise, pulled cables, and the share of a line's rate used for data.
 
     scripts/soak.py [--model MODEL.onnx] [--seed N]
 

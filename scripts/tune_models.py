@@ -1,4 +1,4 @@
-"""Make the models of scripts/bench_tune.py that are no one else's, from seeds: a ResNet, a sequence, separable layers.
+"""Generate scripts/bench_tune.py's additional models from seeds: a ResNet, a sequence, separable layers.
 
 scripts/tune_models.py FOLDER
 """

@@ -1,4 +1,4 @@
-"""A schedule for tests alone: as a sound one, but its C is altered; the planner takes it before all others."""
+"""A schedule for tests only: a correct one whose C is altered; the planner prefers it to all others."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How much runs: a part of what is large, or all of it (`make test-all`, which sets MTOOL_TESTS=all)."""
+"""How much of an expensive test runs: a part, or all of it (`make test-all`, which sets MTOOL_TESTS=all)."""
 
 import os
 import zlib

@@ -1,4 +1,4 @@
-"""What projects are built with goes through ccache, where it is installed: most of a project is the same runtime.
+"""Projects are built with ccache if it is installed: most of a project is the same runtime.
 
 The objects lie in build/ccache, for the next run as well. CCACHE_DISABLE=1 builds everything.
 """

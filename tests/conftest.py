@@ -1,4 +1,4 @@
-"""What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
+"""Common settings: the tests' folder is importable (`import graphs`), how much runs, and in what order.
 
 A test marked `slow` takes more than about a second of processor time. A test marked `product` is tried on many
 combinations of its parameters. By default no slow test runs, and of a product a sixteenth (of `product(2)` half), the

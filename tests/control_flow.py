@@ -1,4 +1,4 @@
-"""Models whose control flow the run decides, each with inputs that take it one way and the other."""
+"""Models with data-dependent control flow, each with inputs for both ways."""
 
 from dataclasses import dataclass, field
 from typing import Any

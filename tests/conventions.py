@@ -1,4 +1,4 @@
-"""The calling conventions and executors whose C the tests look at, by name."""
+"""The calling conventions and executors whose C the tests inspect, by name."""
 
 from mtool.compiler import codegen
 

@@ -1,4 +1,4 @@
-"""Random networks of convolutions and poolings, with residual sums and joined channels, as ONNX models."""
+"""Random networks of convolutions and pooling, with residual sums and concatenated channels, as ONNX models."""
 
 from typing import Any
 

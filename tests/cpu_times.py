@@ -1,4 +1,4 @@
-"""How much processor time each test takes, itself and what it starts: a machine's load does not change it.
+"""The CPU time of each test and its child processes, which does not depend on a machine's load.
 
 MTOOL_CPU_TIMES=FILE appends a line a test, setup and teardown included: seconds of Python, seconds of the programs that
 were started, the test. A fixture's time is counted for the first test that uses it.

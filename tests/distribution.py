@@ -1,4 +1,4 @@
-"""Which tests run in one process: those of a file, and those of a folder whose files share what takes long to make."""
+"""Which tests run in one process: those of a file, and those of a folder that share slow fixtures."""
 
 from xdist.scheduler import LoadFileScheduling
 

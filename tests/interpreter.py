@@ -1,4 +1,4 @@
-"""What a graph means, in NumPy: what passes are held against. And what a plan does in the bytes of its arena."""
+"""A graph's meaning, in NumPy, to compare passes with; and a plan's execution in the bytes of its arena."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The shared models and their golden data, which lie beside a checkout and are never copied into it."""
+"""The shared models and their golden data, which are beside a checkout and never copied into it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Random small networks as ONNX models: float ones that move, join and turn their tensors, and quantized ones."""
+"""Random small networks as ONNX models: float ones that move, join and transpose tensors, and quantized ones."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Small models, and projects of a user's own around them."""
+"""Small models, and users' own projects around them."""
 
 from pathlib import Path
 

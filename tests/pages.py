@@ -1,4 +1,4 @@
-"""The pages of the documentation, the blocks of code in them, and the commands in those."""
+"""The documentation's pages, their blocks of code, and the commands in those."""
 
 import re
 import shlex

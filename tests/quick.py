@@ -1,4 +1,4 @@
-"""Which tests tell a developer most in a minute: `scripts/test --quick`.
+"""The most useful tests for a developer's minute: `scripts/test --quick`.
 
     python tests/quick.py [REVISION]
 

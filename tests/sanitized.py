@@ -1,4 +1,4 @@
-"""How C is compiled to run on the host under the address and undefined-behaviour sanitizers.
+"""Compiling C for the host with the address and undefined-behaviour sanitizers.
 
 By clang where it is installed, and not optimised: gcc takes four times as long for the same checks. What gcc warns of
 as well is asked of it without code (`-fsyntax-only`), which takes next to nothing. Without debug information: the

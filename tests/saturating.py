@@ -1,4 +1,4 @@
-"""onnxruntime on an x86 processor without VNNI: a session whose products of uint8 and int8 are those of VPMADDUBSW.
+"""onnxruntime on an x86 processor without VNNI: a session whose uint8-int8 products are VPMADDUBSW's.
 
 The instruction multiplies uint8 by int8 and adds neighbouring products with saturation to int16; the sums of pairs are
 then added in 32 bits. All else is onnx's own reference, and so is a product of two operands of one sign.

@@ -1,4 +1,4 @@
-"""A script of the folder scripts/ as a module."""
+"""Load a script of the folder scripts/ as a module."""
 
 import importlib.util
 import sys

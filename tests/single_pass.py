@@ -1,4 +1,4 @@
-"""Graphs before and after one pass, of random networks."""
+"""Random networks' graphs before and after one pass."""
 
 import functools
 import itertools

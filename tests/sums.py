@@ -1,4 +1,4 @@
-"""The largest errors of long float sums against float64: ours and onnxruntime's (`python tests/sums.py`)."""
+"""The largest errors of long float sums against float64: mtool's and onnxruntime's (`python tests/sums.py`)."""
 
 import argparse
 import ctypes

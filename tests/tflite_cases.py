@@ -1,4 +1,4 @@
-"""Operators as models side by side: compiled for the host, and drawn inputs for them."""
+"""Operators as models side by side, compiled for the host, and random inputs for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

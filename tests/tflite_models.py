@@ -1,4 +1,4 @@
-"""Small TFLite models, written with the flatbuffer schema; and LiteRT, which runs them as the reference."""
+"""Small TFLite models, written with the flatbuffer schema; and LiteRT, the reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A small generated model for what is built around one: weights, float arithmetic, and a state that begins as zeros.
+"""A small generated model for other tests: weights, float arithmetic, and a state that starts as zeros.
 
 `y = s = s + exp(x w + b)`: the state `s` shows whether the arena was cleared, the rest whether the weights are there.
 """

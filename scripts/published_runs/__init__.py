@@ -1,1 +1,1 @@
-"""Published runs of MLPerf Tiny whose code is published too: what the estimate of cycles is held against."""
+"""Published MLPerf Tiny results whose code is also published, for comparison with the cycle estimate."""

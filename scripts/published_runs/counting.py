@@ -1,4 +1,4 @@
-"""Compile a submission's C for an emulated Cortex-M4 and count what one inference runs there."""
+"""Compile a submission's C for an emulated Cortex-M4 and count the instructions of one inference."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Images of flash as they ran on STM32 boards: the model's function in them is called in an emulated Cortex-M4.
+"""Flash images from STM32 boards: the model's function in them is called on an emulated Cortex-M4.
 
 There are no symbols. What MLPerf's firmware says before it measures ("m-infer-start") leads to the loop that calls the
 model, and its addresses are below.

@@ -1,4 +1,4 @@
-"""microTVM's own C: generated for a Cortex-M4, alone or with calls of CMSIS-NN."""
+"""microTVM's own C, generated for a Cortex-M4, with or without calls of CMSIS-NN."""
 
 import subprocess
 from pathlib import Path

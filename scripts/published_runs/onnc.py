@@ -1,4 +1,4 @@
-"""ONNC's C++: calls of the first functions of CMSIS-NN (q7), in Mbed OS."""
+"""ONNC's C++: calls of CMSIS-NN's first functions (q7), in Mbed OS."""
 
 from pathlib import Path
 

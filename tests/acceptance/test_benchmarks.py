@@ -1,4 +1,4 @@
-"""The committed table of docs/benchmarks.json still holds: nothing got worse by more than 1%."""
+"""The committed table docs/benchmarks.json still holds: no figure is worse by more than 1%."""
 
 import json
 from pathlib import Path

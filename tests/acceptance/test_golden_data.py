@@ -1,4 +1,4 @@
-"""Every shared model against its golden data: all on the host, the plain ones on each emulated board.
+"""Every shared model against its golden data: all on the host, those without options on each emulated board.
 
 Where an emulator computes floats, which takes it long, the first sample stands for all, unless all tests are asked for.
 """

@@ -1,4 +1,4 @@
-"""No module imports itself by way of others, under TYPE_CHECKING or inside a function either.
+"""No module imports itself indirectly, including under TYPE_CHECKING and inside functions.
 
 The import contracts in pyproject.toml hold the layers, and packages beside one another. This holds a package against
 its own modules too.

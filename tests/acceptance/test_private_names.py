@@ -1,4 +1,4 @@
-"""No test, fuzzer or script reaches for a private name of another module: neither imports, attributes nor patches."""
+"""No test, fuzzer or script uses another module's private names: not by import, attribute or patch."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Models that many people use: they build for every core, and compute what LiteRT does."""
+"""Popular public models build for every core and compute LiteRT's results."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `scripts/test --quick` runs, and that each room has its tests where it looks for them."""
+"""The tests of `scripts/test --quick`: every package has its tests where it looks for them."""
 
 import pytest
 import quick

@@ -1,4 +1,4 @@
-"""The .tflite files of the shared models: LiteRT's bytes on every board, for what the ONNX files cost."""
+"""The shared .tflite models: LiteRT's bytes on every board, at the cost of the ONNX models."""
 
 import re
 from pathlib import Path

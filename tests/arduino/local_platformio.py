@@ -1,4 +1,4 @@
-"""A PlatformIO without its registry: Debian's compiler and core as packages, and a platform of a few lines."""
+"""PlatformIO without its registry: Debian's compiler and core as packages, and a minimal platform."""
 
 import json
 import subprocess

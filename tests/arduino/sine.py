@@ -1,4 +1,4 @@
-"""A model as small as "hello world": one number in, its sine out, through 16 hidden units."""
+"""A tiny "hello world" model: one number in, its sine out, with 16 hidden units."""
 
 from pathlib import Path
 

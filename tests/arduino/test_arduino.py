@@ -86,7 +86,7 @@ def test_a_standalone_sketch_prints_its_outputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_is_too_large_is_told(tmp_path: Path) -> None:
+def test_a_model_that_is_too_large_is_reported(tmp_path: Path) -> None:
     simavr.need_the_core()
     with pytest.raises(FitError, match=r"digits_int8\.onnx does not fit arduino_uno") as caught:
         commands.prepare(DIGITS / "digits_int8.onnx", board="arduino_uno", folder=tmp_path / "p", options=WITH_CMAKE)
@@ -180,14 +180,14 @@ def test_the_first_tool_that_is_installed_builds(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("tool", "program"), [("arduino-cli", "arduino-cli"), ("platformio", "pio")])
-def test_a_missing_tool_is_told(tool: str, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_reported(tool: str, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=f"{program} is not installed") as caught:
         arduino.compiler(tmp_path, _project(builder=tool))
     assert caught.value.hint
 
 
-def test_a_missing_core_is_told_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_core_is_reported_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     fake(tmp_path, "arduino-cli", says="Error during build: platform not installed", ends=1)
     described = _manifest(builder="arduino-cli")

@@ -1,4 +1,4 @@
-"""A board on a serial port: simavr behind a pseudo-terminal, through the commands that a user types."""
+"""A board on a serial port: simavr behind a pseudo-terminal, through mtool's commands."""
 
 import contextlib
 import json
@@ -95,7 +95,7 @@ def test_without_a_port_it_is_the_board_that_is_attached_or_simavr(
     assert "/dev/no" in capsys.readouterr().err
 
 
-def test_a_missing_simavr_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_simavr_is_reported_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uno = boards.get("arduino_uno").emulator
     assert uno is not None
     with pytest.raises(BuildError, match="libnosuch is not installed") as caught:
@@ -129,7 +129,7 @@ def test_flash_does_it_all(
 
 
 @pytest.mark.slow
-def test_another_model_on_the_board_is_told(uno: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_model_on_the_board_is_reported(uno: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     model, port = uno
     Path(model).write_bytes(Path(model).read_bytes() + b"\x32\x00")  # an empty doc_string: another hash, the same model
     assert app.invoke(["run", model, "--board", "arduino_uno", "--port", port, *OPTIONS]) == 8

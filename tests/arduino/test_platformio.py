@@ -1,4 +1,4 @@
-"""The sketch built with `pio run`, with packages that are here. Skipped without PlatformIO and SCons."""
+"""The sketch built with `pio run` from local packages. Skipped without PlatformIO and SCons."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Tuning of an attached board: simavr behind a pseudo-terminal, which a flash tool loads with trial after trial."""
+"""Tuning of an attached board: simavr behind a pseudo-terminal, flashed with one trial after another."""
 
 import os
 import stat

@@ -88,7 +88,7 @@ def test_part_of_a_name_or_in_capitals_comes_near(asked: str, near: str) -> None
         (None, "board file not found"),
     ],
 )
-def test_a_broken_list_of_boards_is_told(text: str | None, says: str, tmp_path: Path) -> None:
+def test_a_broken_list_of_boards_is_reported(text: str | None, says: str, tmp_path: Path) -> None:
     path = tmp_path / "boards.yaml"
     if text is not None:
         path.write_bytes(text.encode(errors="surrogatepass"))

@@ -1,4 +1,4 @@
-"""Boards of a user's own: where their files lie, wrong entries among them, and entries that mtool writes."""
+"""Users' own boards: the places of their files, wrong entries, and entries that mtool writes."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def test_a_file_is_named_by_an_option_or_the_environment(
         ("status: {zephyr: run}", "status: unknown template zephyr; available: host"),
     ],
 )
-def test_a_wrong_entry_is_told_and_stops_no_other(more: str, says: str, project: Path, capsys: Captured) -> None:
+def test_a_wrong_entry_is_reported_and_stops_no_other(more: str, says: str, project: Path, capsys: Captured) -> None:
     (project / "boards" / "ours.yaml").write_text(f"good: {ENTRY % ''}\nbad: {ENTRY % (', ' + more)}")
     assert app.invoke(["boards"]) == 0
     shown = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_an_entry_may_begin_with_another(project: Path) -> None:
         (["--set", "cpu=x"], "give the new board's name: --new NAME"),
     ],
 )
-def test_what_an_entry_lacks_is_told_and_nothing_written(
+def test_what_an_entry_lacks_is_reported_and_nothing_written(
     arguments: list[str], says: str, project: Path, capsys: Captured
 ) -> None:
     assert app.invoke(["boards", *arguments]) == 2
@@ -114,7 +114,7 @@ def test_what_an_entry_lacks_is_told_and_nothing_written(
     assert not [*(project / "boards").iterdir()]
 
 
-def test_a_board_whose_file_is_not_read_is_told_with_what_names_it(
+def test_a_board_whose_file_is_not_read_is_reported_with_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Each key of boards.yaml, of a flash runner and of mtool.toml is used: one that nothing reads misleads who sets it."""
+"""Each key of boards.yaml, of a flash runner and of mtool.toml is used somewhere."""
 
 import dataclasses
 import re

@@ -47,7 +47,7 @@ def test_what_is_attached_as_json(plugged: None, capsys: Captured) -> None:
     }
 
 
-def test_nothing_attached_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_nothing_attached_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(ports, "attached", lambda *_: [])
     assert app.invoke(["boards", "--attached"]) == 0
     assert capsys.readouterr().out == "no board is attached\n"

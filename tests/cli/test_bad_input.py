@@ -109,7 +109,7 @@ def test_what_is_read_is_not_overwritten(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("command", ["build", "compile", "run"])
-def test_an_empty_name_is_no_folder(command: str, capsys: Captured) -> None:
+def test_an_empty_name_is_not_a_folder(command: str, capsys: Captured) -> None:
     fails([relu("model.onnx"), "--output-dir", ""], 2, "--output-dir is empty", capsys=capsys, command=command)
 
 
@@ -141,7 +141,7 @@ def test_files_that_are_not_what_their_name_says(capsys: Captured) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("option", ["run --input", "verify --golden"])
-def test_data_that_are_no_file(option: str, capsys: Captured) -> None:
+def test_data_that_is_not_a_file(option: str, capsys: Captured) -> None:
     """A pipe would be waited for, and /dev/zero has no end."""
     name, (command, flag) = relu("model.onnx"), option.split()
     os.mkfifo("pipe.npz")
@@ -221,7 +221,7 @@ def test_unsupported_operators_are_listed_all_at_once(capsys: Captured) -> None:
     fails([name], 3, "2 operators", "/head/conjure", "/head/banish", capsys=capsys, command="check")
 
 
-def test_a_dynamic_shape_wants_a_value(capsys: Captured) -> None:
+def test_a_dynamic_shape_needs_a_value(capsys: Captured) -> None:
     name = relu("dynamic.onnx", shape=("batch", 4))
     fails([name], 3, "batch", "--dim batch=1", capsys=capsys)
     fails([name, "--dim", "batch=1", "--dim", "width=3"], 2, "width", capsys=capsys)

@@ -1,4 +1,4 @@
-"""What costs a build of minutes: told before it, or not built at all."""
+"""Problems are reported before a build that takes minutes, and builds are not repeated."""
 
 import os
 import pty
@@ -22,7 +22,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("what", [commands.run, commands.bench, commands.verify])
-def test_a_board_that_does_not_answer_is_told_before_the_build(
+def test_a_board_that_does_not_answer_is_reported_before_the_build(
     what: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "TIMEOUT_S", 0.2)
@@ -57,7 +57,7 @@ def test_a_measurement_builds_a_whole_framework_once(template: str, kinds: tuple
     assert kinds_to_measure(model) == kinds
 
 
-def test_what_cannot_fit_is_told_before_anything_is_built(
+def test_what_cannot_fit_is_reported_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What is wrong with an option whatever the model is told before the model is read, and nothing is left behind."""
+"""Wrong options are reported before the model is read, and nothing is left behind."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_a_wrong_option_is_told_before_the_model_is_read(
+def test_a_wrong_option_is_reported_before_the_model_is_read(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*arguments: object) -> None:

@@ -47,7 +47,7 @@ def test_all_boards_are_all(capsys: Captured) -> None:
 
 
 @pytest.mark.slow
-def test_of_several_boards_no_schedules_are_shown(capsys: Captured) -> None:
+def test_no_schedules_are_shown_for_several_boards(capsys: Captured) -> None:
     """They are the first board's alone, and so are the sizes of constants that they want."""
     boards_ = ["--board", "host", "--board", "mps2_an386"]
     assert app.invoke(["check", str(DIGITS), *boards_, "--json"]) == 0
@@ -111,9 +111,7 @@ def test_it_writes_no_c_that_nothing_looks_at(tmp_path: Path, monkeypatch: pytes
         commands.check(DIGITS, [boards.get("mps2_an386")])
 
 
-def test_a_build_is_compared_with_the_files_that_it_was_made_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_is_compared_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large constants lie in a file of bytes for one builder, in C for the other."""
     monkeypatch.setattr(weights, "LARGE_BYTES", 0)
     compared = []
@@ -175,7 +173,7 @@ def test_a_build_ends_with_its_flash_and_ram(tmp_path: Path, capsys: Captured) -
     assert re.search(r"standalone .*\n  ssram1   needs .*, fits .*\n  ssram23  needs .* weights in RAM", shown)
 
 
-def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:
+def test_a_named_board_is_reported_in_full(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386"]) == 0
     shown = capsys.readouterr().out
     assert "conv2d 3x3" in shown and "231 k MACs" in shown and "of 4 MB" in shown
@@ -201,7 +199,7 @@ def test_a_board_that_was_named_and_is_too_small_ends_with_4(capsys: Captured) -
     assert capsys.readouterr().err.count("arduino_uno: sram") == 2
 
 
-def test_where_only_the_estimate_is_too_much_a_build_tells(
+def test_a_build_decides_if_only_the_estimate_is_too_large(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
 ) -> None:
     board = boards.get("mps2_an386")
@@ -223,7 +221,7 @@ def test_options_of_the_build_count(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(("name", "per_mac"), [("mps2_an385", 74), ("rpi_pico", 165), ("mps2_an386", 0)])
-def test_float_without_an_fpu_is_told_with_what_int8_would_take(
+def test_float_without_an_fpu_is_reported_with_what_int8_would_take(
     name: str, per_mac: int, tmp_path: Path, capsys: Captured
 ) -> None:
     weights = numpy_helper.from_array(np.ones((200, 50), np.float32), "w")

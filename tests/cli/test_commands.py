@@ -214,7 +214,7 @@ def test_an_input_that_shapes_the_code_becomes_a_constant(capsys: Captured) -> N
     assert app.invoke(["verify", "mean.onnx", "--const", "axes=no"]) == 2
 
 
-def test_rows_at_a_time_can_be_asked_for(capsys: Captured, tmp_path: Path) -> None:
+def test_rows_at_a_time_can_be_requested(capsys: Captured, tmp_path: Path) -> None:
     arenas = {}
     for partial in ("never", "always"):
         folder = tmp_path / partial

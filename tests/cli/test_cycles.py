@@ -148,7 +148,9 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, ca
 
 @pytest.mark.slow
 @needs_arm
-def test_an_emulator_without_plugins_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_an_emulator_without_plugins_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     # a plugin of an API that no QEMU has yet is refused as an old QEMU would refuse ours
     source = Path("blocks.c")
     text = (Path(__file__).parents[2] / "mtool" / "device" / "cycles" / "blocks.c").read_text()

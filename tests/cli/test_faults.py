@@ -1,4 +1,4 @@
-"""What a person sees when an operator faults on the board."""
+"""What users see when an operator faults on the board."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.product(2)
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386"])
-def test_run_tells_of_a_fault(board: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reports_a_fault(board: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["run", str(DIGITS), "--board", board, "--quiet"]) == 10
     captured = capsys.readouterr()
     assert captured.out == ""

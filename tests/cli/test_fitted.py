@@ -1,4 +1,4 @@
-"""Tables fit the terminal, and are whole where no terminal is."""
+"""Tables fit the terminal, and are complete without one."""
 
 import io
 import re
@@ -20,7 +20,7 @@ def drawn(width: int, *, folds: bool = False, terminal: bool = True) -> list[str
     return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in stream.getvalue().splitlines()]
 
 
-def test_what_is_wide_enough_is_whole() -> None:
+def test_wide_terminals_show_whole_tables() -> None:
     whole = drawn(1000)
     assert whole == drawn(90) and len(whole) == 3
     assert all(cell in whole[1] for cell in ROWS[0])

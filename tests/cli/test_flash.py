@@ -1,4 +1,4 @@
-"""`mtool flash`: the emulator's gdb stub in earnest, tools and boards that are not there by what they say."""
+"""`mtool flash`: through the emulator's gdb stub, and with missing tools and boards."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_a_dry_run_prints_the_commands_and_writes_nothing(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("command", ["flash", "build"])
-def test_a_dry_run_says_what_keeps_the_real_one_from_its_end(
+def test_a_dry_run_reports_what_would_stop_the_real_one(
     command: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert app.invoke([command, DIGITS, "--board", "arduino_uno", "--dry-run"]) == 4
@@ -102,14 +102,14 @@ def test_the_sequence_of_a_zephyr_board_is_printed(tmp_path: Path, capsys: Captu
 
 
 @pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
-def test_without_a_board_it_ends_with_6_and_one_thing_to_try(capsys: Captured) -> None:
+def test_without_a_board_it_ends_with_6_and_one_hint(capsys: Captured) -> None:
     assert app.invoke(["flash", "--board", DISCO, DIGITS]) == 6
     error = capsys.readouterr().err.splitlines()
     assert error[0] == f"error: no {DISCO} is attached"
     assert error[-2].startswith("connect the board with a USB data cable") and error[-1] == "exit 6"
 
 
-def test_on_wsl_the_one_thing_is_usbipd(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_on_wsl_the_hint_is_usbipd(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(runner, "is_wsl", lambda: True)
     assert app.invoke(["flash", "--board", "arduino_uno", DIGITS]) == 6
     assert "usbipd attach --wsl" in capsys.readouterr().err
@@ -132,7 +132,7 @@ def test_several_boards_are_refused_before_anything_is_built(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_tool_that_is_missing_is_told_before_anything_is_built(
+def test_a_tool_that_is_missing_is_reported_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(ports, "attached", lambda *_: [UNO])

@@ -1,4 +1,4 @@
-"""Mistakes of a careless user: told in mtool's words, before the work, with the same exit code by all commands."""
+"""Users' mistakes: reported in mtool's words, before any work, with the same exit code in all commands."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def test_words_are_mtools_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert "a.txt: 'modle' is not defined" in told and "dict object" not in told
 
 
-def test_two_models_and_a_file_that_is_no_port(tmp_path: Path, capsys: Captured) -> None:
+def test_two_models_and_a_file_that_is_not_a_port(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["run", "host", DIGITS]) == 2
     assert "with --board" in capsys.readouterr().err
     (tmp_path / "port").touch()
@@ -94,7 +94,7 @@ def test_two_models_and_a_file_that_is_no_port(tmp_path: Path, capsys: Captured)
         (["monitor", "own"], 2, "your own project (mtool new); run its commands inside it: cd own"),
     ],
 )
-def test_what_to_do_is_told(arguments: list[str], code: int, says: str, capsys: Captured) -> None:
+def test_errors_name_a_solution(arguments: list[str], code: int, says: str, capsys: Captured) -> None:
     Path("own").mkdir()
     Path("own", "mtool.toml").write_text('[project]\nmodel = "m.onnx"\nboard = "host"\n')
     assert app.invoke(arguments) == code
@@ -103,7 +103,7 @@ def test_what_to_do_is_told(arguments: list[str], code: int, says: str, capsys: 
 
 
 @pytest.mark.parametrize("name", ["empty.onnx", "empty.tflite"])
-def test_an_empty_file_is_called_so(
+def test_an_empty_file_is_reported_as_such(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.undo()
@@ -131,7 +131,7 @@ def test_a_module_of_zephyr_is_for_its_boards(
     assert app.invoke([*arguments, "mps2_an386"]) == 0
 
 
-def test_a_damaged_model_is_told_without_pythons_words(
+def test_a_damaged_model_is_reported_without_pythons_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.undo()

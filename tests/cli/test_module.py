@@ -1,4 +1,4 @@
-"""`mtool key` and `mtool module`: a model becomes a signed module, which is shown; what is wrong is told."""
+"""`mtool key` and `mtool module`: a model becomes a signed module; errors are reported."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def test_a_module_is_made_signed_and_shown(
         (["--board", "mps2_an386", "--name", "a_name_that_is_too_long_for_it_all"], "too long for a module"),
     ],
 )
-def test_what_no_module_can_be_made_of_is_told(
+def test_models_that_can_not_be_modules_are_reported(
     options: list[str],
     told: str,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""`mtool monitor`: a pseudo-terminal is the board."""
+"""`mtool monitor`, with a pseudo-terminal as the board."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def heard(*pieces: bytes) -> list[tuple[str, str]]:
     return [(one.kind, one.text) for one in [*found, *listener.flush()]]
 
 
-def test_text_frames_and_noise_are_told_apart() -> None:
+def test_text_frames_and_noise_are_distinguished() -> None:
     stream = b"booting\r\n" + LOG + "grüße\n".encode() + PONG + b"\x80\x81\x82" + FAULT + b"> "
     expected = [
         ("text", "booting"),

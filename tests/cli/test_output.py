@@ -1,4 +1,4 @@
-"""How the command line speaks: exit codes, errors, JSON, what goes where."""
+"""The command line's output: exit codes, errors, JSON, stdout and stderr."""
 
 import json
 import logging
@@ -151,7 +151,7 @@ def telling(text: str) -> Callable[[Output], None]:
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["-vv"], ["--json"]])
-def test_what_a_model_or_a_board_says_is_shown_escaped(
+def test_text_of_a_model_or_a_board_is_escaped(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     with_command(monkeypatch, telling(HOSTILE))

@@ -26,7 +26,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @models.needed
-def test_it_tells_the_loss_the_worst_layers_and_the_saving(tmp_path: Path, capsys: Captured) -> None:
+def test_it_reports_the_loss_the_worst_layers_and_the_saving(tmp_path: Path, capsys: Captured) -> None:
     golden = models.golden("kws/kws_float32")
     with np.load(golden) as data:
         classes = data["y0"].reshape(4, -1).argmax(axis=1)

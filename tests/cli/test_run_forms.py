@@ -1,4 +1,4 @@
-"""`mtool run` of a project's folder, with patterns as inputs, with a dump of every tensor; `mtool generate`."""
+"""`mtool run` of a project folder, with input patterns and with a dump of every tensor; `mtool generate`."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_what_does_not_go_with_a_project(project: Path, arguments: list[str], sa
     assert says in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_project(tmp_path: Path, capsys: Captured) -> None:
+def test_a_folder_that_is_not_a_project(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["run", str(tmp_path)]) == 2
     assert "is not an mtool project" in capsys.readouterr().err
 

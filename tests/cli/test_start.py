@@ -1,4 +1,4 @@
-"""What a start loads: what is asked for and no more. Held by the modules that are loaded, not by time."""
+"""Start-up loads only what a command needs, checked by the loaded modules, not by time."""
 
 import inspect
 import os

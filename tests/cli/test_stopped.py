@@ -1,4 +1,4 @@
-"""A command that is stopped ends what it has started, at once and without a traceback."""
+"""An interrupted command ends its child processes, at once and without a traceback."""
 
 import os
 import signal

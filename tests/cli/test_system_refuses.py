@@ -1,4 +1,4 @@
-"""What the operating system refuses is told with its path and ends with exit code 2; nothing is half-written."""
+"""Errors of the operating system are reported with the path and exit code 2; no file is half-written."""
 
 import errno
 import os
@@ -67,7 +67,7 @@ def test_a_disk_that_is_full_behind_standard_error_stops_no_work(tmp_path: Path)
 @pytest.mark.parametrize(
     "number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.ENAMETOOLONG, errno.EMFILE, errno.EIO]
 )
-def test_whatever_is_refused_is_no_internal_error(
+def test_whatever_is_refused_is_not_an_internal_error(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def boards(out: Output) -> None:
@@ -114,7 +114,7 @@ def test_a_folder_that_can_not_be_made(
 
 
 @pytest.mark.slow
-def test_edits_stop_a_command_until_it_is_told_what_to_do(
+def test_edits_stop_a_command_without_force_or_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -172,7 +172,7 @@ def test_an_image_that_would_fill_memory(tmp_path: Path, monkeypatch: pytest.Mon
         dataset.read(tmp_path, [tensor])
 
 
-def test_too_little_memory_is_no_bug_of_mtools(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_too_little_memory_is_not_a_bug_of_mtool(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     def full(*_: object, **__: object) -> None:
         raise MemoryError
 

@@ -1,4 +1,4 @@
-"""`mtool tune` as a person types it: what it shows, what it refuses, what it says when it is stopped."""
+"""`mtool tune` as users call it: its output, its errors, and interruptions."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_known_is_shown_by_target_and_how_sure_it_is(log: Path, capsys: Captured) -> None:
+def test_tuning_results_are_shown_by_target_and_confidence(log: Path, capsys: Captured) -> None:
     assert app.invoke(["tune", "--show", str(log)]) == 0
     shown = capsys.readouterr().out
     assert "b at 120 MHz, cortex-m4, arm-none-eabi-gcc 12.2.1 -mthumb, baremetal" in shown
@@ -43,7 +43,7 @@ def test_what_is_known_is_shown_by_target_and_how_sure_it_is(log: Path, capsys: 
     assert "\x1b" not in shown
 
 
-def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None:
+def test_tuning_results_as_json(log: Path, capsys: Captured) -> None:
     assert app.invoke(["tune", "--show", str(log.parent), "--json"]) == 0
     shown: Any = json.loads(capsys.readouterr().out)
     assert [target["setup"]["board"] for target in shown["targets"]] == ["b", "other"]
@@ -74,7 +74,7 @@ def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None
         (["compile", DIGITS, "--tuned", ""], "--tuned is empty"),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_errors_are_reported(
     arguments: list[str], expected: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -83,7 +83,9 @@ def test_what_is_wrong_is_told(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_model_without_a_choice_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_a_model_without_a_choice_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     monkeypatch.chdir(tmp_path)
     relu = helper.make_node("Relu", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
@@ -92,7 +94,7 @@ def test_a_model_without_a_choice_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert "no operator of the model has more than one schedule" in capsys.readouterr().out
 
 
-def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_told(
+def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_reported(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(log.parent)
@@ -106,7 +108,7 @@ def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_told(
     assert "there are some for b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in told
 
 
-def test_what_was_measured_with_other_flags_or_at_another_clock_is_told_by_them(
+def test_results_with_other_flags_or_another_clock_are_reported_as_such(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     target, setup = target_and_setup(boards.get("host"), "", {})
@@ -124,7 +126,7 @@ def test_what_was_measured_with_other_flags_or_at_another_clock_is_told_by_them(
 
 
 @pytest.mark.parametrize("text", ["tuned = 3", "tuned = [3]", "tuned = {}", "tunes = 'x'"])
-def test_what_is_wrong_in_mtool_toml_is_told(
+def test_errors_in_mtool_toml_are_reported(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     (tmp_path / "mtool.toml").write_text(text)

@@ -1,4 +1,4 @@
-"""A wrong option, value or name: what was expected, and the name that was meant."""
+"""Wrong options, values and names: the error has the expected ones and a suggestion."""
 
 from pathlib import Path
 from typing import get_args
@@ -55,9 +55,7 @@ def test_a_misspelt_choice_is_answered_with_its_neighbour(
         (["build", "m.onnx", "--option", "opt=-O2", "--option", "opt=-O3"], "--option opt is set twice"),
     ],
 )
-def test_what_is_wrong_is_said_in_our_words(
-    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_are_in_mtools_words(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(arguments) == 2
     assert expected in capsys.readouterr().err
 

@@ -78,7 +78,7 @@ def test_bench_compares_a_new_build_too(model: Path, asked: list[int], capsys: C
 
 
 @pytest.mark.parametrize("command", ["run", "bench", "bench --layers"])
-def test_a_difference_is_told_in_a_line_until_it_is_gone(
+def test_a_difference_is_reported_in_a_line_until_it_is_gone(
     command: str, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     wrong(monkeypatch)

@@ -1,4 +1,4 @@
-"""Modules in firmware on an emulated board: loaded, broken off, resumed, refused; then run, verified and measured."""
+"""Modules in firmware on an emulated board: loaded, interrupted, resumed, refused; then run, verified and measured."""
 
 import json
 import os
@@ -221,7 +221,7 @@ def test_bytecode_computes_the_same_as_the_model(files: Path, project: Path) -> 
     ).check()
 
 
-def test_a_state_of_a_module_begins_anew(files: Path, project: Path, tmp_path: Path) -> None:
+def test_a_modules_state_is_reset(files: Path, project: Path, tmp_path: Path) -> None:
     text = (
         '<ir_version: 8, opset_import: ["": 17]> g (float[4] x, float[4] s) => (float[4] t, float[4] y) '
         "{t = Add(x, s) y = Identity(t)}"
@@ -238,14 +238,14 @@ def test_a_state_of_a_module_begins_anew(files: Path, project: Path, tmp_path: P
         assert total.run(x)["y"].tolist() == [4] * 4
 
 
-def test_another_key_is_told(files: Path, project: Path) -> None:
+def test_another_key_is_reported(files: Path, project: Path) -> None:
     with pytest.raises(DeviceError, match="does not trust the signature of") as refused:
         loading.load_module(files / "foreign.mtm", project)
     assert keys.read_public(files / "other.key.pub").key_id.hex() in refused.value.details[0]
 
 
 @pytest.mark.slow
-def test_the_command_line_says_what_came_of_it(files: Path, project: Path) -> None:
+def test_the_command_line_shows_the_result(files: Path, project: Path) -> None:
     def load(*arguments: str) -> tuple[int, dict[str, object], str]:
         command = [sys.executable, "-m", "mtool", "load", "--json", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -295,7 +295,7 @@ ROOM = ModuleLimits(machine=MACHINE, kinds=frozenset({1}), flash_bytes=1 << 20, 
         (replace(ROOM, ram_bytes=90000), Place.RAM, FitError, "does not fit into the RAM"),
     ],
 )
-def test_what_the_device_would_refuse_is_told_before(
+def test_what_the_device_would_refuse_is_reported_before(
     files: Path, limits: ModuleLimits, place: Place, error: type[Exception], message: str
 ) -> None:
     data = (files / "first.mtm").read_bytes()
@@ -313,7 +313,7 @@ def test_what_the_device_would_refuse_is_told_before(
         ({"module_slot_bytes": 5000}, "must be a multiple of 4096"),
     ],
 )
-def test_wrong_options_of_such_firmware_are_told(files: Path, values: dict[str, str | int], message: str) -> None:
+def test_wrong_options_of_such_firmware_are_reported(files: Path, values: dict[str, str | int], message: str) -> None:
     from mtool import boards
 
     right = {
@@ -334,7 +334,7 @@ def test_wrong_options_of_such_firmware_are_told(files: Path, values: dict[str, 
         module_options(False, files / "own.key.pub")
 
 
-def test_a_firmware_without_modules_is_told(files: Path, tmp_path: Path) -> None:
+def test_a_firmware_without_modules_is_reported(files: Path, tmp_path: Path) -> None:
     model = mtool.compile(files / "first.onnx", board=BOARD)
     folder = commands.write_project(model, tmp_path / "plain")
     assert manifest.load(folder).project is not None

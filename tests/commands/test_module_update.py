@@ -1,4 +1,4 @@
-"""A module that renews an earlier one: what stays, what is refused, what is told."""
+"""A module that updates an earlier one: what stays, what is refused, what is reported."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_schedules_stay_but_for_those_that_the_user_names(caplog: pytest.LogCapt
     assert "the code changes" in caplog.text
 
 
-def test_another_interface_is_refused_and_another_grid_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_interface_is_refused_and_another_quantization_reported(caplog: pytest.LogCaptureFixture) -> None:
     old = MODULE.description
 
     def turned(**changes: object) -> Tensor:
@@ -79,7 +79,7 @@ def test_name_counter_and_kind_stay() -> None:
         modules.check_kind(old, Kind.BYTECODE)
 
 
-def test_what_is_told_of_the_delta_is_what_is_sent() -> None:
+def test_the_reported_delta_is_the_sent_one() -> None:
     old = MODULE
     code, constants = old.image[: old.code_bytes], old.image[old.code_bytes :]
     new = replace(old, image=code + bytes(byte ^ 1 for byte in constants))

@@ -1,4 +1,4 @@
-"""A project of a user's own: begun, built, run, renewed; and what is done in the wrong order."""
+"""Users' own projects: created, built, run, updated; and steps in the wrong order."""
 
 import shutil
 import subprocess
@@ -94,7 +94,7 @@ def test_update_touches_nothing_of_the_users(project: Path, capsys: Captured) ->
         ("[options]", '[options]\nio = "nowhere"', "'arena' or 'external'"),
     ],
 )
-def test_what_is_wrong_in_mtool_toml_is_told(project: Path, old: str, new: str, said: str, capsys: Captured) -> None:
+def test_errors_in_mtool_toml_are_reported(project: Path, old: str, new: str, said: str, capsys: Captured) -> None:
     file = project / "mtool.toml"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new, 1))
@@ -178,7 +178,7 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["mps2_an385", "arduino_mega2560"])
-def test_a_path_is_no_pattern(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_not_a_pattern(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CMake's GLOB would read `*` and `?` of the folder, and take the sources of others or none."""
     other = tmp_path / "aXb c" / "project" / "src"
     other.mkdir(parents=True)

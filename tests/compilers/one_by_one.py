@@ -1,4 +1,4 @@
-"""Do what `cc @FILE -o PROGRAM` does, with each source compiled apart by ccache.
+"""Do the work of `cc @FILE -o PROGRAM`, with each source compiled separately by ccache.
 
     one_by_one.py CC @FILE -o PROGRAM
 

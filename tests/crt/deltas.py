@@ -1,4 +1,4 @@
-"""The decoder of deltas in C (crt/tests/mt_test_delta.c), under the sanitizers."""
+"""The delta decoder in C (crt/tests/mt_test_delta.c), under the sanitizers."""
 
 import functools
 import struct

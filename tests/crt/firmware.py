@@ -1,4 +1,4 @@
-"""The test firmware: the runtime, a model written by hand (crt/tests/mt_test_model.c) and a pipe for a port."""
+"""The test firmware: the runtime, a handwritten model (crt/tests/mt_test_model.c) and a pipe as the port."""
 
 import functools
 import tempfile

@@ -1,4 +1,4 @@
-"""libFuzzer on what of the runtime takes bytes from outside: the server, modules, deltas and bytecode."""
+"""libFuzzer on the parts of the runtime that take bytes from outside: the server, modules, deltas and bytecode."""
 
 import struct
 import subprocess

@@ -1,4 +1,4 @@
-"""The runtime under libFuzzer with the address and undefined-behaviour sanitizers; scripts/fuzz.py takes longer."""
+"""The runtime under libFuzzer with the address and undefined-behaviour sanitizers; scripts/fuzz.py runs longer."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The graph executor in C, under the sanitizers: a real graph, and thousands that are cut, edited and made up."""
+"""The graph executor in C, under the sanitizers: a real graph, and thousands of truncated, edited and invented ones."""
 
 import json
 import random
@@ -69,7 +69,7 @@ def test_the_generated_graph_and_other_spellings_of_it() -> None:
 
 
 @pytest.mark.parametrize("what", ["nodes", "tensors", "arguments", "values", "dims"])
-def test_too_little_room(what: str) -> None:
+def test_too_little_memory_for_the_graph(what: str) -> None:
     parts = ["nodes", "tensors", "arguments", "values", "dims"]
     exact = int(room()[1 + parts.index(what)])
     assert statuses([GRAPH.encode()], **{what: exact - 1}) == [(Status.MT_TOO_LARGE, 0)]
@@ -107,7 +107,7 @@ def attribute(name: str, position: int, value: Any) -> object:
         (lambda graph: graph["attrs"]["shape"][1].append([1]), Status.MT_BAD_GRAPH),
     ],
 )
-def test_what_is_wrong_is_told(change: object, status: Status) -> None:
+def test_errors_are_reported(change: object, status: Status) -> None:
     assert statuses([edited(change)]) == [(status, 0)]
 
 

@@ -1,4 +1,4 @@
-"""The numbers and names of the runtime and of its Python side are the same."""
+"""The runtime and its Python side have the same numbers and names."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The assembly of SIMD32, which takes many registers, compiles at each level of optimization, inlined anywhere."""
+"""SIMD32 assembly, which takes many registers, compiles at each optimization level, inlined anywhere."""
 
 import subprocess
 from pathlib import Path

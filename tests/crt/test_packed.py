@@ -1,4 +1,4 @@
-"""Packed functions: their checks, DLTensor's layout on every core, and functions that are called over the wire."""
+"""Packed functions: their checks, DLTensor's layout on every core, and calls over the wire."""
 
 import random
 import shutil
@@ -109,7 +109,7 @@ def test_arguments_that_are_wrong(client: Client, arguments: list[int | float | 
     assert client.invoke(number, [vector(8), vector(24)], work_s=5) is None  # the session goes on
 
 
-def test_a_status_of_the_function_is_told(client: Client) -> None:
+def test_a_status_of_the_function_is_reported(client: Client) -> None:
     with pytest.raises(DeviceError, match="the function failed on the device with MT_BAD_SHAPE"):
         client.invoke(client.lookup("test_fail"), [], work_s=5)
     with pytest.raises(DeviceError, match="MT_BAD_INDEX"):

@@ -1,4 +1,4 @@
-"""Models as tasks of the scheduler: in any order they compute what each does alone, and the urgent one goes first."""
+"""Models as tasks of the scheduler: in any order they compute their own results, and the urgent one runs first."""
 
 import ctypes
 import random
@@ -165,7 +165,7 @@ def test_random_schedules(found: Firmware) -> None:
     assert sum(trial(found, seed) for seed in range(amount.of(10_000, 300))) > 300
 
 
-def test_pauses_where_the_arena_has_no_room_for_them_are_found_out(found: Firmware) -> None:
+def test_pauses_that_the_arena_does_not_allow_are_detected(found: Firmware) -> None:
     several = [one for one in found.manifests[1:] if len(one.pauses) < len(one.operators) - 1]
     assert several
     for task in found.tasks:

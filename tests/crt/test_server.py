@@ -1,4 +1,4 @@
-"""The server, frame by frame: what it does with messages that are wrong, repeated, late, cut or damaged."""
+"""The server, frame by frame: wrong, repeated, late, truncated or damaged messages."""
 
 import random
 import struct
@@ -97,7 +97,7 @@ def test_a_small_buffer_is_refused() -> None:
     )
 
 
-def test_a_repeated_hello_changes_nothing_and_a_new_one_starts_anew(server: Server) -> None:
+def test_a_repeated_hello_changes_nothing_and_a_new_one_restarts(server: Server) -> None:
     server.ask(Message.MT_CALL, 0, RUN)
     assert server.hello().payload[1] == protocol.VERSION
     assert runs_of(server, 1) == 1
@@ -135,7 +135,7 @@ def test_a_hello_without_flags_takes_nothing_over(server: Server) -> None:
     assert reply.payload[0] == Status.MT_BUSY
 
 
-def test_a_session_that_was_never_used_locks_nobody_out(server: Server) -> None:
+def test_an_unused_session_does_not_lock_others_out(server: Server) -> None:
     assert server.hello(0x77778888, take_over=False).payload[0] == Status.MT_OK
 
 
@@ -203,7 +203,7 @@ def test_one_operator_can_be_timed(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("how", "operator"), [(0, 0), (1, 0xFFFF)])
-def test_a_call_tells_which_operator_failed(server: Server, how: int, operator: int) -> None:
+def test_a_call_reports_which_operator_failed(server: Server, how: int, operator: int) -> None:
     server.send(write_frame(0, bytes([firmware.FAIL])))
     server.next()
     reply = server.ask(Message.MT_CALL, 1, struct.pack("<BI", how, 0))
@@ -312,7 +312,7 @@ def test_a_frame_beyond_the_buffer_is_skipped(server: Server) -> None:
         (0xFF, b"", Status.MT_UNKNOWN_MESSAGE),
     ],
 )
-def test_a_wrong_request_is_told(server: Server, kind: int, payload: bytes, status: Status) -> None:
+def test_a_wrong_request_is_reported(server: Server, kind: int, payload: bytes, status: Status) -> None:
     for _ in range(2):  # and told again
         reply = server.ask(kind, 0, payload)
         assert (reply.type, reply.sequence, reply.payload[0]) == (kind | REPLY, 0, status)

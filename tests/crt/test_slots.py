@@ -1,4 +1,4 @@
-"""Slots for modules, in a flash whose power is cut at every write of a load: crt/tests/mt_test_slots.c."""
+"""Slots for modules, in flash whose power is cut at every write of a load: crt/tests/mt_test_slots.c."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a calling convention costs: the table has every row, and the typed image pays for none of the others."""
+"""The costs of calling conventions: the table is complete, and the typed image contains nothing of the others."""
 
 import re
 import shutil

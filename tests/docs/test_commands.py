@@ -1,4 +1,4 @@
-"""docs/commands.md is what `make commands` writes: every option of every command stands there."""
+"""docs/commands.md is up to date: it has every option of every command."""
 
 from pathlib import Path
 from types import ModuleType
@@ -33,5 +33,5 @@ def test_each_option_of_a_command_stands_in_its_part(name: str) -> None:
                 assert common or f"{option} " in part + shared or f"{option}`" in part + shared, option
 
 
-def test_every_exit_code_is_told() -> None:
+def test_every_exit_code_is_reported() -> None:
     assert all(f"\n| {code} | " in PAGE for code in (*range(11), 130))

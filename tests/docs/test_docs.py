@@ -1,4 +1,4 @@
-"""What the documentation names is there: files, links, functions, commands with their options, boards, keys."""
+"""All that the documentation names exists: files, links, functions, commands with their options, boards, keys."""
 
 import ast
 import functools
@@ -127,7 +127,7 @@ def test_each_block_of_toml_and_yaml_can_be_read(page: Path) -> None:
         yaml.safe_load(block)
 
 
-def test_each_extra_that_a_page_names_is_one_of_the_package_and_all_are_told() -> None:
+def test_each_extra_that_a_page_names_is_one_of_the_package_and_all_are_named() -> None:
     project_table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project_table["optional-dependencies"])
     for page in pages.PAGES:

@@ -1,4 +1,4 @@
-"""docs/tutorials/from-microtvm.md: each verb, option, method and board of microTVM has its place, and ours are there.
+"""docs/tutorials/from-microtvm.md covers each verb, option, method and board of microTVM, and mtool's are real.
 
 The names are those of TVM 0.14: python/tvm/driver/tvmc/micro.py and runner.py, python/tvm/micro/project_api/server.py,
 and the servers and boards.json of apps/microtvm/zephyr and arduino.

@@ -1,4 +1,4 @@
-"""docs/pipeline.md names functions that are there."""
+"""docs/pipeline.md names existing functions."""
 
 import importlib
 import re

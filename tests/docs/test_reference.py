@@ -1,4 +1,4 @@
-"""The pages that are written from the code are as the code is: docs/errors.md, docs/files.md."""
+"""The pages generated from code are up to date: docs/errors.md, docs/files.md."""
 
 import pages
 import pytest

@@ -1,4 +1,4 @@
-"""docs/schedules.md is what `make schedules` writes."""
+"""docs/schedules.md is up to date."""
 
 from pathlib import Path
 from types import ModuleType

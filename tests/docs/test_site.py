@@ -1,4 +1,4 @@
-"""The site: it is built without a warning, its links and anchors lead somewhere, and it reads without a network."""
+"""The site: it builds without warnings, its links and anchors work, and it can be read offline."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What `$ mtool …` prints is what the pages show: all of it with `make test-all`, else a part of what is quick.
+"""The pages show the real output of `$ mtool …`: all of it with `make test-all`, otherwise a quick part.
 
 `make outputs` writes the pages anew.
 """

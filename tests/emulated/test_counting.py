@@ -1,4 +1,4 @@
-"""Instructions are counted exactly, and a core refuses what it has not: small programs, written as machine code."""
+"""Instructions are counted exactly, and missing ones fault: small programs, written as machine code."""
 
 import struct
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_a_fault_and_code_is_not_written(tmp_path: Path) ->
     assert run(elf(tmp_path / "b.elf", write), "cortex-m4").status == 104
 
 
-def test_an_image_outside_the_memories_is_told(tmp_path: Path) -> None:
+def test_an_image_outside_the_memories_is_reported(tmp_path: Path) -> None:
     path = elf(tmp_path / "a.elf", PROGRAM)
     flash = {"sram": MEMORIES["sram"]}
     with pytest.raises(MemoryError, match="no memory at 0x00000000"):

@@ -1,4 +1,4 @@
-"""The mathematics of the boards sim_*: each function of math.h that generated C calls is there, as good as NumPy's."""
+"""The math library of the boards sim_*: each function that generated C calls is there, as accurate as NumPy's."""
 
 from pathlib import Path
 from typing import Any

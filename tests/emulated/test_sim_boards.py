@@ -1,4 +1,4 @@
-"""Models on the boards sim_*: built by ziglang, run by unicorn, equal to QEMU's outputs, their instructions exact."""
+"""Models on the boards sim_*: built by ziglang, run by unicorn, with QEMU's outputs and exact instruction counts."""
 
 import shutil
 import subprocess
@@ -193,7 +193,7 @@ def test_the_demo_takes_the_core_whose_tools_are_here(
     assert demo.available_boards(Output("demo")) == ["host", *([chosen] if chosen else [])]
 
 
-def test_a_missing_package_is_told(built: BuiltProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(built: BuiltProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mtool.device.transport.unicorn.machine", None)
     with pytest.raises(BuildError, match="unicorn is not installed") as caught:
         session.open(built.folder)

@@ -1,4 +1,4 @@
-"""examples/accelerator: an NPU computes what mtool's C computes, bit for bit, and C the rest; every node once."""
+"""examples/accelerator: an NPU computes the same bits as mtool's C, and C the rest; every node once."""
 
 import json
 import re

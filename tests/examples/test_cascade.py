@@ -1,4 +1,4 @@
-"""The cascade of examples/cascade: its commands as the page has them, what the program prints, and what that saves."""
+"""examples/cascade: the page's commands, the program's output, and the savings."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""A template of a user's own, through the Project API and through the command line."""
+"""A user's own template, through the Project API and the command line."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The digits example: the committed files are what its README says they are."""
+"""The digits example: the committed files match its README."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""examples/own_kernel: one operator by a C file of one's own."""
+"""examples/own_kernel: one operator with your own C file."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The page on state: what it shows runs as it stands, in its order."""
+"""The page on state: its code runs as shown, in order."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The superloop of examples/superloop: its commands as the page has them, and what the program prints."""
+"""examples/superloop: the page's commands, and the program's output."""
 
 import re
 import shlex

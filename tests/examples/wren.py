@@ -1,4 +1,4 @@
-"""The Wren of examples/accelerator: its simulator, built, and networks that it computes a part of."""
+"""The Wren of examples/accelerator: its built simulator, and networks that it computes partly."""
 
 import functools
 import subprocess

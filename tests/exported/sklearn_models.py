@@ -1,4 +1,4 @@
-"""Models that scikit-learn fits on drawn data and skl2onnx exports, one small function each."""
+"""Models that scikit-learn fits to random data and skl2onnx exports, one small function each."""
 
 from collections.abc import Callable
 from typing import Any

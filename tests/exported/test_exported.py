@@ -1,4 +1,4 @@
-"""Models as scikit-learn and PyTorch export them give what onnxruntime gives, here and on an emulated Cortex-M4."""
+"""Models exported by scikit-learn and PyTorch give onnxruntime's results, on the host and an emulated Cortex-M4."""
 
 import shutil
 import warnings

@@ -1,1 +1,1 @@
-"""Models that nobody wrote: mutated ones that must not break mtool, and random valid ones that must be right."""
+"""Generated models: mutated ones that must not break mtool, and random valid ones that must be right."""

@@ -1,4 +1,4 @@
-"""Mutants by number: the same number gives the same mutant, so that a campaign can stop and go on."""
+"""Mutants by number: the same number gives the same mutant, so that a campaign can be resumed."""
 
 import json
 import random

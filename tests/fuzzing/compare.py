@@ -1,4 +1,4 @@
-"""Compile networks, run them together in one place, and compare what comes out with onnxruntime."""
+"""Compile networks, run them together in one environment, and compare the results with onnxruntime."""
 
 import tempfile
 import traceback

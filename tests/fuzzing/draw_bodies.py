@@ -1,4 +1,4 @@
-"""Parts of a random network as bodies: branches, loops and scans, nested. They leave what it computes as it is."""
+"""Parts of a random network as bodies: nested branches, loops and scans that keep its results."""
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence

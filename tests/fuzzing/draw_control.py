@@ -1,4 +1,4 @@
-"""Control flow around a random network: the run chooses between it and constants, or repeats it."""
+"""Control flow around a random network: chosen at run time instead of constants, or repeated."""
 
 import random
 from collections.abc import Sequence

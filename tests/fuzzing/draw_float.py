@@ -1,4 +1,4 @@
-"""What float networks are drawn from, and how often: operators' cases, and what is several nodes."""
+"""The parts of random float networks and their frequency: operators' cases, and groups of nodes."""
 
 from collections.abc import Callable
 

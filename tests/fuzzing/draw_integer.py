@@ -1,4 +1,4 @@
-"""Operators of quantized networks in integer form (QLinear…, …Integer), and plain arithmetic of integers."""
+"""Quantized operators in integer form (QLinear…, …Integer), and plain integer arithmetic."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Environments that networks run in: the host with several compilers, boards in QEMU, a big-endian machine."""
+"""Environments for networks: the host with several compilers, boards in QEMU, a big-endian machine."""
 
 import subprocess
 from collections.abc import Callable, Sequence

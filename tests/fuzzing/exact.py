@@ -1,4 +1,4 @@
-"""Hold each node of a quantized network against exact arithmetic, from the integers that the network itself made.
+"""Compare each node of a quantized network with exact arithmetic on the integers that the network computed.
 
 An integer that is rounded from a real number is told by that number, unless this lies so near to a half between two
 integers that float32's own error decides: a tie. Here the real number is computed in float64 from the integers that

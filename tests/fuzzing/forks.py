@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, within limits of time and memory, and tell how that ended.
+"""Run a function in a separate process, within time and memory limits, and return how it ended.
 
 The parent has everything imported already; a child is a fork of it and takes milliseconds to start.
 """

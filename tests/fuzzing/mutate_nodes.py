@@ -1,4 +1,4 @@
-"""Mutations of an ONNX model's nodes: attributes, operators, order, what they read and write."""
+"""Mutations of an ONNX model's nodes: attributes, operators, order, inputs and outputs."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Mutations of ONNX models that know what a model is made of, and how often each is made."""
+"""Structure-aware mutations of ONNX models, and their frequency."""
 
 import random
 from collections.abc import Callable

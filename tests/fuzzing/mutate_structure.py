@@ -1,4 +1,4 @@
-"""Mutations of an ONNX model's structure: versions, nodes put in, chains that grow, control flow, functions."""
+"""Mutations of an ONNX model's structure: versions, inserted nodes, growing chains, control flow, functions."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Mutations of TFLite models: of the tables of the schema by their fields, and of the flatbuffer's own offsets."""
+"""Mutations of TFLite models: of the schema's tables by field, and of the flatbuffer's offsets."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""Random valid networks: values with their types, and nodes drawn one after another onto what is there."""
+"""Random valid networks: typed values, and nodes appended one after another."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

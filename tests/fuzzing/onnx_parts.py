@@ -1,4 +1,4 @@
-"""What mutations of ONNX models choose from: graphs, nodes, values, extreme numbers, hostile names."""
+"""The building blocks of ONNX mutations: graphs, nodes, values, extreme numbers, hostile names."""
 
 import random
 

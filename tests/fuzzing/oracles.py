@@ -1,4 +1,4 @@
-"""What a mutant should compute, by those that run it too: onnxruntime, onnx's reference evaluator, LiteRT."""
+"""The expected results of a mutant, from onnxruntime, onnx's reference evaluator and LiteRT."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

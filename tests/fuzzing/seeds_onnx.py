@@ -1,4 +1,4 @@
-"""Small valid ONNX models of every family of operators, which the mutations start from."""
+"""Small valid ONNX models of every operator family, the start of mutations."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""Small valid TFLite models of every operator that mtool reads: the tests' cases, each by itself and in groups."""
+"""Small valid TFLite models of every supported operator: the tests' cases, alone and in groups."""
 
 import importlib
 import random

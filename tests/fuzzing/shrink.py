@@ -1,4 +1,4 @@
-"""Make a failing network smaller while it still fails: cut off what comes behind a tensor, or what comes before it."""
+"""Shrink a failing network while it still fails: remove what follows a tensor, or what precedes it."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Build what mtool compiled of mutants into one program with the sanitizers, run it, compare it with the oracles."""
+"""Build the C of compiled mutants into one program with the sanitizers, run it, compare it with the oracles."""
 
 import signal
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A seeded part of scripts/fuzz_models.py: mutants compile or are refused, and what compiles is right."""
+"""A seeded part of scripts/fuzz_models.py: mutants compile or are refused, and compiled ones are right."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""A seeded part of scripts/fuzz_networks.py: random networks are onnxruntime's to the bit, but for ties."""
+"""A seeded part of scripts/fuzz_networks.py: random networks equal onnxruntime's bits, except for ties."""
 
 import random
 import shutil
@@ -231,7 +231,7 @@ def test_no_integer_product_over_nothing_is_drawn(op: str) -> None:
         draw_case(net, op)
 
 
-def test_the_scale_of_nothing_is_no_find() -> None:
+def test_the_scale_of_nothing_is_not_a_find() -> None:
     """ONNX's formula gives a scale of 0, and onnxruntime 1."""
     net = Net(random.Random(0))
     net.add("DynamicQuantizeLinear", [net.input(np.float32, (6, 0)).name], 3)

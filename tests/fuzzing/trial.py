@@ -1,4 +1,4 @@
-"""Compile one mutant, as the command line would, and tell what became of it."""
+"""Compile one mutant, as the command line would, and return the outcome."""
 
 import random
 import re

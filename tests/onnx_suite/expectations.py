@@ -1,4 +1,4 @@
-"""The tests of onnx's suite that mtool does not pass, each with its reason. Exact: see test_suite.py."""
+"""The tests of onnx's suite that mtool does not pass, each with its reason. The list is exact: see test_suite.py."""
 
 REFERENCE_NOISE = "expects the suite's rounding error of 1.9e-7 instead of the exact result 0, with a tolerance of 1e-7"
 ROUNDED_TWICE = (

@@ -1,4 +1,4 @@
-"""docs/operators.md, written from a run of the suite: `python -m tests.onnx_suite.report`."""
+"""Write docs/operators.md from a run of the suite: `python -m tests.onnx_suite.report`."""
 
 from collections import Counter
 from collections.abc import Sequence

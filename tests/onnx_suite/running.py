@@ -1,4 +1,4 @@
-"""Compile many cases, build them in batches, run them, compare at the suite's own tolerances."""
+"""Compile many cases, build them in batches, run them, compare with the suite's own tolerances."""
 
 import concurrent.futures
 import contextlib

@@ -59,7 +59,7 @@ def test_a_model_that_waits_is_built_once_for_each_value() -> None:
     prepared.close()
 
 
-def test_values_that_are_given_are_not_asked_for() -> None:
+def test_given_values_are_not_prompted_for() -> None:
     x, axes = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1])
     prepared = onnx_backend.prepare(reduction(), constants={"axes": axes})
     assert len(prepared.programs) == 1

@@ -1,4 +1,4 @@
-"""Batches of models: what a C compiler refuses is told by model, and no program is left behind."""
+"""Batches of models: a C compiler's errors are reported by model, and no program is left behind."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def test_a_refused_model_is_found_by_its_file(place: str) -> None:
     assert batch.refused(f"{place}:3:4: error: no such thing\n1 error generated.", models) == {1: "no such thing"}
 
 
-def test_a_program_that_died_is_told_and_started_again(tmp_path: Path) -> None:
+def test_a_program_that_died_is_reported_and_started_again(tmp_path: Path) -> None:
     program = tmp_path / "batch"
     program.write_text("#!/bin/sh\necho found it >&2\nexit 3\n")
     program.chmod(0o755)

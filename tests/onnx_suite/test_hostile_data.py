@@ -1,4 +1,4 @@
-"""Data are not trusted: whatever the numbers in a tensor, no operator reads or writes outside one.
+"""Data is not trusted: whatever a tensor contains, no operator reads or writes outside of one.
 
 Of each operator of the suite that reads integers, and of those that compute a place from floats, some cases run with
 numbers that no index or length may be, under the address and undefined-behaviour sanitizers. An operator that is added

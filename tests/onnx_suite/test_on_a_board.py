@@ -1,4 +1,4 @@
-"""A seeded sample of onnx's node tests on an emulated microcontroller; a case of each operator is of another test."""
+"""A seeded sample of onnx's node tests on an emulated microcontroller; other tests run a case of each operator."""
 
 import random
 import shutil

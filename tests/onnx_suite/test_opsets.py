@@ -1,4 +1,4 @@
-"""Operators as older opsets write them, attributes where there are inputs now, against onnxruntime."""
+"""Operators of older opsets, with attributes instead of today's inputs, against onnxruntime."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""onnx's backend test suite on the host: what passes and what does not is exactly what is written down.
+"""onnx's backend test suite on the host: exactly the expected tests pass.
 
 The same ones each time: of an operator's cases the first and every thirteenth after it, and a sixteenth of those where
 an operator is written out as functions, each of which follows the operator's own case. `make test-all` runs every one.

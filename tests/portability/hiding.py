@@ -1,4 +1,4 @@
-"""Take from this process what Windows has not, then run commands of mtool, one for each line of the standard input.
+"""Hide from this process what Windows lacks, then run mtool commands, one per line of standard input.
 
 What others have written knows its own systems, so it is imported before.
 """

@@ -1,4 +1,4 @@
-"""mtool without what only POSIX has: no such module at import, no handles of folders, no groups of processes."""
+"""mtool without POSIX features: no such import, no folder handles, no process groups."""
 
 import json
 import subprocess

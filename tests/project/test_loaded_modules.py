@@ -1,4 +1,4 @@
-"""What a project has more if its firmware takes modules, and that others have nothing of it."""
+"""The additional parts of projects whose firmware accepts modules; others have none of them."""
 
 from pathlib import Path
 

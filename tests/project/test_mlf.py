@@ -1,4 +1,4 @@
-"""The Model Library Format as TVM 0.14 reads it: what each of its readers takes from the archive is there."""
+"""The Model Library Format as TVM 0.14 reads it: the archive has what each of its readers needs."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Each package is taken by its ecosystem as it is, as far as that is here."""
+"""Each package works unchanged in its ecosystem, as far as that can be tried here."""
 
 import json
 import os

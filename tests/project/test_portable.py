@@ -1,4 +1,4 @@
-"""One package for many cores: built for each as its ecosystem does, run in an emulator, equal to onnxruntime."""
+"""One package for many cores: built for each in its ecosystem, run in an emulator, equal to onnxruntime."""
 
 import shutil
 import subprocess
@@ -156,7 +156,7 @@ def test_a_board_that_is_named_is_the_only_one(tmp_path: Path) -> None:
     assert "architectures=avr\n" in files.text("library.properties")
 
 
-def test_files_of_the_runtime_and_of_a_model_of_one_letter_are_told_apart() -> None:
+def test_files_of_the_runtime_and_of_a_model_of_one_letter_are_distinguished() -> None:
     tree = FileTree({"m.c": b"1", "m.h": b"2", "mt_math.h": b"3", "m_graph.json": b"4", "mtool.json": b"5"})
     first, *_, last = portable.CORES["arduino-lib"]
     made = portable.merged("m", {first: tree, last: tree})
@@ -182,7 +182,7 @@ def test_a_core_that_can_not_hold_the_model_says_so(tmp_path: Path) -> None:
         subprocess.run(["cc", "-E", tmp_path / "core.h"], check=True, capture_output=True)
 
 
-def test_every_core_is_told_by_macros_but_the_last() -> None:
+def test_every_core_but_the_last_is_selected_by_macros() -> None:
     for cores in portable.CORES.values():
         assert all(core.macros for core in cores[:-1]) and not cores[-1].macros
         assert len({core.name for core in cores}) == len(cores)

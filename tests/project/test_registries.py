@@ -1,4 +1,4 @@
-"""What registries want of a package: Arduino's Library Manager, the ESP Component Registry, CMSIS-Packs."""
+"""Registries' requirements for packages: Arduino's Library Manager, the ESP Component Registry, CMSIS-Packs."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Rendering a template of a user's own runs Jinja and nothing else, unless its author is trusted."""
+"""Rendering a user's template runs only Jinja, unless its author is trusted."""
 
 import json
 from pathlib import Path
@@ -148,13 +148,13 @@ def test_template_yaml_names_places_in_the_project_only(line: str, folder: Path)
         ("{{ [] + 1 }}", "TypeError"),
     ],
 )
-def test_what_is_wrong_in_a_text_is_told_with_its_file(text: str, says: str, folder: Path) -> None:
+def test_what_is_wrong_in_a_text_is_reported_with_its_file(text: str, says: str, folder: Path) -> None:
     (folder / ROOT / "a.c").write_text(text)
     told = refused(folder)
     assert "can't be rendered" in told and "a.c" in told and says in told
 
 
-def test_a_file_that_is_no_text_is_told(folder: Path) -> None:
+def test_a_file_that_is_not_text_is_reported(folder: Path) -> None:
     (folder / ROOT / "logo.png").write_bytes(b"\x89PNG\xff")
     assert "logo.png: UnicodeDecodeError" in refused(folder)
     (folder / "cookiecutter.json").write_text('{"_copy_without_render": ["*.png"]}')

@@ -1,4 +1,4 @@
-"""One source and one header: they compile by themselves, hide what is inside, and give the same bytes."""
+"""One source and one header: they compile alone, hide internals, and give the same bytes."""
 
 import ctypes
 import shutil
@@ -169,7 +169,7 @@ def test_a_firmware_of_it_beside_the_c_of_a_backend(tmp_path: Path, monkeypatch:
     library(tmp_path / "c")
 
 
-def test_the_c_of_many_cores_is_no_single_file() -> None:
+def test_the_c_of_many_cores_is_not_a_single_file() -> None:
     digits = resources.path("examples/digits") / "digits_int8.onnx"
     model = mtool.compile(digits, board="host", options=mtool.Options(single_file=True))
     assert {*model.package("cmake")} == {"CMakeLists.txt", "include/digits_int8.h", "mtool.json", "src/digits_int8.c"}

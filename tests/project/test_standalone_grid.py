@@ -1,4 +1,4 @@
-"""The standalone program of a quantized model, fed as its comments and macros say, against `mtool.run`."""
+"""The standalone program of a quantized model, fed as its comments and macros describe, against `mtool.run`."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Whatever a public function or an option is given, what is wrong is told by mtool's own errors, never by Python's."""
+"""Wrong values for public functions and options are reported by mtool's own errors, never by Python's."""
 
 import dataclasses
 import inspect
@@ -42,7 +42,7 @@ def cases(names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_an_options_wrong_value_is_told(kind: Any) -> None:
+def test_an_options_wrong_value_is_reported(kind: Any) -> None:
     names = [field.name for field in dataclasses.fields(kind)]
     needed = {name: value for name, value in NEEDED.items() if name in names[:1]}
     for name, value in cases(names):
@@ -51,7 +51,7 @@ def test_an_options_wrong_value_is_told(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_a_functions_wrong_argument_is_told(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_functions_wrong_argument_is_reported(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is missing, so that nothing is built whatever else is right."""
     monkeypatch.chdir(tmp_path)
     needed: dict[str, Any] = {"path": "missing.onnx", "paths": ["missing.onnx"], "board": "host", "what": "missing"}
@@ -75,7 +75,7 @@ MISSPELT = {
 
 
 @pytest.mark.parametrize("name", MISSPELT)
-def test_a_misspelt_value_is_told_with_the_one_that_is_meant(name: str) -> None:
+def test_a_misspelt_value_is_reported_with_the_one_that_is_meant(name: str) -> None:
     wrong, meant = MISSPELT[name]
     error = attempt(mtool.Options, **{name: wrong})
     assert error is not None and error.exit_code == 2
@@ -115,7 +115,7 @@ def test_text_is_read_as_the_command_line_reads_it(given: dict[str, Any], meant:
         (mtool.Tolerance, {"atol": -0.5}),
     ],
 )
-def test_a_field_out_of_its_range_is_told(kind: Any, given: dict[str, Any]) -> None:
+def test_a_field_out_of_its_range_is_reported(kind: Any, given: dict[str, Any]) -> None:
     error = attempt(kind, **given)
     assert error is not None and f"{kind.__name__}.{[*given][-1]} is" in error.what
 
@@ -139,7 +139,7 @@ def test_a_field_out_of_its_range_is_told(kind: Any, given: dict[str, Any]) -> N
         ("tune", {"trials": -1}),
     ],
 )
-def test_an_argument_out_of_its_range_is_told(
+def test_an_argument_out_of_its_range_is_reported(
     function: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -184,6 +184,6 @@ def test_no_boards_is_an_error() -> None:
     assert error is not None and error.what == "boards is empty"
 
 
-def test_a_missing_project_folder_is_told_by_its_argument(tmp_path: Path) -> None:
+def test_a_missing_project_folder_is_reported_by_its_argument(tmp_path: Path) -> None:
     error = attempt(mtool.check, "missing.onnx", ["host"], folder=tmp_path / "none")
     assert error is not None and error.hint.endswith("leave out folder")

@@ -1,4 +1,4 @@
-"""mtool.quantize: calibration, the QDQ model, what it loses and saves; it runs as onnxruntime runs it."""
+"""mtool.quantize: calibration, the QDQ model, its loss and savings; mtool's results equal onnxruntime's."""
 
 import shutil
 from pathlib import Path
@@ -305,7 +305,7 @@ def test_images_of_another_shape_are_doubted(tmp_path: Path) -> None:
         assert bool(doubts) == bool(words) and words in "".join(doubts)
 
 
-def test_other_data_may_tell_the_loss(tmp_path: Path) -> None:
+def test_other_data_may_measure_the_loss(tmp_path: Path) -> None:
     np.save(tmp_path / "calibrate.npy", bright(10)[0])
     x, labels = bright(30, seed=1)
     np.savez(tmp_path / "test.npz", x0=x, y0=labels)
@@ -324,7 +324,7 @@ def test_an_old_model_is_converted(tmp_path: Path) -> None:
     check_it_runs(done)
 
 
-def test_what_can_not_be_done_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_not_be_done_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = [{"x": image[np.newaxis]} for image in bright(3)[0]]
     model = network(tmp_path / "net.onnx")
     done = mtool.quantize(model, samples)

@@ -1,4 +1,4 @@
-"""Files of arrays that are not what they say, or no files: refused before they are read, or waited for."""
+"""Malformed array files, and special files: refused before they are read or waited for."""
 
 import os
 import resource
@@ -79,7 +79,7 @@ def test_samples_that_unpack_to_far_more_than_the_file(tmp_path: Path, monkeypat
             read()
 
 
-def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
+def test_unneeded_data_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez(path, x=np.ones((2, 4), np.float32), labels=np.arange(1 << 16))
     data = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What a board needs here, in folders and environments that lack one thing after another."""
+"""What a board needs on this computer, in folders and environments that lack one thing after another."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The same model, options and tools are compiled and built once, in whatever folder that is asked."""
+"""The same model, options and tools are compiled and built once, in any folder."""
 
 import shutil
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_several_are_compiled_once_together(
     assert entries() == 4
 
 
-def test_what_was_warned_of_is_told_again(
+def test_what_was_warned_of_is_reported_again(
     model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mtool.compiler import compilation
@@ -121,7 +121,7 @@ def test_firmware_is_built_once_in_a_folder(model: Path, tmp_path: Path, monkeyp
     assert commands.build_model(commands.compile(model, board="host"), folder).built.restored == ()
 
 
-def test_the_command_tells_and_clears(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_and_clears(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands.compile(model, board="host")
     assert app.invoke(["cache"]) == 0 and "kept: 1 entry" in capsys.readouterr().out
     assert app.invoke(["cache", "--clear"]) == 0 and entries() == 0

@@ -1,4 +1,4 @@
-"""Samples over several devices: each once, in their order; one after another where that matters."""
+"""Samples over several devices: each once, in order; one after another if that matters."""
 
 import threading
 import time
@@ -75,7 +75,7 @@ def test_three_devices_serve_each_sample_once_and_the_outputs_are_in_order() -> 
     assert all(len(device.served) > 5 and device.is_closed for device in others)
 
 
-def test_who_does_not_open_is_done_without() -> None:
+def test_a_device_that_does_not_open_is_left_out() -> None:
     assert outputs(Device(), []) == [2 * number for number in range(40)]
 
 

@@ -1,4 +1,4 @@
-"""Times before a build: against what the emulator counts, and where nothing is known."""
+"""Estimated times before a build, against the emulator's counts, and without known figures."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_slow_flash_and_another_clock_count(capsys: pytest.CaptureFixture[str]) 
     assert has_flash == {"nucleo_l4r5zi": True, "nrf52840dk": False}
 
 
-def test_energy_is_told_at_the_clock_that_it_is_known_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_energy_is_reported_at_the_clock_that_it_is_known_for(capsys: pytest.CaptureFixture[str]) -> None:
     found = {}
     for clock in ("120MHz", "80MHz"):
         assert (
@@ -67,7 +67,7 @@ def test_energy_is_told_at_the_clock_that_it_is_known_for(capsys: pytest.Capture
     assert known["milliseconds_flash_is_sure"] and not assumed["milliseconds_flash_is_sure"]
 
 
-def test_that_a_flash_is_assumed_is_told_of_several_models_too() -> None:
+def test_that_a_flash_is_assumed_is_reported_of_several_models_too() -> None:
     options = [Options(name="first"), Options(name="second")]
     for name, is_sure in (("nucleo_l4r5zi", True), ("metro_m4", False)):
         one, both = (

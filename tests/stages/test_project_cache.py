@@ -1,4 +1,4 @@
-"""A second run of an unchanged model compiles and renders nothing; whatever has changed is made anew."""
+"""A second run of an unchanged model compiles and renders nothing; anything that changed is done again."""
 
 import os
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def test_constants_that_are_given_count() -> None:
     assert told[0] != told[1] and told[0] != told[2]
 
 
-def test_each_run_tells_which_files_are_left(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_run_reports_which_files_are_left(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     runs.run()
     assert runs.deployment.folder is not None
     page = runs.deployment.folder / "README.md"
@@ -128,7 +128,7 @@ def test_an_edit_of_a_users_stops_the_run(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("change", [edit, remove])
-def test_a_project_that_is_not_as_it_was_is_made_anew(runs: Runs, change: Callable[[Path], None]) -> None:
+def test_a_changed_project_is_generated_again(runs: Runs, change: Callable[[Path], None]) -> None:
     runs.run(Options(edits="force"))
     change(runs.deployment.folder or Path())
     assert runs.run(Options(edits="force")) == (1, 2.0)

@@ -1,4 +1,4 @@
-"""What brings a board back, and what stands for it meanwhile."""
+"""How a board is recovered, and what happens meanwhile."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from mtool.stages import deployment
 from mtool.stages.deployment import Reconnection
 
 
-def test_the_power_is_cycled_between_attempts_and_the_last_ones_error_is_told(tmp_path: Path) -> None:
+def test_the_power_is_cycled_between_attempts_and_the_last_ones_error_is_reported(tmp_path: Path) -> None:
     told = tmp_path / "cycles"
     failures = iter([FlashError("dead"), BoardError("gone"), CommunicationError("mute")])
 

@@ -1,4 +1,4 @@
-"""Samples: which arrays of a file are which tensors, and what is said of a wrong one."""
+"""Samples: how a file's arrays match tensors, and errors."""
 
 import zipfile
 from pathlib import Path
@@ -81,13 +81,13 @@ def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
         ({"x0": np.zeros((0, 1, 3, 2), np.int8)}, "same number of samples"),
     ],
 )
-def test_a_wrong_array_is_told(tmp_path: Path, arrays: dict[str, object], message: str) -> None:
+def test_a_wrong_array_is_reported(tmp_path: Path, arrays: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         samples.inputs_of(save(tmp_path, **arrays), [IMAGE])
 
 
 @pytest.mark.parametrize("name", ["x0", "x0.npy", "notes.txt"])
-def test_an_archive_of_something_else_is_told(tmp_path: Path, name: str) -> None:
+def test_an_archive_of_something_else_is_reported(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, "no array")
@@ -95,14 +95,14 @@ def test_an_archive_of_something_else_is_told(tmp_path: Path, name: str) -> None
         samples.read(path)
 
 
-def test_inputs_of_different_lengths_are_told(tmp_path: Path) -> None:
+def test_inputs_of_different_lengths_are_reported(tmp_path: Path) -> None:
     path = save(tmp_path, x0=np.zeros((2, 3, 2), np.int8), x1=np.zeros((3, 4), bool))
     with pytest.raises(UsageError, match="same number of samples"):
         samples.inputs_of(path, [IMAGE, MASK])
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 cut off", b"\x93NUMPY\x01\x00"])
-def test_a_file_that_is_not_numpy_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_numpy_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="damaged, or not a NumPy file"):

@@ -1,4 +1,4 @@
-"""The warning of constants that take more flash than in the model's file."""
+"""The warning about constants that take more flash than in the model's file."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ def convolution(zero: int, channels: int = 16) -> onnx.ModelProto:
     return model(nodes, {"x": (np.uint8, (1, channels, 6, 6))}, ["y"], constants)
 
 
-def test_weights_that_become_int16_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_weights_that_become_int16_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = written(tmp_path, convolution(0))
     with caplog.at_level(logging.WARNING):
         made = commands.compile(path, board="host", options=LOOPS)
@@ -60,7 +60,7 @@ def test_weights_that_stay_bytes_are_not(zero: int, tmp_path: Path, caplog: pyte
 @pytest.mark.parametrize(
     ("dilation", "board", "is_told"), [(1, "mps3_an547", False), (2, "mps3_an547", True), (1, "host", True)]
 )
-def test_float16_that_becomes_float32_is_told(dilation: int, board: str, is_told: bool, tmp_path: Path) -> None:
+def test_float16_that_becomes_float32_is_reported(dilation: int, board: str, is_told: bool, tmp_path: Path) -> None:
     """The Cast behind the weights is folded as the model is read: the file has two bytes for each."""
     weights = np.random.default_rng(3).standard_normal((16, 16, 4)).astype(np.float16)
     nodes = [
@@ -72,7 +72,7 @@ def test_float16_that_becomes_float32_is_told(dilation: int, board: str, is_told
     assert found == ([(2048, "float16 weights are float32 in c99_patch")] if is_told else [])
 
 
-def test_integers_that_meet_floats_are_told(tmp_path: Path) -> None:
+def test_integers_that_meet_floats_are_reported(tmp_path: Path) -> None:
     weights = np.random.default_rng(2).integers(0, 256, (64, 40)).astype(np.uint8)
     nodes = [
         helper.make_node("DequantizeLinear", ["bytes", "s", "z"], ["w"]),
@@ -85,13 +85,13 @@ def test_integers_that_meet_floats_are_told(tmp_path: Path) -> None:
     assert grown.reason == "uint8 weights are float32, since the activations are"
 
 
-def test_little_growth_stands_in_the_manifest_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_little_overhead_is_only_in_the_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = commands.compile(written(tmp_path, convolution(0, channels=2)), board="host")
     assert made.manifest.grown and not caplog.records
     assert Firmware.model_validate(json.loads(made.manifest.to_json())).manifests() == (made.manifest,)
 
 
-def test_check_tells_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_check_reports_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from mtool import boards
 
     report = commands.check(written(tmp_path, convolution(0)), [boards.get("mps2_an386")])

@@ -1,4 +1,4 @@
-"""A network of one dense layer in int8, of some two dozen candidates on a Cortex-M4: little to compile."""
+"""A network of one int8 dense layer with about two dozen candidates on a Cortex-M4: little to compile."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A rig for tests: simulated boards in a process of their own, and `mtool tune` run on them as a user would."""
+"""A test rig: simulated boards in a separate process, and `mtool tune` on them as users call it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A board that is simulated: times with a heavy tail, a step in its speed, faults, and a clock that flashing moves on.
+"""A simulated board: times with a heavy tail, a step in its speed, faults, and a clock that flashing advances.
 
 Its noise is that of a bad board: 3% lognormal, one reading in fifty ten times as long, a step of 2% at a random moment,
 and of all measurements 5% each in which it crashes, hangs or computes something wrong.

@@ -1,4 +1,4 @@
-"""Simulated boards behind pseudo-terminals: the real firmware, built for this computer, with a model of its times.
+"""Simulated boards behind pseudo-terminals: the real firmware, built for this computer, with modelled times.
 
     python tests/tuning/simulated_board.py run FOLDER --count 8 --seed 3 &      until it is killed
     mtool tune MODEL --board simulated_m4 --port FOLDER/0/port \

@@ -1,4 +1,4 @@
-"""Other builds in a search: the fastest of each task are tried in them, and what that gives is found again."""
+"""Other builds in a search: each task's fastest candidates are tried in them, and the gain is recorded."""
 
 import zlib
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The cost model that is learned: it finds what a core prefers, on tasks that it has not seen, and orders a search."""
+"""The learned cost model: it finds a core's preferences on unseen tasks, and orders a search."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The order of a model's operators, a part of its plan: measured where it is another, taken where it is faster."""
+"""The order of a model's operators as part of its plan: measured if it differs, used if it is faster."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,4 @@
-"""`mtool flash` on a simulated board that nothing but its power brings back."""
+"""`mtool flash` on a simulated board that only a power cycle recovers."""
 
 from pathlib import Path
 

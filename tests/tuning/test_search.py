@@ -1,4 +1,4 @@
-"""The search, on a simulated board: noise, drift, faults, an end in the middle."""
+"""The search on a simulated board: noise, drift, faults, interruptions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_what_the_compiler_refuses_or_what_does_not_fit_costs_itself_alone(space
     assert (found[refused], found[large]) == ("unbuildable", "too large")
 
 
-def test_a_step_of_the_boards_speed_is_told(spaces: list[Space], tmp_path: Path, caplog: Any) -> None:
+def test_a_step_of_the_boards_speed_is_reported(spaces: list[Space], tmp_path: Path, caplog: Any) -> None:
     world = World(truth_of(spaces, 3), step_at=10.0)
     progress = search(spaces, SimulatedBench(world), tmp_path / "t.jsonl")
     assert progress.drift == pytest.approx(0.02, abs=0.002)
@@ -136,7 +136,7 @@ def test_the_goal_ends_the_search(spaces: list[Space], tmp_path: Path) -> None:
     assert world.now < 7.0
 
 
-def test_another_target_is_measured_anew(spaces: list[Space], tmp_path: Path) -> None:
+def test_another_target_is_measured_again(spaces: list[Space], tmp_path: Path) -> None:
     path, truth = tmp_path / "t.jsonl", truth_of(spaces, 6)
     search(spaces, SimulatedBench(World(truth), "instructions"), path)
     again = Progress.of(spaces, "instructions")

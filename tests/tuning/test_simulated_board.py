@@ -1,4 +1,4 @@
-"""Tuning on simulated boards, by the command, as a user would: statistics, faults, power, interruptions.
+"""Tuning on simulated boards with the command: statistics, faults, power, interruptions.
 
 Searches wait for their simulated boards most of the time, so most of them run side by side.
 """

@@ -1,4 +1,4 @@
-"""A trial has the C that the model would have."""
+"""A trial has the same C as the model."""
 
 from pathlib import Path
 

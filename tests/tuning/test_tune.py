@@ -1,4 +1,4 @@
-"""Tuning on an emulated board: what is measured, what fails there, and what a compilation takes of it."""
+"""Tuning on an emulated board: measurements, failures, and how a compilation uses them."""
 
 import dataclasses
 import json
@@ -87,7 +87,7 @@ def tuned(folder: Path, **given: object) -> Tuned:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
+def test_what_is_wrong_hangs_crashes_or_is_not_a_c_costs_itself_alone(
     tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mtool.device.rpc.window.PATIENCE_S", 1.0)
@@ -177,7 +177,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len({one.key for one in after}) == len(after) == len(before) + found.progress.measured
 
 
-def test_what_a_board_can_not_measure_is_told(tmp_path: Path) -> None:
+def test_what_a_board_can_not_measure_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be tuned for time"):
         tuned(tmp_path, objective="time")
     with pytest.raises(UsageError, match="can't estimate cycles"):

@@ -1,4 +1,4 @@
-"""Comparing outputs: what is allowed for which tensor, and what is said of a difference."""
+"""Comparing outputs: each tensor's tolerance, and how differences are described."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_integers_differ_by_steps() -> None:
     assert found.worst == "largest difference: sample 0, element [3]: expected 255, found 0"
 
 
-def test_one_step_is_allowed_where_it_is_asked_for() -> None:
+def test_one_step_is_allowed_where_it_is_requested() -> None:
     assert difference("int8", [1, 2], [2, 2], tolerance=Tolerance(lsb=1)).within
     assert not difference("int8", [1, 2], [3, 2], tolerance=Tolerance(lsb=1)).within
 

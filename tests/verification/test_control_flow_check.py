@@ -1,4 +1,4 @@
-"""What differs in a control node is told apart: ties in its bodies, an operator that is wrong there, or the node."""
+"""Differences in a control node are classified: ties in its bodies, a wrong operator there, or the node."""
 
 import shutil
 from collections.abc import Callable

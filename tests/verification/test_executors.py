@@ -1,4 +1,4 @@
-"""Every executor and calling convention gives the same bytes, those of onnxruntime; functions called by name."""
+"""Every executor and calling convention gives onnxruntime's bytes; functions can be called by name."""
 
 import shutil
 from collections.abc import Iterator, Sequence

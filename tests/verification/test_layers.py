@@ -1,4 +1,4 @@
-"""Every tensor that a device computes against the model's own, and the time of every operator."""
+"""Every tensor that a device computes against the model's own, and every operator's time."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Networks with operators of mtool's own: verify compares each part with what onnxruntime makes of LiteRT's values."""
+"""Networks with mtool's own operators: verify compares each part with onnxruntime on LiteRT's values."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def detector() -> bytes:
 
 
 @pytest.mark.slow
-def test_a_step_that_a_finer_grid_makes_three_is_no_fault(tmp_path: Path) -> None:
+def test_a_step_that_a_finer_grid_makes_three_is_not_a_fault(tmp_path: Path) -> None:
     """The dense layer and what CONCATENATION makes of it are one operator here: LiteRT's is a step off before that."""
     path = tmp_path / "m.tflite"
     path.write_bytes(detector())

@@ -1,4 +1,4 @@
-"""onnxruntime's integer products: exact whatever the processor, and noticed where they would not be."""
+"""onnxruntime's integer products: exact on every processor, and detected if not."""
 
 import logging
 import platform
@@ -189,7 +189,7 @@ def test_verify_notices_a_processor_that_saturates(
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.skipif(ort.saturate(), reason="this processor saturates")
-def test_nothing_is_said_of_a_processor_that_does_not_saturate(
+def test_nothing_is_reported_of_a_processor_that_does_not_saturate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "model.onnx"

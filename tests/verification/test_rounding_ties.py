@@ -1,4 +1,4 @@
-"""What a tie is, and that `verify` and `verify --layers` take it alike."""
+"""What a tie is, and that `verify` and `verify --layers` treat it the same."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def test_what_lies_halfway_has_two_neighbours() -> None:
     assert found.open and found.low.tolist() == [31, 31, 2, -128, 127] and found.high.tolist() == [32, 31, 2, -128, 127]
 
 
-def test_a_sum_is_a_tie_as_far_as_float32_can_not_tell() -> None:
+def test_a_sum_is_a_tie_as_far_as_float32_can_not_report() -> None:
     """Behind 10,000,000 float32 has no fractions: 0.49 of a step comes out as nothing or a whole one."""
     nodes = [helper.make_node("Add", ["x", "c"], ["a"]), helper.make_node("Sub", ["a", "c"], ["d"]), quantize("d", "y")]
     known, zero = {"x": np.array([0.49, 2.0], F)}, {"s": F(1), "z": np.int8(0)}
@@ -82,7 +82,7 @@ def test_a_float_on_a_grid_has_ties_too() -> None:
     assert found.low.tolist() == [15.5, 1.0] and found.high.tolist() == [16.0, 1.0]
 
 
-def test_what_can_not_be_computed_is_told() -> None:
+def test_what_can_not_be_computed_is_reported() -> None:
     with pytest.raises(Unknown):
         bounds([helper.make_node("Relu", ["x"], ["y"])], {}, {"z": np.zeros(1, F)}, "y")
     proto = graphs.model([helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F, (1,))}, ["y"])
@@ -90,7 +90,7 @@ def test_what_can_not_be_computed_is_told() -> None:
         RoundingTies(proto).bounds("y", {"x": np.zeros(1, F)}, set())
 
 
-def test_ties_are_told_from_differences() -> None:
+def test_ties_are_reported_from_differences() -> None:
     proto = graphs.model([quantize("x", "y")], {"x": (F, (5,))}, ["y"], {"s": F(1), "z": np.int8(0)})
     known = {"x": np.array([3.5, 3.5, 3.5, 3.2, 3.2], F), "y": np.array([4, 4, 4, 3, 3], np.int8)}
     source = Source(tensor="y", moves=())
@@ -172,7 +172,7 @@ def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_a_number_of_steps_that_is_asked_for_counts_ties_too(
+def test_a_number_of_steps_that_is_requested_counts_ties_too(
     sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

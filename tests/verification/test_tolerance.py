@@ -1,4 +1,4 @@
-"""What is allowed of a model in float16, whose reference rounds less often."""
+"""The tolerance for float16 models, whose reference rounds less often."""
 
 from pathlib import Path
 

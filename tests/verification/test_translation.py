@@ -1,4 +1,4 @@
-"""A TFLite model's operators, translated to ONNX, against LiteRT: what is translated wrongly excuses nothing."""
+"""A TFLite model's operators, translated to ONNX, against LiteRT: a wrong translation excuses no difference."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own: all that mtool needs lies inside, whatever folder it is run in."""
+"""The wheel in its own environment: it contains all that mtool needs, whatever the working folder."""
 
 import itertools
 import json
@@ -104,7 +104,7 @@ def fits(path: str) -> bool:
 
 
 @pytest.mark.slow
-def test_who_installs_it_gets_types(python: Path, tmp_path: Path) -> None:
+def test_the_wheel_contains_types(python: Path, tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(TYPED)
     argv = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""What a configure run tells, as an entry of boards.yaml; the runs are those of Zephyr 4.1, cut to what is read."""
+"""A configure run's results as an entry of boards.yaml; the recordings are Zephyr 4.1's, shortened."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Zephyr 4.1, CMake and the compilers really print, and the error that each becomes. No tree is needed."""
+"""Real messages of Zephyr 4.1, CMake and the compilers, and mtool's error for each. No tree is needed."""
 
 from pathlib import Path
 
@@ -112,7 +112,7 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
         ("native_sim", NO_32_BITS, "32-bit libraries", "multilib"),
     ],
 )
-def test_what_zephyr_prints_is_told_in_our_words(board: str, output: str, what: str, hint: str, tree: Path) -> None:
+def test_zephyrs_messages_in_mtools_words(board: str, output: str, what: str, hint: str, tree: Path) -> None:
     compiler = "riscv64-unknown-elf-gcc" if "riscv" in board else "arm-none-eabi-gcc"
     error = explain(output, tree=tree, board=board, modules=["cmsis", "hal_stm32"], compiler=compiler)
     assert isinstance(error, BuildError | BoardError)

@@ -1,4 +1,4 @@
-"""Zephyr firmware that takes modules, in QEMU, with Zephyr's simulator of flash."""
+"""Zephyr firmware that accepts modules, in QEMU, with Zephyr's flash simulator."""
 
 from pathlib import Path
 

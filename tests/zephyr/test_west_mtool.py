@@ -1,4 +1,4 @@
-"""`west mtool` in a workspace that has mtool as a project; no Zephyr is needed."""
+"""`west mtool` in a workspace that has mtool as a project; Zephyr is not needed."""
 
 import os
 import subprocess

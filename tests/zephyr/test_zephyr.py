@@ -1,4 +1,4 @@
-"""Zephyr firmware, built by a real Zephyr and run over its UART; and the boards' names against Zephyr's own list."""
+"""Zephyr firmware, built by a real Zephyr and run over its UART; and the boards' names against Zephyr's list."""
 
 import os
 import re
@@ -171,7 +171,7 @@ def test_the_standalone_firmware_prints_the_class(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["mps2_an385", "mps2_an386", "mps2_an521", "mps3_an547"])
-def test_a_fault_is_told(name: str, tmp_path: Path) -> None:
+def test_a_fault_is_reported(name: str, tmp_path: Path) -> None:
     folder = faulty.make(need(name), tmp_path / "project", template="zephyr")
     for fault, what in (
         (faulty.DEEP, "stack overflow"),
@@ -259,7 +259,7 @@ def test_the_tree_says_of_a_board_what_we_do(name: str) -> None:
         ("nucleo_f746gz", "west boards"),
     ],
 )
-def test_what_a_board_of_the_tree_lacks_is_told(name: str, says: str) -> None:
+def test_what_a_board_of_the_tree_lacks_is_reported(name: str, says: str) -> None:
     need("mps2_an385")
     for module in ("nxp", "rpi_pico", "nordic"):
         if list(Path(os.environ["ZEPHYR_BASE"]).parent.glob(f"modules/hal/{module}")):

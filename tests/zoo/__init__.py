@@ -1,1 +1,1 @@
-"""What `make model-zoo` is made of: the trial of one model, the results that are kept, the page."""
+"""The parts of `make model-zoo`: the trial of one model, the stored results, the page."""

@@ -1,4 +1,4 @@
-"""Where model files are from, by a table of tab-separated columns: repository, path, bytes, perhaps options."""
+"""The origin of model files, from a tab-separated table: repository, path, bytes, optionally options."""
 
 import csv
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The results as a page of Markdown: a table of what loads, and what is refused and why."""
+"""The results as a Markdown page: a table of the models that load, and of those refused, with reasons."""
 
 from collections import Counter
 from collections.abc import Sequence

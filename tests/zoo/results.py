@@ -1,4 +1,4 @@
-"""Results of trials: what is known of a model, the file that they are kept in, and the summary."""
+"""Results of trials: a model's properties, the file of results, and the summary."""
 
 import hashlib
 import json

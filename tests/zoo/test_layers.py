@@ -1,4 +1,4 @@
-"""The layers of public networks compile for every core, whatever the level of optimization."""
+"""The layers of public networks compile for every core, at every optimization level."""
 
 import random
 import subprocess

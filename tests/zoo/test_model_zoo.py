@@ -1,4 +1,4 @@
-"""A folder of models is tried: what loads is compared with onnxruntime, what is refused is told, nothing is done twice.
+"""A folder of models is tried: loaded ones are compared with onnxruntime, refusals are reported, nothing is repeated.
 
 The models are written here: one that is right, one with an operator that nobody has, one whose dimension is open, and
 one that stops the process that tries it.
@@ -120,7 +120,7 @@ def test_a_suggestion_without_sizes_is_none(hint: str, words: str) -> None:
     assert trial.suggested(ModelError("a dimension has no value", hint=hint)) == words
 
 
-def test_what_stops_the_process_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stops_the_process_is_reported(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = model_zoo.Job(folder / "refused.onnx", "onnx", BOARDS, "", forks.Limits(1, None))
 
     def dies(*_: object) -> Row:
@@ -137,7 +137,7 @@ def test_what_stops_the_process_is_told(folder: Path, tmp_path: Path, monkeypatc
     assert row.outcome == "traceback" and row.details == ("KeyError: 'a bug'",) and not row.loads
 
 
-def test_a_line_that_was_cut_off_is_no_result(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_is_not_a_result(tmp_path: Path) -> None:
     path = tmp_path / "zoo.jsonl"
     State(path, "1").add("a", "a.onnx", Row(boards={"host": Found("equal")}))
     State(path, "1").add("b", "b.onnx", Row(refused="no"))
@@ -161,7 +161,7 @@ def test_the_origin_is_the_row_that_is_most_alike(tmp_path: Path) -> None:
     assert names.origin(file, tmp_path, []) == names.Origin("one", "net.tflite", 3)
 
 
-def test_outcomes_tell_the_worst_output_and_the_worst_board() -> None:
+def test_outcomes_report_the_worst_output_and_the_worst_board() -> None:
     same = Difference("a", "int8", 8, 0, 0.0, 0, "1 LSB", True, (), "")
     near = replace(same, name="b", differing=2, max_abs=1.0, max_lsb=1)
     wrong = replace(near, name="c", max_abs=9.0, max_lsb=9, within=False)
@@ -175,7 +175,7 @@ def test_outcomes_tell_the_worst_output_and_the_worst_board() -> None:
     assert results.summary(rows) == ["onnx: 1 of 3 load (33%), 1 are right (0 equal, 1 within), 1 refused, 1 slow"]
 
 
-def test_what_python_and_templates_keep_compiled_is_no_source(tmp_path: Path) -> None:
+def test_what_python_and_templates_keep_compiled_is_not_a_source(tmp_path: Path) -> None:
     for name in ("boards.yaml", "mtool/a.py", "crt/a.h", "project_templates/a"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)

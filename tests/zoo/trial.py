@@ -1,4 +1,4 @@
-"""Compile, build and run a model on boards, and compare each with LiteRT or onnxruntime as `mtool verify` does."""
+"""Compile, build and run a model on boards, and compare it with LiteRT or onnxruntime as `mtool verify` does."""
 
 import argparse
 import functools

@@ -1,4 +1,4 @@
-"""What was made once is used again: never half of it, never damaged, never more than the limit."""
+"""Cached results are reused, but never incomplete or damaged ones, and within the size limit."""
 
 import multiprocessing
 import os
@@ -82,7 +82,7 @@ def _entry(kept: Cache, content: dict[str, File]) -> list[Path]:
     return [path for path in kept.folder.rglob("*") if path.is_file()]
 
 
-def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
+def test_the_least_recently_used_entries_are_removed(tmp_path: Path) -> None:
     kept = Cache(tmp_path, limit=10_000)
     for number in range(8):
         kept.put(key(number), {"x": File(bytes(1000))})
@@ -128,7 +128,7 @@ def test_a_folder_that_takes_nothing_costs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: os.mkfifo(path)], ids=["folder", "pipe"])
-def test_what_is_no_file_is_no_entry(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_not_an_entry(make: Callable[[Path], None], tmp_path: Path) -> None:
     kept = Cache(tmp_path)
     (path,) = _entry(kept, {"x": File(b"1")})
     path.unlink()

@@ -1,4 +1,4 @@
-"""One file: whole or not at all, with the rights that the umask gives."""
+"""A file is written as a whole or not at all, with the umask's permissions."""
 
 import os
 import resource
@@ -79,7 +79,9 @@ def refused(path: Path, *words: str) -> None:
     assert before == (sorted(path.parent.iterdir()) if path.parent.is_dir() else [])
 
 
-def test_what_can_not_be_written_is_told_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_can_not_be_written_is_reported_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused(tmp_path, "is a directory")
     refused(tmp_path / ("n" * 300), "file name too long", "shorter")
     (tmp_path / "loop").symlink_to("loop")

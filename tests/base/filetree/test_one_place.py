@@ -1,4 +1,4 @@
-"""Nothing in mtool writes or removes a file but the few places that know whose it is."""
+"""Only a few modules of mtool write or remove files: those that know whose files they are."""
 
 import ast
 from pathlib import Path

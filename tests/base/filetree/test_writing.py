@@ -1,4 +1,4 @@
-"""What is a person's in a folder that mtool writes is never lost; whenever mtool stops, it is told or mended."""
+"""Users' files in a folder that mtool writes are never lost; an interrupted write is reported or repaired."""
 
 import contextlib
 import errno
@@ -80,7 +80,7 @@ def test_an_edited_file_is_not_removed(folder: Path) -> None:
     assert there(folder) == SECOND.files
 
 
-def test_a_file_that_was_deleted_comes_back_and_one_that_is_the_same_is_taken_over(folder: Path) -> None:
+def test_a_deleted_file_is_restored_and_an_equal_one_adopted(folder: Path) -> None:
     (folder / "src/main.c").unlink()
     (folder / "src/new.c").write_bytes(b"new")
     filetree.write(SECOND, folder)
@@ -147,7 +147,7 @@ def test_no_link_is_followed(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe"])
-def test_what_is_no_file_is_never_replaced(kind: str, folder: Path) -> None:
+def test_what_is_not_a_file_is_never_replaced(kind: str, folder: Path) -> None:
     (folder / "model/kws.c").unlink()
     (os.mkdir if kind == "folder" else os.mkfifo)(folder / "model/kws.c")
     assert stops(SECOND, folder) == ["model/kws.c"]
@@ -158,7 +158,7 @@ def test_what_is_no_file_is_never_replaced(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o002])
-def test_the_umask_decides_who_may_read(umask: int, tmp_path: Path) -> None:
+def test_the_umask_sets_the_permissions(umask: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:
         filetree.write(FIRST, tmp_path / "a/project")
@@ -230,7 +230,7 @@ def test_a_killed_process_leaves_what_the_next_one_completes(is_new: bool, tmp_p
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_full_disk_leaves_the_folder_as_it_was_or_is_told(is_new: bool, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_folder_as_it_was_or_is_reported(is_new: bool, tmp_path: Path) -> None:
     for at in range(1, 100):
         folder = tmp_path / str(at) / "deep"
         if not is_new:

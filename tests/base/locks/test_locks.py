@@ -1,4 +1,4 @@
-"""A lock ends with its process, lies where only its user can write, and never changes another file."""
+"""A lock ends with its process, is in a folder that only its user can write, and never changes another file."""
 
 import errno
 import os
@@ -137,7 +137,7 @@ def test_locks_lie_in_a_folder_of_the_users_own(state: Path, tmp_path: Path, mon
         assert len([*(runtime / "mtool").iterdir()]) == 3
 
 
-def test_a_full_disk_is_told_and_no_process_waits_for_itself(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_no_process_waits_for_itself(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

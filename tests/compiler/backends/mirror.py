@@ -1,4 +1,4 @@
-"""A backend that claims what a test tells it to, and whose regions are computed in NumPy, in place of C."""
+"""A backend that claims the operators a test selects, and computes its regions in NumPy instead of C."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

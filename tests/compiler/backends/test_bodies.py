@@ -1,4 +1,4 @@
-"""Regions inside of branches and loops: computed, named with their path, and their devices' failures told."""
+"""Regions inside branches and loops: computed, named with their path, and their devices' failures reported."""
 
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def compiled(tmp_path: Path, chosen: codegen.Conventions, **options: str) -> Com
     return mtool.compile(tmp_path / "net.onnx", board="host", options=Options(backends=(spec,), conventions=chosen))
 
 
-def test_who_computes_what(tmp_path: Path) -> None:
+def test_the_backend_of_each_operator(tmp_path: Path) -> None:
     claims = compiled(tmp_path, CONVENTIONS["c"]).manifest.claims
     regions = {claim.operator.replace("the ", ""): claim.region for claim in claims if claim.region}
     assert len({*regions.values()}) == len(regions) == 5, "each negation is one region"

@@ -1,4 +1,4 @@
-"""CMSIS-NN computes what LiteRT does, byte for byte; it is not mtool's, and CMSIS_NN_DIR says where it is."""
+"""CMSIS-NN computes LiteRT's bytes. It is not part of mtool; CMSIS_NN_DIR is its folder."""
 
 import os
 import shutil

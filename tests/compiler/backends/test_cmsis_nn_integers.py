@@ -1,4 +1,4 @@
-"""CMSIS-NN on int16, LSTM and SVDF of TFLite models: LiteRT's bytes, or as near as it is asked for."""
+"""CMSIS-NN on TFLite's int16, LSTM and SVDF: LiteRT's bytes, or within the requested tolerance."""
 
 import os
 from pathlib import Path

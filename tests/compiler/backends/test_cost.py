@@ -1,4 +1,4 @@
-"""A region that does not pay is compiled to C, and who asks is told so."""
+"""A region that is not worth it is compiled to C, and a requested one is reported as such."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Devices that fail, and the functions that are called around their work, however the model is called."""
+"""Failing devices, and the functions called around their work, for every calling convention."""
 
 import subprocess
 from pathlib import Path

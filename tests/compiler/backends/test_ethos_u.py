@@ -1,4 +1,4 @@
-"""Regions for Ethos-U: as TFLite they are what they were, Vela takes them, and the driver gets what it needs.
+"""Regions for Ethos-U: unchanged as TFLite, accepted by Vela, and passed to the driver.
 
 No emulator here has the NPU: a stand-in for its driver checks the addresses and sizes of the command stream, and
 computes the region by mtool's own C.
@@ -120,7 +120,7 @@ def test_the_driver_gets_what_it_needs(name: str, board: str, tmp_path: Path) ->
 
 
 @installed
-def test_what_vela_leaves_to_the_cpu_is_told(tmp_path: Path) -> None:
+def test_what_vela_leaves_to_the_cpu_is_reported(tmp_path: Path) -> None:
     grid = Quant((0.1,), (0,))
     made = Model()
     image = made.tensor("image", (1, 300, 300, 4), DType.INT8, grid)
@@ -137,7 +137,7 @@ def test_what_vela_leaves_to_the_cpu_is_told(tmp_path: Path) -> None:
 
 
 @models.needed
-def test_its_rounding_has_to_be_asked_for() -> None:
+def test_its_rounding_must_be_requested() -> None:
     (region,) = regions_of(model("ad"))
     backend, first = EthosU({"config": CONFIG}), region.operations[0]
     context = replace(region.context, rounding="onnx")

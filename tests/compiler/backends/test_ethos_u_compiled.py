@@ -1,4 +1,4 @@
-"""Files that Vela has compiled: the driver gets what is in them, and without a backend it is said what to do."""
+"""Files compiled by Vela: their contents reach the driver; without a backend, the error names a solution."""
 
 import dataclasses
 import importlib.util
@@ -102,7 +102,7 @@ def test_files_that_make_no_sense(change: dict[str, Any], words: str, tmp_path: 
         frontend.load(compiled(tmp_path / "net.tflite", **change), Request())
 
 
-def test_what_to_do_is_said(tmp_path: Path) -> None:
+def test_errors_name_a_solution(tmp_path: Path) -> None:
     path = compiled(tmp_path / "net.tflite")
     with pytest.raises(MtoolError, match=r"ethos_u \(with driver=DIR") as raised:
         mtool.compile(path, board="mps3_an547")

@@ -1,4 +1,4 @@
-"""Operations as TFLite models: LiteRT computes each as mtool does, up to how they round."""
+"""Operations as TFLite models: LiteRT computes mtool's results, except for rounding."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The C of backends: errors in it are told with the backend and the user's node, and packages keep its folder whole."""
+"""Backends' C: errors in it name the backend and the user's node, and packages keep its folder complete."""
 
 import shutil
 import subprocess

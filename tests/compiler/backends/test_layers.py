@@ -1,4 +1,4 @@
-"""A region stands in the tables of operators: compared at its outputs, timed, coloured by who computes it."""
+"""Regions in the tables of operators: compared at their outputs, timed, coloured by backend."""
 
 from pathlib import Path
 

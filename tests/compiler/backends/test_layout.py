@@ -1,4 +1,4 @@
-"""Sequences with their channels last: one transposition at each border, and what is between reads integers."""
+"""Sequences with channels last: one transposition at each border, and only integers in between."""
 
 import sys
 from pathlib import Path

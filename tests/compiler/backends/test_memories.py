@@ -1,4 +1,4 @@
-"""Buffers of backends in memories of the board by name, and the care for a cache that the device does not see."""
+"""Backends' buffers in named memories of the board, and cache maintenance for non-coherent devices."""
 
 import shutil
 from pathlib import Path
@@ -175,7 +175,7 @@ def test_errors(tmp_path: Path, memory: str, change: str, words: str) -> None:
     assert raised.value.exit_code == 5 and "negation" in str(raised.value)
 
 
-def test_a_template_that_knows_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_without_support_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest: Manifest = model(tmp_path).render_project()[1]
     monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x31000000})
     with pytest.raises(BuildError, match="does not place a backend's buffers in dtcm") as raised:

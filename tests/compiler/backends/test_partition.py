@@ -1,4 +1,4 @@
-"""Regions: convex, never two that wait for one another, as large as they can be; and results stay the same."""
+"""Regions are convex, never depend on one another, and are as large as possible; results stay the same."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""Backends that misbehave: a clear error, of exit code 5, and nothing is written."""
+"""Misbehaving backends: a clear error with exit code 5, and nothing is written."""
 
 from pathlib import Path
 from typing import Any

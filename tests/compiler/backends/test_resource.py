@@ -1,4 +1,4 @@
-"""The caller's resource: it reaches regions, also those in branches, and the functions around them."""
+"""The caller's resource reaches regions, also in branches, and the functions around them."""
 
 import ctypes
 import shutil
@@ -151,7 +151,7 @@ def test_it_reaches_regions_and_hooks(form: OperatorsApi, folder: Path, tmp_path
     "chosen",
     [codegen.conventions("pointers"), codegen.conventions("packed", executor="graph"), codegen.conventions("step")],
 )
-def test_what_has_none_to_give_gives_null(chosen: codegen.Conventions, folder: Path, tmp_path: Path) -> None:
+def test_callers_without_a_resource_pass_null(chosen: codegen.Conventions, folder: Path, tmp_path: Path) -> None:
     model = mtool.compile(folder / "net.onnx", board="host", options=options(folder, chosen, io="external"))
     prepared = commands.build_model(model, tmp_path / "project", kinds=commands.ALL_KINDS)
     inputs = {"x": X, "flag": np.array(True), "kept": np.ones(8, np.float32)}

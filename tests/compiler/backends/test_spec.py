@@ -1,4 +1,4 @@
-"""What users write behind --backend, and how backends are found."""
+"""The values of --backend, and how backends are found."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Regions of which the compiler behind a backend refuses operations: what is left is compiled, and `check` says why."""
+"""A backend's compiler refuses operations of a region: the rest is compiled, and `check` shows the reason."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a backend may differ by is what `verify` allows, and no more."""
+"""`verify` accepts exactly the tolerance of a backend."""
 
 from pathlib import Path
 

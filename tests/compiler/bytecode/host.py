@@ -1,4 +1,4 @@
-"""The virtual machine of bytecode on the host, with the undefined-behaviour sanitizer."""
+"""The bytecode interpreter on the host, with the undefined-behaviour sanitizer."""
 
 import ctypes
 import functools

@@ -1,4 +1,4 @@
-"""A small quantized network that calls every kernel of int8."""
+"""A small quantized network that calls every int8 kernel."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Bytecode modules on emulated cores give the bytes that the model's graph means."""
+"""Bytecode modules on emulated cores give the bytes of the model's graph."""
 
 import shutil
 import subprocess

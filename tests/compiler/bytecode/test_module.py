@@ -1,4 +1,4 @@
-"""The file of a bytecode module, what is refused before it is made, and the lists that C and Python share."""
+"""Bytecode module files, errors before one is written, and the lists that C and Python share."""
 
 import re
 import struct
@@ -57,7 +57,7 @@ def test_equal_constants_are_there_once(tmp_path: Path) -> None:
     assert sizes == [4 * (64 + 8)] * 2
 
 
-def test_all_operators_without_a_kernel_are_told(tmp_path: Path) -> None:
+def test_all_operators_without_a_kernel_are_reported(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Sin", ["x"], ["a"], "wave"),
         helper.make_node("Relu", ["a"], ["b"], "clip"),

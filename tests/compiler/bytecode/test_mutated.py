@@ -1,4 +1,4 @@
-"""Changed bytecode: refused, or run inside its arena."""
+"""Mutated bytecode is refused, or runs within its arena."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Models as bytecode give the same bytes as compiled C does."""
+"""Models as bytecode give the same bytes as compiled C."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Large constants lie in a file of bytes that the compiler takes in, and are the same there as in C."""
+"""Large constants in a binary file that the compiler includes: the same bytes as in C."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The arena of the caller: instances of a model side by side; and the section of an arena of the model's."""
+"""The caller's arena: several instances of a model; and the section of a model's own arena."""
 
 import ctypes
 import shutil

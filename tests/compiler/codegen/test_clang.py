@@ -1,4 +1,4 @@
-"""Clang warns of nothing in generated C and the runtime's headers, but of what the house style allows."""
+"""Clang has no warnings about generated C and the runtime's headers, except those that the house style allows."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Constants in several memories: each in one, by how often it is read; the firmware has them where the map says."""
+"""Constants in several memories, placed by how often they are read; the firmware matches the map."""
 
 import ctypes
 import shutil

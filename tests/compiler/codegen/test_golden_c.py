@@ -1,4 +1,4 @@
-"""The generated C of a small model, under review: `make golden` writes it anew, the diff is read by a person."""
+"""The generated C of a small model under review: `make golden` updates it, and the diff is reviewed."""
 
 import os
 import subprocess

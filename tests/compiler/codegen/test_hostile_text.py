@@ -1,4 +1,4 @@
-"""Text of a model is text in whatever is written: with hostile names in every place the code stays the same."""
+"""A model's text is escaped everywhere: with hostile names in every place, the code stays the same."""
 
 import ast
 import json
@@ -230,7 +230,7 @@ def test_no_foreign_code_runs(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_a_file_whose_name_is_no_text_compiles(tmp_path: Path) -> None:
+def test_a_file_whose_name_is_not_text_compiles(tmp_path: Path) -> None:
     graph = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (np.float32, (2,))}, ["y"])
     files, manifest = codegen.generate(compiled(graph), "a\udcff\udc80.onnx", HASH)
     assert manifest.model_file == "a\ufffd\ufffd.onnx" and b"model_file" in manifest.to_json()

@@ -1,4 +1,4 @@
-"""What the generated headers declare is what the generated C defines, from C++ too."""
+"""Generated C defines everything that its headers declare, from C++ too."""
 
 import re
 import shutil

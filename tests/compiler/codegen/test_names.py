@@ -1,4 +1,4 @@
-"""Whatever a model, its file and its tensors are called, its C builds and links, in C99 and from C++17."""
+"""For any names of a model, its file and its tensors, its C builds and links, in C99 and from C++17."""
 
 import re
 import shutil
@@ -116,7 +116,7 @@ def test_plainly_safe_names_stay() -> None:
         assert model_name(name) == name.replace(".", "_")
 
 
-def test_names_get_another_beginning_where_they_are_taken() -> None:
+def test_names_get_a_prefix_if_they_are_taken() -> None:
     assert tensor_names(["NULL", "uint8_t", "and", "7up", "", "x y", "x-y"]) == [
         "t_NULL",
         "t_uint8_t",

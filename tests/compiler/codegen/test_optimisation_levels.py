@@ -1,4 +1,4 @@
-"""GCC warns of nothing at any level of optimisation: what it knows of a loop's counter differs between them."""
+"""GCC has no warnings at any optimization level: its knowledge of loop counters differs between them."""
 
 import shutil
 import subprocess

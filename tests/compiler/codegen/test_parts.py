@@ -1,4 +1,4 @@
-"""C files are lists of parts: what they are written of is what is read of them."""
+"""C files are lists of parts: reading them returns the parts that were written."""
 
 from mtool.compiler.codegen import c_text
 from mtool.compiler.kernels.target import Target

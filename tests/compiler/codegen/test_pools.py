@@ -1,4 +1,4 @@
-"""The C of an arena in several memories, arrays of the model's or of the caller's, computes what the model says."""
+"""The C of an arena in several memories, with arrays of the model's or the caller's, computes the right results."""
 
 import ctypes
 import shutil
@@ -39,7 +39,7 @@ def library(
     return ctypes.CDLL(str(sanitized.library(folder, made.manifest.model, FLAGS))), made
 
 
-def test_states_are_reset_where_nobody_clears_a_pool(tmp_path: Path) -> None:
+def test_states_in_a_pool_that_is_not_cleared_are_reset(tmp_path: Path) -> None:
     proto, ((output, value),) = stateful.recurrent("GRU", "torch", 1)
     onnx.save(proto, tmp_path / "cell.onnx")
     first, last = Pool("first", 96, waits=3), Pool("last", 4096, waits=0, alignment=64)
@@ -179,7 +179,7 @@ def test_constants_stay_in_flash_where_a_copy_saves_nothing() -> None:
 
 
 @pytest.mark.skipif(None in ARM, reason="the Arm toolchain or QEMU is not installed")
-def test_an_arena_that_no_memory_has_room_for_runs_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arena_that_fits_no_memory_is_split_into_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turned = helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])
     onnx.save(model([turned], {"x": (np.float32, (50, 60))}, ["y"]), tmp_path / "turn.onnx")
     board = boards.get("mps2_an386")

@@ -1,4 +1,4 @@
-"""The areas of a fence: a model's own, in granules in which nothing of another's lies; and what has no fence."""
+"""The protected areas of a model, in whole granules that contain nothing else; and models without protection."""
 
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def spans(one: Manifest) -> list[tuple[int, int]]:
         ("--board mps2_an386 --arena-section .bss.fast", "leave out one of them"),
     ],
 )
-def test_what_has_no_fence_says_so(
+def test_missing_memory_protection_is_reported(
     words: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -99,7 +99,7 @@ def test_what_has_no_fence_says_so(
     assert not [*tmp_path.iterdir()]
 
 
-def test_without_a_fence_nothing_changes(tmp_path: Path) -> None:
+def test_without_memory_protection_nothing_changes(tmp_path: Path) -> None:
     model = mtool.compile(DIGITS, board="mps2_an386")
     assert model.manifest.protection is None and "areas" not in model.files["digits_int8_rpc.c"].decode()
     assert unit_of("xtensa-lx7") is None

@@ -1,4 +1,4 @@
-"""Generated C says what things are: names of places and pointers, layouts of tables, where long lines break."""
+"""Generated C is readable: names of places and pointers, layouts of tables, line breaks."""
 
 import re
 
@@ -99,7 +99,7 @@ def test_the_calls_of_an_inference_stand_once(chosen: codegen.Conventions) -> No
 
 
 @pytest.mark.parametrize("target", [HOST, NO_FPU, DSP, MVE])
-def test_each_table_says_what_stands_where(target: Target) -> None:
+def test_each_table_describes_its_layout(target: Target) -> None:
     text = generated(target).text("small_weights.c")
     described = re.findall(r"/\* \w+ [\dx]+: [^/]+ \*/\nconst ", text)
     assert len(described) == text.count("\nconst ") > 0
@@ -111,7 +111,7 @@ def test_only_models_that_need_a_header_of_the_runtime_include_it() -> None:
     assert runtime_headers([files], headers) == ["mt_convention.h", "mt_math.h", "mt_scalar.h", "mtool.h"]
 
 
-def test_tables_say_what_stands_where_and_packed_words_are_hexadecimal() -> None:
+def test_tables_describe_their_layout_and_packed_words_are_hexadecimal() -> None:
     text = generated(DSP).text("small_weights.c")
     tables = re.findall(r"/\* ([^/]*?) \*/\nconst uint32_t \w+\[\d+\] = \{([^}]*)\}", text)
     assert tables

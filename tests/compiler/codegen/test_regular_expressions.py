@@ -1,4 +1,4 @@
-"""Generated C is emitted from structure: which modules still use regular expressions, and on what."""
+"""Generated C is emitted from structure: the modules that still use regular expressions, and on what."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What templates leave for sizes of one is taken out, and nothing else."""
+"""The remains of templates for sizes of one are removed, and nothing else."""
 
 import pytest
 
@@ -165,7 +165,7 @@ def test_a_loop_that_is_the_whole_of_one_at_the_same_indent_stays_in_it() -> Non
     assert tidied(body).split("\n")[-1] == "    }"
 
 
-def test_a_statement_before_a_loop_is_no_head_of_it() -> None:
+def test_a_statement_before_a_loop_is_not_a_head_of_it() -> None:
     body = "    if (done)\n        return;\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"
     assert tidied(body) == "    if (done)\n        return;\n    output[0] = 1;"
     body = "    while (left);\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"

@@ -1,4 +1,4 @@
-"""Small models that describe work or memory without end: refused by a limit's name, soon and within a gigabyte."""
+"""Small models that describe endless work or memory: refused with the limit's name, soon and within a gigabyte."""
 
 import itertools
 import resource
@@ -120,7 +120,7 @@ def test_chains_of_constants(proto: onnx.ModelProto) -> None:
         from_proto(proto, "m")
 
 
-def test_what_c_can_not_have_is_told_before_it_is_computed() -> None:
+def test_what_c_can_not_have_is_reported_before_it_is_computed() -> None:
     proto = of_all([node("Range", ["a", "b", "d"], ["c"])], {"a": F(0), "b": F(1e9), "d": F(1)})
     with pytest.raises(ModelError) as refused:
         from_proto(proto, "m")

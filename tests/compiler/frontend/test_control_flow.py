@@ -1,4 +1,4 @@
-"""Control flow that the run decides, against onnxruntime: on the host under sanitizers, and on a Cortex-M4."""
+"""Data-dependent control flow against onnxruntime: on the host under sanitizers, and on a Cortex-M4."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Symbolic dimensions: what counts as one, and the sizes that an error suggests."""
+"""Symbolic dimensions: which count as such, and the sizes that an error suggests."""
 
 from collections.abc import Sequence
 from pathlib import Path

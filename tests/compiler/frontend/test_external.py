@@ -1,4 +1,4 @@
-"""External data: read from the model's folder and from nowhere else, only where it is used, and part of the hash."""
+"""External data: read only from the model's folder, only where it is used, and part of the hash."""
 
 import os
 import resource

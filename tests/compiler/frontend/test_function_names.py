@@ -1,4 +1,4 @@
-"""A model's own function that is called as an operator: ONNX leaves the choice to the runtime."""
+"""A model's function with an operator's name: ONNX leaves the choice to the runtime."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Malformed and hostile models: each ends in a clear error of mtool's own, or compiles; never anything else."""
+"""Malformed and hostile models compile, or end with one of mtool's errors; never otherwise."""
 
 import random
 import resource

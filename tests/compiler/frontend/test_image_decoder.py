@@ -1,4 +1,4 @@
-"""ImageDecoder: of a constant it is computed; what is no image, or too large a one, is refused before it is decoded."""
+"""ImageDecoder: constants are decoded; invalid and oversized images are refused before decoding."""
 
 import io
 import zlib
@@ -36,7 +36,7 @@ def test_an_image_that_is_given_is_decoded() -> None:
     assert np.array_equal(loaded(png(3, 2)), np.full((2, 3, 3), (1, 2, 3)))
 
 
-def test_an_image_of_the_run_is_asked_for() -> None:
+def test_a_run_time_image_must_be_made_constant() -> None:
     with pytest.raises(NeedsValues) as asked:
         from_proto(decoder(16), "m")
     assert asked.value.inputs == ("x",)
@@ -45,7 +45,7 @@ def test_an_image_of_the_run_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "encoded", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"\x89PNG\r\n\x1a\n", b"GIF89a"]
 )
-def test_what_is_no_image_of_the_operators_formats_is_refused(encoded: bytes) -> None:
+def test_what_is_not_an_image_of_the_operators_formats_is_refused(encoded: bytes) -> None:
     with pytest.raises(ModelError) as refused:
         loaded(encoded)
     assert "not an image that Pillow can decode" in refused.value.details[0]

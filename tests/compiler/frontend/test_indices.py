@@ -1,4 +1,4 @@
-"""Constant indices and lengths outside their dimensions: errors of the model, as they are onnxruntime's."""
+"""Constant indices and lengths that are out of range: model errors, as in onnxruntime."""
 
 from pathlib import Path
 from typing import Any

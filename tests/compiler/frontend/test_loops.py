@@ -1,4 +1,4 @@
-"""Loops whose number of rounds only the run knows, up to a stated maximum, against onnxruntime."""
+"""Loops with a data-dependent number of rounds, up to a stated maximum, against onnxruntime."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_a_maximum_of_something_else() -> None:
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_a_known_limit_is_enough_where_no_size_depends_on_it(start: bool) -> None:
+def test_a_known_limit_is_enough_if_no_size_depends_on_it(start: bool) -> None:
     proto = collatz()
     del proto.graph.output[1]
     del proto.graph.input[0]

@@ -1,4 +1,4 @@
-"""Malformed nodes: each ends in an error that names it and says what is wrong with it, in a process that lives on."""
+"""Malformed nodes: the error names the node and the problem, and the process continues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -331,7 +331,7 @@ def test_an_output_that_nothing_makes() -> None:
         import_graph(proto, "m")
 
 
-def test_a_problem_in_a_body_is_told_once() -> None:
+def test_a_problem_in_a_body_is_reported_once() -> None:
     nodes = [node("Identity", ["b1"], ["c0"]), node("RandomNormalLike", ["b2"], ["c1"], "inside")]
     graph = body(3, 2)
     del graph.node[:]

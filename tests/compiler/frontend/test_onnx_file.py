@@ -122,7 +122,7 @@ def test_an_opset_older_than_the_oldest_is_refused(tmp_path: Path) -> None:
         load(save(tmp_path, proto))
 
 
-def test_an_optional_without_a_value_is_told_by_name() -> None:
+def test_an_optional_without_a_value_is_reported_by_name() -> None:
     kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [2]))
     nodes = [
         helper.make_node("Optional", [], ["o"], name="nothing", type=kind),

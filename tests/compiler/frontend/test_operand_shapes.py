@@ -1,4 +1,4 @@
-"""Operands and attributes that do not fit each other are refused: C would read what lies beside a tensor."""
+"""Operands and attributes that do not match are refused: C would read outside of a tensor."""
 
 from typing import Any
 

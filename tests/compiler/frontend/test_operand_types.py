@@ -1,4 +1,4 @@
-"""Element types that an operator does not take are refused: kernels are C of one type."""
+"""Unsupported element types are refused: a kernel is C for one type."""
 
 from typing import Any
 

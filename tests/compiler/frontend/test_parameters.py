@@ -1,4 +1,4 @@
-"""What counts as a parameter of a model: what it has learned, as it stands in the file."""
+"""Which numbers count as a model's parameters: the trained ones, as in the file."""
 
 from pathlib import Path
 

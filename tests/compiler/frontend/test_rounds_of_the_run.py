@@ -1,4 +1,4 @@
-"""What a loop may not do: ignore a number of rounds that the run gives, or take an operator for ONNX's Identity."""
+"""Errors of loops: a run-time number of rounds is not ignored, a custom operator is not taken for Identity."""
 
 import numpy as np
 import onnx
@@ -37,7 +37,7 @@ def test_rounds_that_only_the_run_knows_are_not_written_out_because_the_body_wou
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 9])
-def test_once_known_they_are(rounds: int) -> None:
+def test_rounds_known_at_compile_time_are_unrolled(rounds: int) -> None:
     proto, feeds = grows("Less (i, two)"), [X, np.array(rounds, np.int64)]
     wanted = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     expected = wanted.run(None, {"x": feeds[0], "n": feeds[1]})

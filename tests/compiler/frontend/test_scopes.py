@@ -1,4 +1,4 @@
-"""Bodies and functions: what their names mean, at every depth, by what they make of constants against onnxruntime."""
+"""Names in bodies and functions at every depth, checked by folding constants against onnxruntime."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Large initialisers leave the proto before it is copied and checked; malformed ones are refused all the same."""
+"""Large initializers are separated before the proto is copied and checked; malformed ones are still refused."""
 
 from pathlib import Path
 

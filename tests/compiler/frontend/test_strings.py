@@ -1,4 +1,4 @@
-"""Names of a model that are no text end as a model error, wherever they stand."""
+"""A model's names that are not UTF-8 are model errors, wherever they occur."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def network() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_name_that_is_not_utf_8_is_told(place: str, tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_reported(place: str, tmp_path: Path) -> None:
     data = network().SerializeToString()
     assert f"{place}_".encode() in data
     path = tmp_path / "m.onnx"

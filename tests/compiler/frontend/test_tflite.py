@@ -1,4 +1,4 @@
-"""TFLite files: types, what is refused, damage of every kind."""
+"""TFLite files: types, refused files, damage of every kind."""
 
 import random
 import re
@@ -69,7 +69,7 @@ def test_every_layer_stays_nhwc(tmp_path: Path) -> None:
     assert "transpose" not in to_c(save(tmp_path, SMALL))
 
 
-def test_the_format_is_told_by_the_bytes_too(tmp_path: Path) -> None:
+def test_the_format_is_recognized_by_the_bytes_too(tmp_path: Path) -> None:
     assert frontend.load(save(tmp_path, SMALL, "model.bin")).inputs == ("x",)
 
 
@@ -174,7 +174,7 @@ def test_a_shape_is_held_against_the_file_behind_nodes_that_are_not_in_it(tmp_pa
 
 
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.5])
-def test_scales_that_are_no_scales(scale: float, tmp_path: Path) -> None:
+def test_invalid_scales(scale: float, tmp_path: Path) -> None:
     tensors = [T("x", [4], np.int8, scale), T("y", [4], np.int8, 0.1)]
     with pytest.raises(ModelError, match="damaged"):
         frontend.load(save(tmp_path, model(tensors, [Op("RELU", ["x"], ["y"])], ["x"], ["y"])))

@@ -1,4 +1,4 @@
-"""STABLEHLO_COMPOSITE is written out; operators that were compiled for other machines say so."""
+"""STABLEHLO_COMPOSITE is decomposed; operators compiled for other machines are reported as such."""
 
 import time
 from pathlib import Path
@@ -118,7 +118,7 @@ def test_operators_for_other_machines_say_so(name: str, words: str, tmp_path: Pa
     assert f"CUSTOM {name}" in caught.value.details[0] and words in caught.value.details[0]
 
 
-def test_a_variable_that_an_unknown_operator_keeps_is_no_wrong_order(tmp_path: Path) -> None:
+def test_a_variable_that_an_unknown_operator_keeps_is_not_a_wrong_order(tmp_path: Path) -> None:
     tensors = [*t("x", "y"), T("kept", [1, 8], variable=True)]
     (tmp_path / "m.tflite").write_bytes(model(tensors, [Op("LSH_PROJECTION", ["x", "kept"], ["y"])], ["x"], ["y"]))
     with pytest.raises(ModelError, match=r"LSH_PROJECTION 0.*not supported"):

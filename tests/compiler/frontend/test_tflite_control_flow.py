@@ -92,7 +92,7 @@ def quantized_result(name: str) -> T:
     return quantized(name, 1 / 256, -128) if name == "y" else quantized(name)
 
 
-def test_a_branch_that_gives_what_it_gets(tmp_path: Path) -> None:
+def test_a_branch_that_returns_its_input(tmp_path: Path) -> None:
     same = Graph([tensor("x")], [], ["x"], ["x"])
     check(branches(unary("EXP"), same), [[X, np.array(yes)] for yes in (True, False)], tmp_path)
 

@@ -1,4 +1,4 @@
-"""Every other operator and type of TFLite models against LiteRT's default kernels."""
+"""All remaining operators and types of TFLite models against LiteRT's default kernels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess against LiteRT, which has it."""
+"""TFLite_Detection_PostProcess against LiteRT's."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def test_detections_are_litert_s(
         assert not mine[:, rows:].any()  # where LiteRT leaves what was there before
 
 
-def test_scores_that_are_no_numbers_are_no_detections(tmp_path: Path) -> None:
+def test_scores_that_are_not_numbers_are_not_detections(tmp_path: Path) -> None:
     data, given = detector(20, 2, 2), feeds(20, 2, False)
     given["s"][:] = np.nan
     given["s"][0, 5] = 0.5, 0.25
@@ -92,7 +92,7 @@ def test_scores_that_are_no_numbers_are_no_detections(tmp_path: Path) -> None:
         ({"num_classes": None}, "its option 'num_classes' is not given"),
     ],
 )
-def test_options_that_make_no_sense_are_told(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_reported(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(detector(10, 3, 4, **change))
     with pytest.raises(ModelError) as found:

@@ -1,4 +1,4 @@
-"""docs/tflite.md names the operators that are read, and those of the schema that are not."""
+"""docs/tflite.md lists the supported operators, and the schema's unsupported ones."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches that a TFLite file leaves open, shapes that it computes as it runs, inputs that are made constants."""
+"""Open batches of TFLite files, computed shapes, and inputs that become constants."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -174,7 +174,7 @@ CONSTANTS = {
 
 
 @pytest.mark.parametrize("role", CONSTANTS)
-def test_const_reaches_what_wants_a_constant(role: str, tmp_path: Path) -> None:
+def test_const_reaches_what_needs_a_constant(role: str, tmp_path: Path) -> None:
     kind, inputs, options, values, given, made = CONSTANTS[role]
     constant = np.asarray(given, np.int32)
     dtype = np.int32 if kind == "ARG_MAX" else np.float32
@@ -220,7 +220,7 @@ def test_folding_is_bounded(tmp_path: Path) -> None:
         frontend.load(path)
 
 
-def test_a_constant_that_is_wanted_behind_others_is_asked_for(tmp_path: Path) -> None:
+def test_a_required_constant_after_others_is_requested(tmp_path: Path) -> None:
     tensors = [T("x", [2, 3]), T("k", [1], np.int32), whole("c", 1), T("axes", [1], np.int32), T("y", [2])]
     ops = [Op("SUB", ["k", "c"], ["axes"], "SubOptions"), Op("MEAN", ["x", "axes"], ["y"], "ReducerOptions", {})]
     path = tmp_path / "m.tflite"

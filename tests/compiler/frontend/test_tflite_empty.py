@@ -1,4 +1,4 @@
-"""TFLite tensors without elements: constants that have no buffer, rows of which there are none, means of nothing."""
+"""TFLite tensors without elements: constants without a buffer, zero rows, means of nothing."""
 
 from pathlib import Path
 from typing import Any

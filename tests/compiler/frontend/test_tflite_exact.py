@@ -1,4 +1,4 @@
-"""`--rounding tflite` on tensors large enough for every kind of tie: the bytes of LiteRT's reference kernels."""
+"""`--rounding tflite` on tensors with every kind of tie: the bytes of LiteRT's reference kernels."""
 
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def test_bytes_of_the_reference_kernels(
 
 @pytest.mark.parametrize("rows", [3, 8])  # 8: as many as each has numbers
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, rows: int, tmp_path: Path) -> None:
+def test_a_product_keeps_its_dimensions_with_the_option(keep: bool, rows: int, tmp_path: Path) -> None:
     weights = R.integers(-127, 128, (5, 8))
     tensors = [
         T("x", [2, rows, 8], np.int8, 0.05, -4),

@@ -1,4 +1,4 @@
-"""TFLite files that lie about their lengths, or describe more than they hold: an error, soon and in little memory."""
+"""TFLite files with wrong lengths or more than they contain: an error, soon and with little memory."""
 
 import struct
 import time

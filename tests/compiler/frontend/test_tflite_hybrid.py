@@ -1,4 +1,4 @@
-"""Float activations with int8 weights: the numbers of LiteRT's reference kernels, or those of float arithmetic."""
+"""Float activations with int8 weights: the results of LiteRT's reference kernels, or of float arithmetic."""
 
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ def test_in_float_the_activations_keep_all_their_bits(kind: str, hybrid: Hybrid,
 
 
 @pytest.mark.parametrize(("hybrid", "least", "most"), [("auto", 40, 120), ("float", 40, 120), ("float32", 160, 300)])
-def test_weights_are_stored_as_is_asked(hybrid: Hybrid, least: int, most: int, tmp_path: Path) -> None:
+def test_weights_are_stored_as_requested(hybrid: Hybrid, least: int, most: int, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(product("FULLY_CONNECTED")[0])
     target = Target("cortex-m4", frozenset({"fpu"}))

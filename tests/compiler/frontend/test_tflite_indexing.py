@@ -1,4 +1,4 @@
-"""Operators of TFLite models that pick, place or sum elements by their numbers, and others that few models have."""
+"""TFLite operators that select, place or sum elements by index, and other rare ones."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Operators of TFLite models against LiteRT: its default kernels within a step, its reference kernels exactly."""
+"""TFLite operators against LiteRT: within one step of its default kernels, equal to its reference kernels."""
 
 from collections.abc import Sequence
 from pathlib import Path

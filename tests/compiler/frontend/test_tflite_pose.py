@@ -212,7 +212,7 @@ def test_poses_are_libcoral_s(count: int, quantized: bool, change: dict[str, Any
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=step)  # NumPy's exp is not C's
 
 
-def test_offsets_that_are_no_numbers_stay_in_the_map(tmp_path: Path) -> None:
+def test_offsets_that_are_not_numbers_stay_in_the_map(tmp_path: Path) -> None:
     maps = drawn(5, 4, 3, False, np.random.default_rng(2))
     for one, value in zip(maps[1:], (np.nan, np.inf), strict=True):
         one[:, ::2] = value
@@ -231,7 +231,7 @@ def test_offsets_that_are_no_numbers_stay_in_the_map(tmp_path: Path) -> None:
         ({"nms_radius": math.nan}, "its option 'nms_radius' is nan"),
     ],
 )
-def test_options_that_make_no_sense_are_told(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_reported(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(network(4, 4, 3, True, OPTIONS | change))
     with pytest.raises(ModelError) as found:

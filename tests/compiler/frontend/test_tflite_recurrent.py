@@ -1,4 +1,4 @@
-"""LSTM, RNN and SVDF of TFLite models over a sequence of calls, with their variables as states."""
+"""LSTM, RNN and SVDF of TFLite models over several calls, with their variables as states."""
 
 import subprocess
 from dataclasses import replace
@@ -265,7 +265,7 @@ def changed(case: Case, name: str, **fields: Any) -> Case:
     return replace(case, tensors=[replace(t, **fields) if t.name == name else t for t in case.tensors])
 
 
-def test_what_does_not_fit_together_is_told(tmp_path: Path) -> None:
+def test_what_does_not_fit_together_is_reported(tmp_path: Path) -> None:
     real, whole = real_lstm("real", [1, 3, SIZE]), integer_lstm("whole", [1, 3, SIZE])
     assert "is not a variable" in refused(changed(real, "h", variable=False), tmp_path)
     assert "real.h" in refused(changed(real, "h", shape=[1, 3]), tmp_path)

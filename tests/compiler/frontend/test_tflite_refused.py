@@ -1,4 +1,4 @@
-"""Operators of TFLite files whose operands or options do not match: each is refused with a reason."""
+"""TFLite operators whose operands or options do not match are refused with a reason."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

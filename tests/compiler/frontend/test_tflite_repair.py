@@ -1,4 +1,4 @@
-"""Files that LiteRT refuses for what is of no consequence."""
+"""Files that LiteRT refuses for an insignificant reason."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is read of a .tflite file: types, quantization and buffers, and the fields that contradict one another."""
+"""Reading .tflite files: types, quantization and buffers, and contradictory fields."""
 
 import struct
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_four_bits_that_are_too_few(tmp_path: Path) -> None:
     assert damage(data, tmp_path) == "tensor 1 'w' has 2 bytes of data; expected 3"
 
 
-def test_a_type_that_there_is_no_array_of(tmp_path: Path) -> None:
+def test_a_type_without_arrays(tmp_path: Path) -> None:
     data = changed(of(T("w", [4], np.float16)), field(TYPE), "<b", tflite.TensorType.COMPLEX64)
     tensor = second(data, tmp_path)
     assert tensor.problem == "elements of type COMPLEX64" and tensor.data is None

@@ -276,7 +276,7 @@ def windowed(custom: bytes, length: int = 4) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_options_are_told(seed: int, tmp_path: Path) -> None:
+def test_damaged_options_are_reported(seed: int, tmp_path: Path) -> None:
     good = flexbuffers.Dumps({"shift": 12})
     chance = np.random.default_rng(seed)
     path = tmp_path / "m.tflite"

@@ -1,4 +1,4 @@
-"""Multipliers that round once: what a float64 rounds to, for every sum that there can be."""
+"""Multipliers that round once equal float64's rounding, for every possible sum."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""RFFT2D and what reads it against LiteRT; MediaPipe's operators against their definitions."""
+"""RFFT2D and its consumers against LiteRT; MediaPipe's operators against their definitions."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Resource variables of TFLite models: states with the values that the model's first subgraph gives them."""
+"""TFLite resource variables: states with the initial values from the model's first subgraph."""
 
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused(first: Array | None, extra: list[Op], word
         load(saved(streaming(first, extra=extra), tmp_path))
 
 
-def test_what_is_no_variable_can_t_be_read(tmp_path: Path) -> None:
+def test_what_is_not_a_variable_can_t_be_read(tmp_path: Path) -> None:
     data = model([tensor("x"), tensor("y")], [Op("READ_VARIABLE", ["x"], ["y"])], ["x"], ["y"])
     with pytest.raises(ModelError, match="its input 0 is not the output of a VAR_HANDLE"):
         load(saved(data, tmp_path))

@@ -1,4 +1,4 @@
-"""Weights as converters store them: float16 or int8 behind DEQUANTIZE, sparse ones behind DENSIFY or as they are."""
+"""Weights as converters store them: float16 or int8 with DEQUANTIZE, sparse with or without DENSIFY."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Values that a user gives for inputs and states: what does not go into one is refused, and not made another."""
+"""Users' values for inputs and states: unsuitable ones are refused, never converted."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nodes of types, shapes or attributes that their operator does not have: refused, whatever the model declares."""
+"""Nodes with types, shapes or attributes that their operator does not have are refused, whatever the model declares."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Large arrays, some rows at a time."""
+"""Large arrays, processed some rows at a time."""
 
 import numpy as np
 import pytest

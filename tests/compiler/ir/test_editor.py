@@ -1,4 +1,4 @@
-"""The editor and the rewriter give the same graphs; names are the smallest that are free."""
+"""The editor and the rewriter produce the same graphs; new names are the smallest free ones."""
 
 import random
 
@@ -37,7 +37,7 @@ def skipped(r: Rewriter, n: Node) -> None:
 
 @pytest.mark.product(3)
 @pytest.mark.parametrize("seed", range(20))
-def test_changes_in_place_are_those_of_a_graph_built_anew(seed: int) -> None:
+def test_changes_in_place_equal_a_rebuilt_graph(seed: int) -> None:
     (graph, _) = [*pairs("simplify_layout", "float", 2 * (seed + 1))][seed]
     chance = random.Random(seed)
     editor = Editor(graph)

@@ -1,4 +1,4 @@
-"""Sources: moves compose, and give what they say."""
+"""Sources: moves compose, and reproduce the data."""
 
 import numpy as np
 import pytest

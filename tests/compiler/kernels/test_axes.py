@@ -1,4 +1,4 @@
-"""Axes are known by their place, never by their length: tensors whose dimensions are all equal."""
+"""Axes are identified by position, never by length: tensors whose dimensions are all equal."""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Casts of floats to integers: towards zero, and the same number everywhere where C leaves it undefined."""
+"""Casts of floats to integers: towards zero, and the same result everywhere where C leaves it undefined."""
 
 import math
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_whatever_the_number(source: str, tmp_path: Path) -> None:
         assert scalar.evaluate(expr, [x], x.shape).tolist() == wanted, kind
 
 
-def test_a_power_that_is_no_integer(tmp_path: Path) -> None:
+def test_a_power_that_is_not_an_integer(tmp_path: Path) -> None:
     exponents = np.array([math.nan, math.inf, 1e30, 2.5, -1.0, 62.0], np.float32)
     nodes = [helper.make_node("Pow", ["a", "b"], ["y"])]
     proto = graphs.model(nodes, {"a": (np.int64, (6,)), "b": (np.float32, (6,))}, ["y"])

@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml against onnxruntime: what scikit-learn's converter writes, and each attribute by itself."""
+"""Operators of ai.onnx.ml against onnxruntime: the output of scikit-learn's converter, and each attribute."""
 
 import functools
 from pathlib import Path

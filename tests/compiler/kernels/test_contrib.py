@@ -1,4 +1,4 @@
-"""onnxruntime's own operators (com.microsoft) against onnxruntime: what their records' cases do not draw."""
+"""onnxruntime's own operators (com.microsoft) against onnxruntime, beyond their records' cases."""
 
 from pathlib import Path
 from typing import Any

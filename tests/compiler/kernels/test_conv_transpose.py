@@ -1,4 +1,4 @@
-"""ConvTranspose as a convolution of phases, float and integer, against onnxruntime."""
+"""ConvTranspose as a convolution by phases, float and integer, against onnxruntime."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which int8 weights SIMD32 takes in pairs and which apart, and that both streams hold the layer's own numbers."""
+"""Which int8 weights SIMD32 uses in pairs and which apart; both forms contain the layer's weights."""
 
 from unittest.mock import Mock
 

@@ -1,4 +1,4 @@
-"""Outputs whose size depends on data, with a stated maximum: against onnxruntime, at their true size."""
+"""Outputs with a data-dependent size and a stated maximum: against onnxruntime, at their true size."""
 
 from typing import Any
 

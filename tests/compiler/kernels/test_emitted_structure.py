@@ -1,4 +1,4 @@
-"""What schedules say of the C that they emit, against the C itself: parameters, headers and pointers."""
+"""Schedules' descriptions of their C against the C itself: parameters, headers and pointers."""
 
 import re
 

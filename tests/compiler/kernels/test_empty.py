@@ -1,4 +1,4 @@
-"""Tensors without elements: as inputs, outputs, in the middle, and as what a reduction or a product runs over.
+"""Tensors without elements: as inputs, outputs, intermediate values, and as operands of reductions and products.
 
 onnxruntime is the reference. Sums over nothing are 0, maxima -inf; where onnxruntime leaves its result unwritten
 (integer products over nothing), the reference is what the arithmetic says.
@@ -107,7 +107,7 @@ def test_products_of_integers_over_nothing(tmp_path: Path) -> None:
         np.testing.assert_array_equal(mine, wanted)
 
 
-def test_nothing_beside_something(tmp_path: Path) -> None:
+def test_empty_and_nonempty_operands(tmp_path: Path) -> None:
     """Parts without elements of a concatenation, scatters of no updates, slices that are empty, padding of nothing."""
     nodes = [
         node("Relu", "x", "r"),

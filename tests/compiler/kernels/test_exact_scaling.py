@@ -1,4 +1,4 @@
-"""Requantization by a multiplier: the same integer for every accumulator that can occur, or none is given."""
+"""Requantization by multipliers: the same integer for every possible accumulator, or no multiplier."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The fixed-point requantizations of mt_math.h against exact integers, with a product of 64 bits and without."""
+"""The fixed-point requantization of mt_math.h against exact integers, with 64-bit products and without."""
 
 import subprocess
 from fractions import Fraction

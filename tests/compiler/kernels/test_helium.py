@@ -1,4 +1,4 @@
-"""What Helium's int8 schedules compute, against portable C: each function of the runtime, and chains in place.
+"""Helium's int8 schedules against portable C: each function of the runtime, and chains in place.
 
 On the host the runtime's plain C stands for the assembly, under the sanitizers; in QEMU the assembly runs.
 """

@@ -1,4 +1,4 @@
-"""Float activations with int8 weights: a byte a weight in flash, computed in float."""
+"""Float activations with int8 weights: one byte per weight in flash, computed in float."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Products of two pixels in one of 32 bits: exact at the limits of int8, and refused beyond them."""
+"""Two pixels' products in one 32-bit multiplication: exact at the limits of int8, refused beyond them."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""MatMulInteger and ConvInteger with constant weights, as onnxruntime's quantize_dynamic writes them: kernels."""
+"""MatMulInteger and ConvInteger with constant weights, as written by onnxruntime's quantize_dynamic, are kernels."""
 
 from pathlib import Path
 from typing import Any

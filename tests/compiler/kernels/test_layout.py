@@ -1,4 +1,4 @@
-"""Schedules are found by the tuple `SCHEDULES` of their module, and belong to an instruction set by their names."""
+"""Schedules are found in their module's tuple `SCHEDULES`, and their names have their instruction set."""
 
 import importlib
 from pathlib import Path

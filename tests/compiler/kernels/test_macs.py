@@ -1,4 +1,4 @@
-"""What counts as a multiply-accumulate where both factors are computed at run time."""
+"""What counts as a multiply-accumulate if both factors are computed at run time."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Operators end to end: ONNX -> C -> the host, against onnxruntime, over shapes that models really have."""
+"""Operators end to end: ONNX -> C -> the host, against onnxruntime, with realistic shapes."""
 
 from pathlib import Path
 from typing import Any

@@ -79,7 +79,7 @@ def test_conv(
 
 
 @pytest.mark.parametrize("zero_points", [True, False])
-def test_uint8_is_int8_inside_where_simd_wants_it(zero_points: bool, tmp_path: Path) -> None:
+def test_uint8_is_int8_inside_where_simd_needs_it(zero_points: bool, tmp_path: Path) -> None:
     proto = quantized_conv(np.uint8, np.int8, True, "relu", 1)
     (w,) = (tensor for tensor in proto.graph.initializer if tensor.name == "w")  # symmetric, as a quantizer's are
     w.CopyFrom(numpy_helper.from_array(np.maximum(numpy_helper.to_array(w), -127), "w"))

@@ -1,4 +1,4 @@
-"""The scale and zero point of an input or output are told, whatever moves it before it is dequantized or after."""
+"""An input's or output's scale and zero point are reported, also through moves before or after dequantization."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The loops of RISC-V vectors against exact arithmetic: one firmware, run by cores of several vector lengths.
+"""RISC-V vector loops against exact arithmetic: one firmware, run on cores with several vector lengths.
 
 Many sums lie at a half or beside it, where float32 rounds to the even neighbour. Numbers of outputs and of input
 vectors are such that a tile's last part is not whole.

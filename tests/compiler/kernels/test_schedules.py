@@ -1,4 +1,4 @@
-"""Every schedule of a core over random shapes, strides, pads, zero points and limits, against portable C.
+"""Every schedule of a core with random shapes, strides, pads, zero points and limits, against portable C.
 
 Integers are held bit for bit. On the host the runtime's plain C stands for the assembly, under the sanitizers; in QEMU
 the assembly runs. All cases of a target are one firmware, those of the settings of knobs too.

@@ -1,4 +1,4 @@
-"""Quantized operators of 16-bit activations: integers inside, within a step of onnxruntime, which computes in float."""
+"""Quantized operators with 16-bit activations: integer arithmetic, within one step of onnxruntime's float results."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""mt_half.h against NumPy and mt_float8.h against ml_dtypes: every pattern, and floats beside every rounding border."""
+"""mt_half.h against NumPy and mt_float8.h against ml_dtypes: every pattern, and floats near every rounding border."""
 
 import subprocess
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Softmax of floats calls the exponential once for each element, and lies where its input does without harm."""
+"""Float softmax calls the exponential once per element, and can share its input's memory."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Float activations with weights of float16 or int8, which the kernels of a Cortex-M's FPU widen as they read them."""
+"""Float activations with float16 or int8 weights, which kernels for a Cortex-M's FPU widen as they read them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Long sums of floats against float64: no further off than onnxruntime's."""
+"""Long float sums against float64: the error is no larger than onnxruntime's."""
 
 from pathlib import Path
 

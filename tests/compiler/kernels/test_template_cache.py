@@ -1,4 +1,4 @@
-"""The bytecode of C templates: read where it is right, made anew where it is not, left out where it can't be kept."""
+"""The C templates' bytecode: read if valid, compiled again if not, not written where that is impossible."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_a_changed_template_or_setting_is_translated_again(folder: Path) -> None
 
 
 @pytest.mark.parametrize("kept", [0, 5, 20, 60])
-def test_damaged_bytecode_is_made_anew(folder: Path, kept: int) -> None:
+def test_damaged_bytecode_is_compiled_again(folder: Path, kept: int) -> None:
     whole = bytecode(folder).read_bytes()
     bytecode(folder).write_bytes(whole[:kept])
     assert render(folder) == "3a"

@@ -1,4 +1,4 @@
-"""The register tile of a convolution follows its pixels, unless it is asked for; it never needs more memory."""
+"""A convolution's register tile follows its pixels, unless one is requested; it never needs more memory."""
 
 from dataclasses import replace
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_tile_is_named_by_its_sizes() -> None:
 
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize(("pixels", "asked"), [(1, ""), (3, ""), (25, "2x2"), (64, "2x2")])
-def test_a_core_that_issues_pairs_is_asked_for_the_tile_of_fewer_cycles(pixels: int, asked: str, kernel: int) -> None:
+def test_a_dual_issue_core_gets_the_tile_of_fewer_cycles(pixels: int, asked: str, kernel: int) -> None:
     """1 pixel takes 2x2 by instructions already, 3 pixels are one whole 3x2; what is named is not changed."""
     plain, paired = (compiled(convolution(pixels, kernel, np.int8), target) for target in (DSP, M7))
     steps = [step for plan in (plain, paired) for step in plan.steps if step.op is registry.KERNELS["conv2d"]]

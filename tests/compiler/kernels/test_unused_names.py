@@ -1,4 +1,4 @@
-"""The C of small convolutions compiles without a warning: no schedule declares what it does not use."""
+"""Small convolutions' C compiles without warnings: schedules declare nothing that they do not use."""
 
 import itertools
 import subprocess

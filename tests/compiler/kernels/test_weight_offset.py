@@ -1,4 +1,4 @@
-"""Weights of uint8 with a zero point: one byte each in flash, and onnxruntime's numbers from every schedule."""
+"""uint8 weights with a zero point: one byte each in flash, and onnxruntime's results with every schedule."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many windows a pool has and where they begin, and where Resize looks: as in onnxruntime."""
+"""The number and places of a pool's windows, and Resize's sampling points: as in onnxruntime."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""3x3 convolutions by fewer products: the same integers as NumPy's, and refused where a sum may leave 32 bits."""
+"""3x3 convolutions with fewer products: NumPy's integers, refused if a sum may exceed 32 bits."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Random valid nodes of every operator, as its record draws them, on the host and on a board, against onnxruntime."""
+"""Random valid nodes of every operator, from its record's cases, on the host and on a board, against onnxruntime."""
 
 import functools
 import random

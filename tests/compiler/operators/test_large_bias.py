@@ -1,4 +1,4 @@
-"""An int32 bias is the integers that the model has, however large."""
+"""An int32 bias keeps the model's integers, however large."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What mtool knows of an operator stands in its record: its name, as a string, in few other files."""
+"""All about an operator is in its record: its name, as a string, occurs in few other files."""
 
 import re
 from collections import Counter

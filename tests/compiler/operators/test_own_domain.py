@@ -1,4 +1,4 @@
-"""An operator of a custom domain, with a lowering and a C template: the package of docs/add-an-operator.md."""
+"""A custom domain's operator with a lowering and a C template: the package of docs/add-an-operator.md."""
 
 import re
 import sys

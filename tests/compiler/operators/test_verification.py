@@ -1,4 +1,4 @@
-"""Graphs against the specifications of their kinds: what a pass has left undone or misspelt is found at once."""
+"""Graphs are verified against their kinds' specifications: a pass's omissions and typos are found at once."""
 
 from collections.abc import Callable
 from dataclasses import replace

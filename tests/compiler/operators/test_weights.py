@@ -1,4 +1,4 @@
-"""What is computed of constant weights takes little more memory than they do."""
+"""Computing with constant weights takes little more memory than the weights."""
 
 import tracemalloc
 

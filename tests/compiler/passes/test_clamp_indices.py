@@ -1,4 +1,4 @@
-"""Indices that data decide are clamped into their tensors, and only those that nothing proves to lie there."""
+"""Data-dependent indices are clamped to their tensors, except those that are proved to be in range."""
 
 from collections.abc import Mapping
 from pathlib import Path

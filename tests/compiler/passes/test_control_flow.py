@@ -1,4 +1,4 @@
-"""Control nodes in the passes: what nothing reads leaves their graphs, which are lowered and named with the rest."""
+"""Control nodes in the passes: unused values are removed from their graphs, which are lowered and named as well."""
 
 import importlib
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def test_a_carried_value_that_nothing_depends_on_goes() -> None:
     assert ops(Rounds.of(node).body) == ["Sin"]
 
 
-def test_a_carried_value_stays_that_another_is_made_of_in_a_later_round() -> None:
+def test_a_carried_value_stays_if_another_needs_it_in_a_later_round() -> None:
     graph = prune(loop("float[4] a", CARRIED, "a1 = Sin (b0) b1 = Cos (e0) e1 = Exp (e0)"))
     (node,) = graph.nodes
     attrs = Rounds.of(node)
@@ -58,7 +58,7 @@ def test_a_carried_value_stays_that_another_is_made_of_in_a_later_round() -> Non
     assert sorted(ops(attrs.body)) == ["Cos", "Exp", "Sin"]
 
 
-def test_what_is_passed_on_is_no_carried_value() -> None:
+def test_what_is_passed_on_is_not_a_carried_value() -> None:
     (node,) = prune(loop("float[4] a", CARRIED, "a1 = Add (a0, e0) b1 = Cos (b0) e1 = Identity (e0)")).nodes
     assert len(Rounds.of(node).carried) == 1
     assert node.inputs == ("n", "x", "w")

@@ -1,4 +1,4 @@
-"""What quantized graphs become where an activation is known, or a table's index is a reduction; against onnxruntime."""
+"""Quantized graphs with a constant activation, or a reduction as a table's index; against onnxruntime."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Channels that are constant or that nobody reads go, and no result changes."""
+"""Constant and unused channels are removed, and no result changes."""
 
 import amount
 import networks

@@ -1,4 +1,4 @@
-"""A float bias of a quantized operator: onnxruntime's numbers, as it has them when it optimises, or float's own."""
+"""A float bias of a quantized operator: onnxruntime's results with its optimizations, or float's own."""
 
 from pathlib import Path
 from typing import Any

@@ -105,7 +105,7 @@ def test_whole_steps_of_integers_go_into_the_bias(steps: float | list[float], st
     assert_same(graph, folded, calls=20)
 
 
-def test_as_many_numbers_along_another_axis_are_no_bias() -> None:
+def test_as_many_numbers_along_another_axis_are_not_a_bias() -> None:
     """Of three channels and three columns, a number for each column."""
     graph = network("Conv", F32([1, -2, 3]))
     folded = fold_bias(graph)

@@ -1,4 +1,4 @@
-"""Padding goes into the windows that read it, if all of them take it; the numbers are onnxruntime's and LiteRT's."""
+"""Padding moves into the windows that read it, if all support it; the results are onnxruntime's and LiteRT's."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Fusion changes no bit, ends, and keeps expressions small enough for C compilers."""
+"""Fusion changes no bit, terminates, and keeps expressions small enough for C compilers."""
 
 import networks
 import numpy as np
@@ -30,7 +30,7 @@ def test_random_networks_stay_the_same(kind: str, count: int) -> None:
     assert left < loops
 
 
-def test_what_is_fused_stays_so() -> None:
+def test_fused_graphs_do_not_change() -> None:
     for kind in ("float", "int8"):
         for _, after in pairs("fuse", kind, 15):
             assert [str(node) for node in fuse(after).nodes] == [str(node) for node in after.nodes]

@@ -1,4 +1,4 @@
-"""What is the same for many elements is computed once before them, where that pays; results keep every bit."""
+"""Values shared by many elements are computed once before them, if that pays; results keep every bit."""
 
 from collections.abc import Sequence
 from math import prod

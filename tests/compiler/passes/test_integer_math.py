@@ -1,4 +1,4 @@
-"""Integer arithmetic gives the bits that the float formulas give."""
+"""Integer arithmetic gives the bits of the float formulas."""
 
 import networks
 import numpy as np

@@ -1,4 +1,4 @@
-"""Between integer operators nothing is stored as float: quantized networks as onnxruntime writes them."""
+"""Nothing is stored as float between integer operators, in quantized networks as onnxruntime writes them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Layouts settle, soon, and nothing changes but where elements lie."""
+"""Layouts settle quickly, and only the places of elements change."""
 
 import random
 from unittest import mock
@@ -32,7 +32,7 @@ def test_random_networks_stay_the_same(kind: str, count: int) -> None:
     assert left < 0.8 * turned
 
 
-def test_what_is_settled_stays_so() -> None:
+def test_settled_layouts_do_not_change() -> None:
     for _, after in pairs("simplify_layout", "float", 25):
         assert [str(node) for node in simplify_layout(after).nodes] == [str(node) for node in after.nodes]
 

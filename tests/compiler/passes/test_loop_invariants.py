@@ -1,4 +1,4 @@
-"""What is the same in all rounds is computed once, before them, where that pays."""
+"""Loop invariants are computed once before the loop, if that pays."""
 
 import pytest
 from graphs import HOST

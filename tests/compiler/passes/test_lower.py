@@ -1,4 +1,4 @@
-"""Lowering gives what onnxruntime gives."""
+"""Lowering preserves onnxruntime's results."""
 
 import networks
 import numpy as np

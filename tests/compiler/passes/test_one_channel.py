@@ -1,4 +1,4 @@
-"""A dense layer of one channel, whose bias has one element, is a kernel as one of several is."""
+"""A one-channel dense layer, whose bias has one element, is a kernel like any other."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The operands that a changed expression reads stay, renumbered; those of the kernel stay too."""
+"""The operands of a changed expression stay, renumbered; those of the kernel stay too."""
 
 from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.expr import acc, call, load

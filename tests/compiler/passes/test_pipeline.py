@@ -1,4 +1,4 @@
-"""Graphs of thousands of nodes: no recursion, no expression that C compilers refuse, changes in proportion."""
+"""Graphs with thousands of nodes: no recursion, no expression that C compilers refuse, linear work."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Quantized numbers cross the borders of bodies as integers, where both sides have the same scale and zero point."""
+"""Quantized values enter and leave bodies as integers, if both sides have the same scale and zero point."""
 
 import pytest
 from graphs import HOST

@@ -1,4 +1,4 @@
-"""Sums of two 8-bit numbers in TFLite's fixed point become one pair of multipliers, where that gives the same."""
+"""Sums of two 8-bit numbers in TFLite's fixed point use one pair of multipliers, if that gives the same results."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_pairs_give_the_same_for_all_operands() -> None:
     assert found >= 6
 
 
-def test_a_sum_with_itself_is_no_pair() -> None:
+def test_a_sum_with_itself_is_not_a_pair() -> None:
     part = added((0.02, 0.03, 0.05), (1, 2, 3), "add")
     own = part.rewrite(lambda p: load(0, DType.INT8, p.args) if p.op == "load" else p)
     assert ScaledSum.of(own) is None

@@ -27,7 +27,7 @@ def test_random_networks_stay_the_same() -> None:
     assert moved > 40
 
 
-def test_sources_tell_what_was_taken_off() -> None:
+def test_sources_contain_what_was_subtracted() -> None:
     for before, after in pairs("use_signed_integers", "uint8", 5, DSP):
         told = [source for value, source in after.sources.items() if value not in before.types]
         assert told and all(source.moves[-1] == ("signed", (128,)) for source in told)

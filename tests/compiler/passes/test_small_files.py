@@ -1,4 +1,4 @@
-"""Small files that describe much, or something odd: compiled in seconds, or a model error."""
+"""Small files that describe large or odd models: compiled in seconds, or a model error."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""States lie as their operators want them, and every call gives what the model says, from the first on."""
+"""States have the layout that their operators need, and every call gives the model's results, from the first on."""
 
 import numpy as np
 import pytest

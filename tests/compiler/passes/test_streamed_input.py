@@ -1,4 +1,4 @@
-"""An input by rows: which one, and how a row lies in memory, whatever the model's layout."""
+"""Streamed inputs: which input, and a row's place in memory, whatever the model's layout."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_pixels_of_an_image_of_channels_lie_side_by_side() -> None:
     assert [node.op.lower() for node in graph.nodes] == ["transpose", "pool"]
 
 
-def test_rows_of_what_is_no_image_stay() -> None:
+def test_rows_of_what_is_not_an_image_stay() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["z"])]
     graph = with_streamed_input(frontend.from_proto(model(nodes, {"x": (F, (1, 6, 4, 3))}, ["z"], {}), "test"), "x")
     assert graph.stream == Stream("x") and graph.types["x"].shape == (1, 6, 4, 3)

@@ -1,4 +1,4 @@
-"""What a plan says, run in the bytes of its arena, gives what the graph means: nothing is overwritten too early."""
+"""A plan, executed in its arena's bytes, gives the graph's results: nothing is overwritten too early."""
 
 import amount
 import interpreter

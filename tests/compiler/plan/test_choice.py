@@ -1,4 +1,4 @@
-"""Schedules that are asked for by name: they reach the board, and what can't be is told."""
+"""Requested schedules reach the board, and impossible ones are reported."""
 
 import shutil
 from pathlib import Path
@@ -93,7 +93,7 @@ def test_only_its_node_is_another() -> None:
         ("pool_1", Choice("dsp_window", {"unroll": 1}), ["unknown knob unroll of", "its knobs: opt, weights"]),
     ],
 )
-def test_what_can_not_be_is_told(node: str, choice: Choice, told: list[str]) -> None:
+def test_impossible_schedules_are_reported(node: str, choice: Choice, told: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         compiled(**{node: choice})
     for text in told:

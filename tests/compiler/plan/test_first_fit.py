@@ -1,4 +1,4 @@
-"""The search for offsets places again what a move may have an effect on, and finds what placing all again would."""
+"""The search for offsets only places again what a move may affect, with the same result as placing everything."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What flash is spent on: larger constants where they save enough, in the room that there is."""
+"""Flash is spent on larger constants if they save enough time and fit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +90,9 @@ def test_those_that_save_most_by_the_byte_come_first() -> None:
         (CODE_BYTES, "speed", set()),
     ],
 )
-def test_the_board_has_room(saved: Path, flash_bytes: int, optimize: Optimize, wanted: set[int]) -> None:
+def test_constants_grow_if_the_board_has_memory(
+    saved: Path, flash_bytes: int, optimize: Optimize, wanted: set[int]
+) -> None:
     assert winograd(saved, flash_bytes, optimize) == wanted
 
 
@@ -116,7 +118,7 @@ def test_a_board_with_little_memory_has_none(saved: Path) -> None:
     assert all(step.schedule.name != "dsp_winograd" for step in plan.steps)
 
 
-def test_a_schedule_that_is_asked_for_is_taken(saved: Path) -> None:
+def test_a_requested_schedule_is_used(saved: Path) -> None:
     plan, names = plan_model(saved, board(4 << 20), Request(optimize="size"))
     name = next(step.node.name for step in plan.steps if step.schedule.name == "dsp_patch")
     assert name in names

@@ -1,4 +1,4 @@
-"""Operators with a build of their own, another level or weights in RAM, and what each builder makes of it."""
+"""Operators with their own build options, another optimization level or weights in RAM, with each builder."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_each_level_has_a_file_and_the_rest_stays() -> None:
     assert auto.files == plain.files
 
 
-def test_a_level_that_is_none_is_told() -> None:
+def test_an_unknown_level_is_reported() -> None:
     with pytest.raises(UsageError, match="knob opt of c99_patch can't be O9") as caught:
         mtool.compile(DIGITS, board="host", options=Options(schedules={"conv_0": Choice("c99_patch", {"opt": "O9"})}))
     assert "allowed values: auto, O2, O3, Os" in caught.value.details
@@ -54,7 +54,7 @@ def test_a_level_that_is_none_is_told() -> None:
 
 @pytest.mark.slow
 @needs_arm
-def test_the_board_computes_the_same_and_has_what_was_asked_for(tmp_path: Path) -> None:
+def test_the_board_computes_the_same_with_the_requested_settings(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "p")
     mtool.verify(DIGITS, board="mps2_an386", options=OPTIONS, deployment=deployment).check()
     entries = json.loads((tmp_path / "p" / "build" / "compile_commands.json").read_text())
@@ -97,7 +97,7 @@ def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
         ("arduino_mega2560", "arduino", "libraries/mtool_model/src/digits_int8_O3.c", '#pragma GCC optimize ("O3")'),
     ],
 )
-def test_every_builder_is_told(board: str, template: str, path: str, line: str) -> None:
+def test_every_builder_gets_the_level(board: str, template: str, path: str, line: str) -> None:
     options = Options(schedules=LEVELS, template=template, weights="text")
     tree, described = mtool.compile(DIGITS, board=board, options=options).render_project()
     assert line in tree.text(path)
@@ -107,7 +107,7 @@ def test_every_builder_is_told(board: str, template: str, path: str, line: str) 
 @pytest.mark.parametrize(
     ("form", "name"), [("cmake", "digits_int8_Os.c"), ("zephyr-module", "plain/digits_int8_Os_plain.c")]
 )
-def test_packages_tell_it_too(form: Format, name: str) -> None:
+def test_packages_also_have_the_level(form: Format, name: str) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
     assert f"src/{name} PROPERTIES COMPILE_OPTIONS" in compiled.package(form).text("CMakeLists.txt")
 

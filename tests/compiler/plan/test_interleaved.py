@@ -1,4 +1,4 @@
-"""Models that interleave in one arena compute what each computes alone, wherever a more urgent one runs."""
+"""Models that interleave in one arena compute their own results, wherever a more urgent one runs."""
 
 import random
 from collections.abc import Sequence

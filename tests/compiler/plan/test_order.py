@@ -1,4 +1,4 @@
-"""The order of operators: of all that the data allow, one of the smallest peak, where all can be tried."""
+"""The order of operators: one with the smallest peak of all valid orders, if all can be tried."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Partial execution: what is computed a few rows at a time is what is computed as a whole.
+"""Partial execution: a few rows at a time give the results of the whole.
 
 Integers are held bit for bit, floats within rounding, as other schedules may be the cheapest for a few rows.
 """
@@ -81,14 +81,14 @@ def cases(target: Target, *, integer: bool) -> list[Case]:
 @pytest.mark.parametrize("target", [HOST, DSP, MVE, NO_FPU], ids=lambda target: target.cpu)
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
 @pytest.mark.product
-def test_parts_are_the_whole(target: Target, integer: bool, tmp_path: Path) -> None:
+def test_parts_give_the_results_of_the_whole(target: Target, integer: bool, tmp_path: Path) -> None:
     """On the host, where plain C stands for SIMD, under the sanitizers."""
     assert failures(cases(target, integer=integer), tmp_path, None) == []
 
 
 @pytest.mark.product(2)
 @pytest.mark.parametrize(("target", "board"), [(DSP, "mps2_an386"), (MVE, "mps3_an547")], ids=["dsp", "mve"])
-def test_parts_are_the_whole_in_simd(target: Target, board: str, tmp_path: Path) -> None:
+def test_parts_give_the_results_of_the_whole_in_simd(target: Target, board: str, tmp_path: Path) -> None:
     assert failures(cases(target, integer=True), tmp_path, board) == []
 
 
@@ -246,7 +246,7 @@ def test_what_reads_one_row_all_the_time_stays_out(tmp_path: Path) -> None:
 
 
 @models.needed
-def test_all_parts_have_the_schedule_that_is_asked_for() -> None:
+def test_all_parts_have_the_requested_schedule() -> None:
     graph = network("ic/ic_int8_qdq", DSP)
     plan = make_plan(
         graph, DSP, schedules={"conv_1": Choice("c99_patch"), "conv_2": Choice("dsp_patch", {"unroll": 16})}

@@ -1,4 +1,4 @@
-"""Bodies a few rows at a time: where the scratch of a control node is the arena's peak."""
+"""Bodies computed a few rows at a time, if a control node's scratch is the arena's peak."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def test_a_body_is_computed_by_rows(proto: onnx.ModelProto, tmp_path: Path) -> N
     assert "for (int32_t n = 0;" in (tmp_path / "test.c").read_text()
 
 
-def test_a_body_that_is_no_peak_stays_whole() -> None:
+def test_a_body_that_is_not_a_peak_stays_whole() -> None:
     proto = branch()
     proto.graph.node.append(N("Softmax", ["large"], ["z"], axis=0))
     proto.graph.node.append(N("Softmax", ["z"], ["v"], axis=0))

@@ -1,4 +1,4 @@
-"""An arena in several memories: nothing overlaps, nothing goes over a pool, fast ones hold what is read most."""
+"""An arena in several memories: nothing overlaps or exceeds a pool, and fast pools hold what is read most."""
 
 import random
 from dataclasses import replace
@@ -99,7 +99,7 @@ def test_what_is_read_most_lies_in_the_fast_pool() -> None:
     assert isinstance(alone, Plan) and alone.offsets == plan.offsets
 
 
-def test_what_finds_no_room_is_told() -> None:
+def test_tensors_that_do_not_fit_are_reported() -> None:
     options = mtool.Options(pools=(Pool("ssram23", 1000), Pool("psram", 900)))
     with pytest.raises(FitError) as failed:
         mtool.compile(DIGITS, board="mps2_an386", options=options)
@@ -148,7 +148,7 @@ def test_bad_values_of_the_python_api_are_refused(given: dict[str, Any]) -> None
         Pool("dtcm", **given)
 
 
-def test_a_board_lends_what_its_entry_says() -> None:
+def test_pools_of_a_boards_entry() -> None:
     (dtcm, own) = requested_pools(M7, pools(["dtcm", "fast=3K,waits=1.5,align=64,section=.bss.fast"]))
     assert (dtcm.bytes, dtcm.waits, dtcm.is_arena) == (128 << 10, 0, False)
     assert (own.bytes, own.waits, own.alignment, own.section) == (3072, 1.5, 64, ".bss.fast")

@@ -1,4 +1,4 @@
-"""Constants in RAM: where the flash lets the core wait, and there is room."""
+"""Constants in RAM: if flash has wait states and they fit."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def with_ram(size: int) -> Board:
 
 
 @pytest.mark.slow
-def test_slow_flash_and_room_decide() -> None:
+def test_constants_are_in_ram_if_flash_is_slow_and_they_fit() -> None:
     found = in_ram(L4)
     assert any(found.values())
     assert all(in_ram(L4, Request(optimize="speed")).values())
@@ -43,7 +43,7 @@ def test_slow_flash_and_room_decide() -> None:
     assert not any(in_ram(with_ram(RESERVED_BYTES)).values())
 
 
-def test_what_is_asked_for_stays_where_it_is() -> None:
+def test_a_requested_place_is_kept() -> None:
     moved = next(name for name, is_in_ram in in_ram(L4).items() if is_in_ram)
     asked = Request(schedules={moved: Choice("c99_patch")})
     assert not in_ram(L4, asked)[moved] and any(in_ram(L4, asked).values())

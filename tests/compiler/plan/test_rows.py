@@ -1,4 +1,4 @@
-"""Which rows a node reads of its inputs, held against what changes when a row of an input does."""
+"""The rows of its inputs that a node reads, compared with the effect of changing each row."""
 
 import math
 import random

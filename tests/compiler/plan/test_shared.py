@@ -1,4 +1,4 @@
-"""A model for several boards: what they share changes nothing."""
+"""A model for several boards: sharing work between them changes nothing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Models that share an arena and run one after another compute what each computes alone; the largest counts."""
+"""Models that share an arena and run one after another compute their own results; its size is the largest one's."""
 
 import random
 

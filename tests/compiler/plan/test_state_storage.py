@@ -1,4 +1,4 @@
-"""States in the arena: what C computes over a sequence of runs is what onnxruntime does, fed with its own outputs."""
+"""States in the arena: over several runs, C computes what onnxruntime does with its outputs fed back."""
 
 import ctypes
 import random

@@ -1,4 +1,4 @@
-"""A streamed input: what is computed as rows arrive is what is computed on the whole image."""
+"""A streamed input: computing rows as they arrive gives the results for the whole image."""
 
 import ctypes
 import functools
@@ -63,12 +63,12 @@ def cases(target: Target, *, integer: bool, count: int) -> list[Case]:
 
 @pytest.mark.product(2)
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
-def test_rows_are_the_whole(integer: bool, tmp_path: Path) -> None:
+def test_rows_give_the_results_of_the_whole(integer: bool, tmp_path: Path) -> None:
     """Paddings, strides, dilations, odd heights, residual sums, joined channels; one row a call, then two, ..."""
     assert failures(cases(HOST, integer=integer, count=MANY if integer else MANY // 2), tmp_path, None) == []
 
 
-def test_rows_are_the_whole_in_simd(tmp_path: Path) -> None:
+def test_rows_give_the_results_of_the_whole_in_simd(tmp_path: Path) -> None:
     assert failures(cases(DSP, integer=True, count=MANY), tmp_path, "mps2_an386") == []
 
 
@@ -211,7 +211,7 @@ def test_what_reads_all_rows_at_once_is_named() -> None:
         ((1, 3, 1, 9), "of height 1: one row is the whole"),
     ],
 )
-def test_an_image_without_rows_is_told_why(shape: tuple[int, ...], said: str) -> None:
+def test_the_reason_why_an_image_can_not_be_streamed(shape: tuple[int, ...], said: str) -> None:
     proto = model(
         [helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (F, shape)}, ["y"], {"w": np.ones((4, 3, 1, 1), F)}
     )

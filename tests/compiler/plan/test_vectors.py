@@ -1,4 +1,4 @@
-"""Which convolutions this computer computes in vectors: those that are worth it, and whose sums are exact there."""
+"""Which convolutions use vectors on this computer: those worth it, whose sums are exact as floats."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def filters(outputs: int, inputs: int, value: int = 127) -> Any:
     return np.full((outputs, inputs, 3, 3), value, np.int8)
 
 
-def test_a_layer_is_in_vectors_where_it_is_worth_it_and_not_asked_to_be_portable(tmp_path: Path) -> None:
+def test_a_layer_uses_vectors_if_worth_it_and_not_portable(tmp_path: Path) -> None:
     assert schedules(written(tmp_path, filters(16, 8))) == ["simd_columns"]
     assert schedules(written(tmp_path, filters(64, 1, -128), depthwise=True)) == ["simd_taps"]
     assert schedules(written(tmp_path, filters(16, 8)), portable=True) == ["c99_patch"]

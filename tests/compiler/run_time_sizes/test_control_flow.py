@@ -1,4 +1,4 @@
-"""Rounds of Loop and Scan that are rows of an input whose number is known at run time."""
+"""Loop and Scan over rows whose number is known at run time."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Formulas: found where numbers follow one, and not where they merely happen to."""
+"""Formulas are found where numbers follow one, not where they merely seem to."""
 
 from collections.abc import Callable
 
@@ -63,7 +63,7 @@ def test_formulas_of_two_sizes() -> None:
 @given(
     st.text(max_size=30) | st.sampled_from(["n()", "n.m", "n[0]", "n**2", "1/n", "__import__('os')", "n if n else 1"])
 )
-def test_what_is_no_formula_is_refused(text: str) -> None:
+def test_invalid_formulas_are_refused(text: str) -> None:
     """A manifest is data: nothing of it is run."""
     try:
         names = parsed(text).names

@@ -1,4 +1,4 @@
-"""Models with run-time sizes against onnxruntime, at every size, in one library each; with each core's schedules."""
+"""Models with run-time sizes against onnxruntime, at every size, in one library each, with each core's schedules."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Random networks with an open dimension somewhere: right at every size, or refused."""
+"""Random networks with an open dimension: right at every size, or refused."""
 
 import random
 from pathlib import Path

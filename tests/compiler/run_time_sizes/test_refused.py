@@ -1,4 +1,4 @@
-"""What has no form for all sizes, and sizes out of range: told by name, never computed wrong."""
+"""Operators without a form for all sizes, and sizes out of range: reported by name, never computed wrong."""
 
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,6 @@ def test_a_largest_size_of_what_no_input_has(tmp_path: Path) -> None:
     assert "--max bacth: no input has a dimension bacth" in str(found.value)
 
 
-def test_a_dimension_with_a_size_is_no_run_time_size(tmp_path: Path) -> None:
+def test_a_dimension_with_a_size_is_not_a_run_time_size(tmp_path: Path) -> None:
     made = compile_model(written(mlp(), tmp_path), get("host"), Request(dims={"batch": 3}))
     assert not made.manifest.sizes and b"size_" not in made.files["test.c"]

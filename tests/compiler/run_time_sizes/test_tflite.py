@@ -1,4 +1,4 @@
-"""Batches that a TFLite file leaves open, as run-time sizes: against LiteRT, which is given the same shapes."""
+"""Open batches of TFLite files as run-time sizes, against LiteRT with the same shapes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tasks, and the schedules that a model gets from what is known of them."""
+"""Tasks, and the schedules that tuning results choose for a model."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_every_node_of_a_task_gets_the_fastest_candidate_and_the_user_comes_firs
     assert schedules(path, known, **{second: Choice("c99_patch")}) == {**expected, second: "c99_patch"}
 
 
-def test_what_a_backend_computes_is_no_task_however_much_c_it_brings(tmp_path: Path) -> None:
+def test_what_a_backend_computes_is_not_a_task_however_much_c_it_brings(tmp_path: Path) -> None:
     path = network(tmp_path / "a.onnx")
     (tmp_path / "npu.py").write_text(BACKEND)
     _, twice, _ = tasks(path)
@@ -114,14 +114,14 @@ def test_builds_are_taken_and_constants_lie_in_ram_where_the_whole_model_was_mea
     assert [*schedules(other, known).values()][1:3] == ["c99_patch:opt=O3"] * 2
 
 
-def test_the_setup_tells_boards_clocks_and_memories_apart() -> None:
+def test_the_setup_distinguishes_boards_clocks_and_memories() -> None:
     setup = setup_of(BOARD, "baremetal")
     faster = BOARD.model_copy(update={"clock_hz": BOARD.clock_hz * 2})
     assert setup == setup_of(BOARD, "baremetal") != setup_of(faster, "baremetal")
     assert setup.unit == "instructions" and setup.memories["code"].startswith("ssram1 ")
 
 
-def test_what_the_planner_adds_is_no_task(tmp_path: Path) -> None:
+def test_what_the_planner_adds_is_not_a_task(tmp_path: Path) -> None:
     """States that are swapped are copied, by nodes of the planner's that no schedule can be asked for."""
     nodes = [helper.make_node("Neg", ["a"], ["c"]), helper.make_node("Abs", ["b"], ["d"])]
     path = tmp_path / "swap.onnx"

@@ -1,4 +1,4 @@
-"""The front of a model's plans, and the plan that is asked for of it."""
+"""The Pareto front of a model's plans, and the requested plan of it."""
 
 import dataclasses
 from itertools import product
@@ -55,7 +55,7 @@ def test_a_point_is_taken_by_name_or_number(name: str, number: int | None) -> No
     assert known.whole == ({} if number is None else {"0" * 64: {"task": str(number)}})
 
 
-def test_unless_a_point_is_asked_for_the_plan_counts_with_which_tuning_ended() -> None:
+def test_without_a_point_the_plan_is_the_one_tuning_ended_with() -> None:
     log = Log(plans=(*plans(), whole({"task": "9"}, flash_bytes=200, arena_bytes=99, times=(6.0,)), plans()[2]))
     assert TuningResults.of(log, TARGET, SETUP).whole == {"0" * 64: {"task": "9"}}
     (known,) = summary(log)

@@ -1,4 +1,4 @@
-"""The tuning log: what is appended is read again, whatever else stands in the file."""
+"""The tuning log: appended records are read back, whatever else the file contains."""
 
 import json
 import logging
@@ -110,14 +110,14 @@ def test_a_plan_without_times_is_refused(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["NaN", "[" * 5000, "\x00", "[1]", '{"times": Infinity}', "x" * (1 << 20)])
-def test_what_is_no_object_of_json_is_skipped(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_an_object_of_json_is_skipped(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "tuning.jsonl"
     path.write_text(f"{text}\n")
     assert tuning_log.read([path]).measurements == ()
     assert "line 1 is truncated or not JSON" in caplog.text
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_logs_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no tuning log"):
         tuning_log.read([tmp_path / "none.jsonl"])
     with pytest.raises(UsageError, match="contains no tuning log"):

@@ -1,4 +1,4 @@
-"""What a build does besides making a firmware: nothing if nothing changed, and clear errors."""
+"""Builds: nothing happens if nothing changed, and errors are clear."""
 
 import os
 import shutil
@@ -82,7 +82,7 @@ def test_a_warning_fails_the_builds_of_tests_only(
 
 
 @pytest.mark.parametrize("board", HERE, ids=lambda board: board.name)
-def test_a_missing_compiler_is_told_with_its_command(
+def test_a_missing_compiler_is_reported_with_its_command(
     board: boards.Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = tmp_path / "bin"
@@ -221,7 +221,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
     assert error.hint.startswith("even an int8 version would need about 8,714 B of sram")
 
 
-def test_another_linker_error_is_no_overflow(tmp_path: Path) -> None:
+def test_another_linker_error_is_not_an_overflow(tmp_path: Path) -> None:
     read = manifest.load(write(tmp_path, boards.get("mps2_an386")))
     assert fit.explain("undefined reference to `toy_run'", read) is None
 

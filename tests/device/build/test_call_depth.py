@@ -1,4 +1,4 @@
-"""The stack of functions, from GCC's call graphs."""
+"""The stack use of functions, from GCC's call graphs."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The firmware of every board is built, and run where it can be: as a process or in an emulator."""
+"""Every board's firmware is built, and run if possible: as a process or in an emulator."""
 
 import shutil
 import struct

@@ -1,4 +1,4 @@
-"""A built firmware is held to the memories of its board, each by what really lies in it."""
+"""A built firmware must fit its board's memories, by the sections that each really holds."""
 
 import dataclasses
 
@@ -70,14 +70,14 @@ def test_each_memory_counts_by_itself() -> None:
         assert line.startswith(name)
 
 
-def test_a_float_model_is_told_what_quantizing_gives() -> None:
+def test_an_overflow_of_a_float_model_suggests_quantization() -> None:
     with pytest.raises(FitError) as caught:
         fit.check(grown(sram=3_000), manifest_of(UNO).model_copy(update={"constant_bytes": 4_000, "parameters": 1_000}))
     assert "weights 1,000 B (float32)" in caught.value.details[0]
     assert "int8 version" in caught.value.hint
 
 
-def test_an_array_that_the_compiler_does_not_take_is_told() -> None:
+def test_an_array_that_the_compiler_does_not_take_is_reported() -> None:
     manifest = manifest_of(UNO)
     name = manifest.constants[0]
     error = fit.explain(f"m.c:2:27: error: size of array ‘{name}’ is too large", manifest)

@@ -1,4 +1,4 @@
-"""The image of a native module: what is in it, and code that can't be one."""
+"""A native module's image: its contents, and code that can't be a module."""
 
 import shutil
 
@@ -22,7 +22,7 @@ def link(board: str, body: str, before: str = "") -> module_image.Image:
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_code_stands_before_constants_and_imports_are_told(board: str) -> None:
+def test_code_stands_before_constants_and_imports_are_reported(board: str) -> None:
     table = "#include <string.h>\nextern const int odd[64];\nconst int odd[64] = {1, 3, 5, 7};\n"
     image = link(board, "    memset(arena, (int)number, number);\n    return odd[number & 63];", table)
     assert image.imports == ("memset",)

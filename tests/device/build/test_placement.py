@@ -1,4 +1,4 @@
-"""Where a firmware has the pools of a model's arena."""
+"""Where a firmware places the pools of a model's arena."""
 
 from pathlib import Path
 

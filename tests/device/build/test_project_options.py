@@ -1,4 +1,4 @@
-"""Options of a project as microTVM had them: definitions, extra files, no optimisation, a gdb server."""
+"""microTVM's project options: definitions, extra files, no optimization, a gdb server."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def test_extra_files_are_compiled_with_the_definitions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("board", ["mps2_an386", "sim_m4", "host"])
-def test_what_is_no_definition_is_refused(board: str) -> None:
+def test_what_is_not_a_definition_is_refused(board: str) -> None:
     files, described = toy.compiled(boards.get(board))
     for wrong in ("A;B", "A=1) message(x", "-include", "A='1'", "@file"):
         with pytest.raises(UsageError, match="definitions"):

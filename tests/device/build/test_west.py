@@ -1,4 +1,4 @@
-"""What west is told, with a program in its place that writes it down; no Zephyr is needed."""
+"""west's arguments, recorded by a program in its place; no Zephyr is needed."""
 
 import json
 from pathlib import Path
@@ -105,9 +105,7 @@ def test_the_boards_own_compiler_is_given_to_zephyr(world: World) -> None:
 
 
 @pytest.mark.parametrize("told", ["variant", "installed", "registered"])
-def test_a_toolchain_that_zephyr_is_told_of_is_left_alone(
-    told: str, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configured_zephyr_toolchain_is_kept(told: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     if told == "variant":
         monkeypatch.setenv("ZEPHYR_TOOLCHAIN_VARIANT", "llvm")
     elif told == "installed":
@@ -132,14 +130,14 @@ def test_the_workspace_around_the_project_is_found(world: World, monkeypatch: py
     assert world.log()[0][1]["ZEPHYR_BASE"] == str(world.zephyr)
 
 
-def test_a_wrong_zephyr_base_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_zephyr_base_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEPHYR_BASE", str(world.folder))
     with pytest.raises(BuildError, match="Zephyr tree not found") as caught:
         build(world.write(), kinds=["host_driven"])
     assert caught.value.details == (f"ZEPHYR_BASE is {world.folder}, which has no VERSION file",)
 
 
-def test_a_missing_west_is_told_with_its_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_west_is_reported_with_its_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.folder / "usr" / "bin" / "west").unlink()
     monkeypatch.setattr("sys.executable", str(world.folder / "python"))
     with pytest.raises(BuildError, match="west is not installed") as caught:
@@ -156,7 +154,7 @@ def test_a_west_beside_this_python_is_found(world: World, monkeypatch: pytest.Mo
     assert not build(world.write(), kinds=["host_driven"]).up_to_date
 
 
-def test_a_board_that_zephyr_has_no_name_for_is_told(world: World) -> None:
+def test_a_board_that_zephyr_has_no_name_for_is_reported(world: World) -> None:
     nameless = NUCLEO.model_copy(update={"templates": {"arduino": "x:y:z"}})
     written = manifest.load(world.write()).project
     assert written is not None
@@ -171,7 +169,7 @@ def test_a_failed_build_shows_the_last_lines(world: World) -> None:
     assert caught.value.details[1:] == ("port.c:1: error: no UART",)
 
 
-def test_what_failed_is_configured_anew(world: World) -> None:
+def test_what_failed_is_configured_again(world: World) -> None:
     build(world.write(), kinds=["host_driven"])
     answers = world.project / "build" / "host_driven" / "zephyr" / ".config"
     answers.write_text("CONFIG_NEWLIB_LIBC=y")
@@ -184,7 +182,7 @@ def test_what_failed_is_configured_anew(world: World) -> None:
     assert not answers.exists()
 
 
-def test_an_overflow_is_told_in_the_boards_own_words(world: World) -> None:
+def test_an_overflow_is_reported_in_the_boards_own_words(world: World) -> None:
     says = "ld.bfd: region `FLASH' overflowed by 12345 bytes\nld.bfd: region `RAM' overflowed by 16 bytes"
     world.program("west", FAKE_WEST.format(log=world.folder / "log", says=says))
     with pytest.raises(FitError, match="does not fit nucleo_f746zg") as caught:

@@ -1,4 +1,4 @@
-"""The estimate of cycles: hand-counted snippets in QEMU, the M7's pairing, the disassembler's text, real firmware."""
+"""The cycle estimate: hand-counted snippets in QEMU, the M7's pairing, the disassembler's text, real firmware."""
 
 import shutil
 import subprocess
@@ -173,7 +173,7 @@ def test_clocks_are_boards_and_frequencies() -> None:
 
 
 @needs_arm
-def test_calls_are_told_apart(plugin: Path, tmp_path: Path) -> None:
+def test_calls_are_distinguished(plugin: Path, tmp_path: Path) -> None:
     listing, executed = run(plugin, tmp_path, "calls")
     assert executed.calls == ("loop", "multiplications", "loop")
     estimate = summarise(executed, listing, [M4], [])
@@ -350,7 +350,7 @@ def test_the_disassemblers_text_is_read(written: str, operands: str, mnemonic: s
     assert (read.mnemonic, read.writes, read.words) == (mnemonic, frozenset(writes.split()), words)
 
 
-def test_sources_are_told_from_addresses_and_accumulators() -> None:
+def test_sources_are_distinguished_from_addresses_and_accumulators() -> None:
     add, load, store, mac, fused = instructions(
         "add r0, r0, r1, lsl #2; ldr r0, [r1, r2, lsl #2]; str r0, [r1], #4; smlad r0, r1, r2, r3; vfma.f32 s0, s1, s2"
     )

@@ -1,4 +1,4 @@
-"""A board, a job for each runner, and tools that only say what a test wants them to say."""
+"""A board, a job for each runner, and fake tools that print what a test needs."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the tests know of each runner: settings, the commands that they give, its words where no board is attached."""
+"""The expected behaviour of each runner: settings, commands, and its message if no board is attached."""
 
 ELF, HEX, BIN = "/p/build/zephyr/zephyr.elf", "/p/build/zephyr/zephyr.hex", "/p/build/zephyr/zephyr.bin"
 TO_HEX = f"arm-none-eabi-objcopy -O ihex {ELF} {HEX}"

@@ -1,4 +1,4 @@
-"""What each tool says when it fails, and what mtool makes of it. The tools are scripts that only talk."""
+"""Each tool's failures and mtool's errors for them. The tools are scripts that only print."""
 
 import dataclasses
 import os
@@ -124,7 +124,7 @@ def test_on_wsl_the_hint_is_usbipd(tools: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("release", "wsl"), [("5.15.90.1-microsoft-standard-WSL2", True), ("6.1.0-18-amd64", False)])
-def test_wsl_is_told_by_its_kernel(release: str, wsl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wsl_is_recognized_by_its_kernel(release: str, wsl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.release", lambda: release)
     assert runner.is_wsl() is wsl
 
@@ -192,7 +192,7 @@ def test_a_tool_that_hangs_is_ended(tools: Path) -> None:
         flash.flash(dataclasses.replace(all_runners()["openocd"], timeout_s=0.3), given)
 
 
-def test_what_works_is_told(tools: Path) -> None:
+def test_a_working_setup_is_reported(tools: Path) -> None:
     given = job("st-flash", tools.parent / "project", probe="X")
     given.firmware.parent.mkdir(parents=True)
     given.firmware.write_bytes(b"")
@@ -204,7 +204,7 @@ def test_what_works_is_told(tools: Path) -> None:
     assert [line.split()[0] for line in ran] == ["arm-none-eabi-objcopy", "st-flash"]
 
 
-def test_a_serial_port_without_permission_is_told_before_the_tool_is_run(
+def test_a_serial_port_without_permission_is_reported_before_the_tool_is_run(
     tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(tools, "avrdude")

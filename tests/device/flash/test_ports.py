@@ -1,4 +1,4 @@
-"""Which device is meant, on port lists as pyserial gave them for real boards, and on pseudo-terminals."""
+"""Selecting a device, with port lists that pyserial returned for real boards, and with pseudo-terminals."""
 
 import os
 import pty
@@ -47,7 +47,7 @@ def test_the_single_match_is_taken_with_its_probe_and_its_port() -> None:
     assert ports.require(BOARD, DeviceSelector(), found(ONE)) == Attached("/dev/ttyACM0", "0483:374b", FIRST, "ST-LINK")
 
 
-def test_ports_that_are_not_usb_are_no_boards() -> None:
+def test_ports_that_are_not_usb_are_not_boards() -> None:
     assert [device.port for device in found(ONE)] == ["/dev/ttyACM0"]
 
 
@@ -63,7 +63,7 @@ def test_several_matches_are_refused_with_the_list() -> None:
     ]
 
 
-def test_boards_without_serial_numbers_are_told_apart_by_their_ports() -> None:
+def test_boards_without_serial_numbers_are_distinguished_by_their_ports() -> None:
     assert [device.port for device in found(CLONES)] == ["/dev/ttyUSB9", "/dev/ttyUSB10"]
     with pytest.raises(BoardError) as caught:
         ports.resolve(BOARD, DeviceSelector(), found(CLONES))
@@ -160,7 +160,7 @@ def test_a_probe_of_its_own_is_chosen_by_its_serial_number() -> None:
     assert device is not None and device.probe == "001050012345"
 
 
-def test_nothing_attached_is_told() -> None:
+def test_nothing_attached_is_reported() -> None:
     assert ports.resolve(BOARD, DeviceSelector(), []) is None
     with pytest.raises(BoardError, match="no some_board is attached") as caught:
         ports.require(BOARD, DeviceSelector(), [])
@@ -196,7 +196,7 @@ def test_a_file_is_read_as_other_editors_write_it(written: bytes, tmp_path: Path
     assert ports.selector(environment={}, folder=tmp_path).port == "COM3"
 
 
-def test_a_watch_tells_what_comes_and_goes() -> None:
+def test_a_watch_reports_what_comes_and_goes() -> None:
     looks = iter([ONE, TWO, [TWO[2]], []])
     seen = [(sign, device.port) for sign, device in ports.watch(lambda: next(looks), poll_s=0, times=4)]
     assert seen == [

@@ -47,7 +47,7 @@ def test_without_a_probe_none_is_named(runner: str, no_tools: Path) -> None:
 
 
 @pytest.mark.parametrize("runner", [name for name in all_runners() if name != "command"])
-def test_a_runner_tells_how_it_is_installed(runner: str, no_tools: Path) -> None:
+def test_a_runner_reports_how_it_is_installed(runner: str, no_tools: Path) -> None:
     with pytest.raises(FlashError, match=r"is not installed") as caught:
         all_runners()[runner].probe_version()
     assert caught.value.exit_code == 7
@@ -65,7 +65,7 @@ def test_a_flash_command_gets_the_format_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("text", "says"), [("a 'b", "can't be read"), (" ", "names no program"), ("'' a", "no program")]
 )
-def test_a_command_line_that_is_none_is_told(text: str, says: str) -> None:
+def test_an_invalid_command_line_is_reported(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         Power(text).argv()
 
@@ -79,7 +79,7 @@ def test_a_command_line_that_is_none_is_told(text: str, says: str) -> None:
         ("power", "hub {elf}", "known: {port}, {probe}", ""),
     ],
 )
-def test_a_placeholder_that_there_is_not_is_told_with_those_that_there_are(
+def test_an_unknown_placeholder_is_reported_with_the_known_ones(
     what: str, text: str, known: str, hint: str
 ) -> None:
     wrong = re.search(r"\{\w+\}", text)
@@ -112,7 +112,7 @@ def test_the_power_command_is_the_options_then_the_folders_then_the_boards(
     assert given is not None and given.argv() == ["x"]
 
 
-def test_a_power_command_that_fails_is_told_with_what_it_said() -> None:
+def test_a_failing_power_command_is_reported_with_its_output() -> None:
     Power("true").cycle()
     with pytest.raises(BoardError, match="the power cycle failed with exit code 3") as failed:
         Power("sh -c 'echo no hub; exit 3'").cycle()
@@ -137,7 +137,7 @@ def test_options_follow_the_tools_version() -> None:
     assert older[7:12] == ["--before", "default_reset", "--after", "hard_reset", "write_flash"]
 
 
-def test_west_names_the_probe_as_the_runner_beneath_wants_it(tmp_path: Path) -> None:
+def test_west_names_the_probe_as_the_runner_beneath_needs_it(tmp_path: Path) -> None:
     built = job("west", tmp_path, probe="X", runner="")
     built.firmware.parent.mkdir(parents=True)
     (built.firmware.parent / "runners.yaml").write_text("runners:\n- jlink\nflash-runner: stm32cubeprogrammer\n")

@@ -1,4 +1,4 @@
-"""A board behind a USB-UART: a firmware's process whose bytes travel over a pseudo-terminal, noisily or slowly.
+"""A board behind a USB-UART: a firmware's process whose bytes pass through a noisy or slow pseudo-terminal.
 
 The firmware goes on running when the host closes the port or the cable is pulled, as a board does.
 """

@@ -1,4 +1,4 @@
-"""Transports for tests: one that harms bytes, one that watches the window, one that plays a device."""
+"""Transports for tests: one that damages bytes, one that watches the window, one that acts as a device."""
 
 import random
 from collections import deque

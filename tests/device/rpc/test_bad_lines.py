@@ -1,4 +1,4 @@
-"""A board behind a line that loses, harms and delays bytes, or is pulled out; scripts/soak.py does more of it."""
+"""A board behind a line that loses, damages and delays bytes, or is pulled out; scripts/soak.py runs longer."""
 
 from pathlib import Path
 

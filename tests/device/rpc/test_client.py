@@ -1,4 +1,4 @@
-"""The client against a real server in a process, over channels that lose and harm bytes."""
+"""The client against a real server in a process, over channels that lose and damage bytes."""
 
 import logging
 import struct
@@ -97,7 +97,7 @@ def test_heavy_noise_and_a_small_buffer() -> None:
             Sample.draw(random, size=500).check(client, run=run)
 
 
-def test_a_dead_line_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_line_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "PATIENCE_S", 0.2)
     with process() as transport:
         noisy = Lossy(transport, rate=0, seed=0)
@@ -174,7 +174,7 @@ def test_a_model_that_hangs(client: Client, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_a_slow_model_is_asked_sparingly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_model_is_polled_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it runs, repetitions of the CALL must not fill the device's receive buffer."""
     monkeypatch.setattr(window, "PATIENCE_S", 0.3)
     monkeypatch.setattr(window, "RESEND_RUNNING_S", 0.001)

@@ -1,4 +1,4 @@
-"""How much of a serial line's rate is data, on a line whose clock is moved by the bytes that travel over it."""
+"""The share of a serial line's rate used for data, with a clock that advances by the transferred bytes."""
 
 from collections import deque
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A device's last words: FAULT, read from its bytes, also when the channel is closed before a request is out."""
+"""FAULT messages: parsed from their bytes, also if the channel closes before a request was sent."""
 
 import struct
 
@@ -45,7 +45,7 @@ def test_a_fault_is_read() -> None:
 
 
 @pytest.mark.parametrize("kind", [Message.MT_FAULT, Message.MT_LOG])
-def test_a_fault_tells_more_than_a_closed_channel(kind: Message) -> None:
+def test_a_fault_reports_more_than_a_closed_channel(kind: Message) -> None:
     said = b"\0damaged\0" + encode(Frame(kind, SESSION, 0, FAULT))
     window = Window(Gone(said), SESSION, HELLO, on_fault=device_error)
     error = DeviceError if kind == Message.MT_FAULT else CommunicationError
@@ -62,7 +62,7 @@ def test_the_limit_of_a_call_is_rounded_up(limit_s: float, limit_ms: int) -> Non
         assert payload == struct.pack("<BI", not in_steps, limit_ms)
 
 
-def test_a_fault_is_told_by_its_kind_its_operator_and_its_registers() -> None:
+def test_a_fault_is_reported_by_its_kind_its_operator_and_its_registers() -> None:
     error = device_error(Fault(FaultKind.MT_FAULT_WATCHDOG, 0, Machine.MT_MACHINE_PROCESS, (11, 0xDEADBEEF)))
     assert error.what == "MT_FAULT_WATCHDOG in operator 0"
     assert error.details == ("0x0000000b 0xdeadbeef",)

@@ -25,20 +25,20 @@ def test_frames_are_found_however_they_arrive(sent: list[Frame], size: int) -> N
 
 
 @given(frames, st.integers(0), st.integers(1, 255))
-def test_a_flipped_byte_is_told(frame: Frame, at: int, bits: int) -> None:
+def test_a_flipped_byte_is_reported(frame: Frame, at: int, bits: int) -> None:
     inside = bytearray(encode(frame)[1:-1])
     inside[at % len(inside)] ^= bits
     assert decode(bytes(inside)) is None
 
 
 @given(st.binary(max_size=2000))
-def test_garbage_is_no_frame_and_does_not_hide_one(garbage: bytes) -> None:
+def test_garbage_is_not_a_frame_and_does_not_hide_one(garbage: bytes) -> None:
     decoder = Decoder()
     assert all(frame is None for frame in decoder.feed(garbage))
     assert list(decoder.feed(encode(Frame(1, 2, 3))))[-1] == Frame(1, 2, 3)
 
 
-def test_what_is_no_frame_is_kept_up_to_a_limit() -> None:
+def test_what_is_not_a_frame_is_kept_up_to_a_limit() -> None:
     decoder = Decoder()
     list(decoder.feed(b"x" * 10_000 + b"booting\r\n"))
     assert decoder.tail.endswith(b"xbooting\r\n")

@@ -1,4 +1,4 @@
-"""What a person is told when the other end is not the firmware that it should be."""
+"""Errors if the other end is not the expected firmware."""
 
 import struct
 from collections.abc import Callable
@@ -153,7 +153,7 @@ def test_hello_is_repeated_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize("take_over", [True, False])
-def test_a_session_is_taken_over_where_nobody_else_can_have_one(take_over: bool, exclusive: bool) -> None:
+def test_a_session_is_taken_over_if_no_other_host_can_have_one(take_over: bool, exclusive: bool) -> None:
     device = Scripted(reply_to)
     device.is_exclusive = exclusive
     Client(device, timeout_s=1, take_over=take_over)

@@ -1,4 +1,4 @@
-"""Whatever a device sends, the host ends with its answer or with one of two errors, and with little memory."""
+"""Whatever a device sends, the host ends with its answer or one of two errors, and uses little memory."""
 
 import functools
 import struct
@@ -47,7 +47,7 @@ def test_any_payload_is_read_or_refused(read: object, payload: bytes) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_fault_is_told(payload: bytes) -> None:
+def test_any_fault_is_reported(payload: bytes) -> None:
     assert isinstance(device_error(read_fault(payload)), DeviceError)
 
 
@@ -105,7 +105,7 @@ def test_any_answers_to_any_request_end_in_a_result_or_an_error(data: st.DataObj
 
 @settings(max_examples=amount.of(100, 25), deadline=None)
 @given(st.binary(max_size=80), st.binary(max_size=30))
-def test_any_answer_to_hello_opens_a_session_or_is_told(payload: bytes, before: bytes) -> None:
+def test_any_answer_to_hello_opens_a_session_or_is_reported(payload: bytes, before: bytes) -> None:
     def answer(frame: Frame) -> bytes:
         head = payload[:2].ljust(2, b"\0") + frame.payload[1:5]
         return before + encode(Frame(Message.MT_HELLO | REPLY, frame.session, frame.sequence, head + payload[2:]))
@@ -120,7 +120,7 @@ def test_any_answer_to_hello_opens_a_session_or_is_told(payload: bytes, before: 
 
 
 @pytest.mark.parametrize(("packet", "frames"), [(63, 16), (1000, 0), (0, 0)])
-def test_a_device_without_room_for_a_frame_is_told(packet: int, frames: int) -> None:
+def test_a_device_without_room_for_a_frame_is_reported(packet: int, frames: int) -> None:
     def answer(frame: Frame) -> bytes:
         reply = struct.pack("<BB4sHIB", 0, 1, frame.payload[1:5], packet, 0, frames) + b"0" * 32 + b"model"
         return encode(Frame(Message.MT_HELLO | REPLY, frame.session, frame.sequence, reply))

@@ -1,4 +1,4 @@
-"""Modules over the RPC: into RAM and into flash, over bad lines, and with the power cut at any write."""
+"""Modules over RPC: into RAM and into flash, over bad lines, and with power cuts at every write."""
 
 import hashlib
 import random
@@ -342,7 +342,7 @@ def test_modules_that_were_mutated_harm_nothing(client: Client) -> None:
     assert {"MT_OK", "MT_BAD_MODULE", "MT_WRONG_MACHINE", "MT_BAD_SIGNATURE"} <= statuses
 
 
-def test_a_list_of_models_without_an_end_is_told() -> None:
+def test_a_list_of_models_without_an_end_is_reported() -> None:
     class Endless:
         def ask(self, requests: list[Request]) -> list[Frame]:
             assert requests[0].payload[0] <= 0xFF

@@ -1,4 +1,4 @@
-"""Modules as their difference from the one in flash: over bad lines, in pieces, and with the power cut at any write."""
+"""Modules as deltas from the one in flash: over bad lines, in pieces, and with power cuts at every write."""
 
 import amount
 import numpy as np

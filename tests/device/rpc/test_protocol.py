@@ -1,4 +1,4 @@
-"""The bytes of each message, as crt/PROTOCOL.md has them; and what is made of replies."""
+"""The bytes of each message, as in crt/PROTOCOL.md; and how replies are parsed."""
 
 import functools
 import struct
@@ -39,7 +39,7 @@ def test_requests_on_the_timer() -> None:
     assert (begin.type, begin.payload, end.payload) == (Message.MT_TIMER, b"\0", b"\1")
 
 
-def test_hello_says_who_asks_and_whether_it_takes_over() -> None:
+def test_hello_has_the_host_and_whether_it_takes_over() -> None:
     assert protocol.hello(0x01020304, take_over=False, host=0x05060708) == bytes([1, 4, 3, 2, 1, 0, 8, 7, 6, 5])
     assert protocol.hello(0x01020304, take_over=True, host=0)[5:] == bytes([1, 0, 0, 0, 0])
 
@@ -98,7 +98,7 @@ def test_replies() -> None:
         (functools.partial(protocol.read_number, Message.MT_LOOKUP), 2),
     ],
 )
-def test_a_reply_that_is_cut_is_told(read: object, size: int) -> None:
+def test_a_reply_that_is_cut_is_reported(read: object, size: int) -> None:
     assert callable(read)
     with pytest.raises(CommunicationError, match="is too short") as caught:
         read(bytes(size - 1))
@@ -106,7 +106,7 @@ def test_a_reply_that_is_cut_is_told(read: object, size: int) -> None:
 
 
 @pytest.mark.parametrize(("packet", "frames"), [(63, 16), (0, 16), (64, 0)])
-def test_a_device_that_takes_no_frames_is_told(packet: int, frames: int) -> None:
+def test_a_device_that_takes_no_frames_is_reported(packet: int, frames: int) -> None:
     def hello(packet: int, frames: int) -> bytes:
         return struct.pack("<BBIHIB32s", 0, 1, 0, packet, 0, frames, b"")
 

@@ -1,4 +1,4 @@
-"""One session after another, two hosts, and devices that go away: what is told, how soon, and what works afterwards."""
+"""Consecutive sessions, two hosts, and devices that disappear: errors, delays, and recovery."""
 
 import subprocess
 import sys
@@ -60,7 +60,7 @@ def test_a_second_host_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatc
     Sample.draw(np.random.default_rng(2)).check(first, run=2)
 
 
-def test_a_host_that_ended_its_session_keeps_nobody_out(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ended_session_does_not_lock_others_out(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in range(1, 4):
         monkeypatch.setattr(handshake, "host_number", lambda host=run: host)
         client = Client(shared, timeout_s=5)
@@ -85,13 +85,13 @@ def test_a_host_that_crashed_may_come_back_over_the_network(shared: Shared) -> N
         Sample.draw(np.random.default_rng(run)).check(Client(shared, timeout_s=5), run=run)  # and no BYE
 
 
-def test_a_host_that_crashed_keeps_nobody_out(board: Bridge) -> None:
+def test_a_crashed_host_does_not_lock_others_out(board: Bridge) -> None:
     for run in range(1, 4):
         with open_port(board) as port:
             Sample.draw(np.random.default_rng(run)).check(Client(port, timeout_s=5), run=run)  # and no BYE
 
 
-def test_a_port_that_another_mtool_has_open_is_told_with_its_process(board: Bridge) -> None:
+def test_a_port_that_another_mtool_has_open_is_reported_with_its_process(board: Bridge) -> None:
     hold = ["import sys", "from mtool.device.transport import SerialTransport"]
     hold += [
         f"with SerialTransport({board.port!r}, baud=115200):",
@@ -113,7 +113,7 @@ def test_a_port_that_another_mtool_has_open_is_told_with_its_process(board: Brid
         Client(port, timeout_s=5).ping(1)
 
 
-def test_a_board_that_was_reset_is_told_and_opened_again(board: Bridge) -> None:
+def test_a_board_that_was_reset_is_reported_and_opened_again(board: Bridge) -> None:
     with Device(projects.described(), open_port(board), timeout_s=5, reopen=lambda: open_port(board)) as device:
         Sample.draw(np.random.default_rng(1)).check(device.client, run=1)
         assert device.is_alive()
@@ -125,7 +125,7 @@ def test_a_board_that_was_reset_is_told_and_opened_again(board: Bridge) -> None:
         Sample.draw(np.random.default_rng(2)).check(device.client, run=1)
 
 
-def test_a_board_that_was_unplugged_is_told_and_opened_again(board: Bridge) -> None:
+def test_a_board_that_was_unplugged_is_reported_and_opened_again(board: Bridge) -> None:
     with Device(projects.described(), open_port(board), timeout_s=5, reopen=lambda: open_port(board)) as device:
         Sample.draw(np.random.default_rng(1)).check(device.client, run=1)
         board.cut_after = 1000
@@ -135,7 +135,7 @@ def test_a_board_that_was_unplugged_is_told_and_opened_again(board: Bridge) -> N
         Sample.draw(np.random.default_rng(3)).check(device.client, run=2)
 
 
-def test_a_device_that_falls_silent_is_told_before_the_transfer(
+def test_a_device_that_falls_silent_is_reported_before_the_transfer(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(window, "IDLE_S", 0.05)
@@ -163,7 +163,7 @@ def test_a_firmware_at_another_baud_rate_is_found(monkeypatch: pytest.MonkeyPatc
         Sample.draw(np.random.default_rng(1)).check(Client(port, timeout_s=5), run=1)
 
 
-def test_a_firmware_at_an_unusual_baud_rate_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_firmware_at_an_unusual_baud_rate_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "BAUD_S", 0.05)
     monkeypatch.setenv("TEST_TEXT", "temperature: 21.5 degrees")
     with Bridge([str(firmware.build())], firmware_baud=38400) as board:
@@ -185,7 +185,7 @@ def test_a_log_only_firmware_is_shown_with_its_lines(monkeypatch: pytest.MonkeyP
     assert caught.value.details[-2:] == ("  *** Booting Zephyr OS ***", "  temperature: 21.5")
 
 
-def test_a_board_that_says_nothing_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_that_says_nothing_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "BAUD_S", 0.05)
     with Bridge(["sleep", "60"]) as board, open_port(board) as port:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""How fast a link is: what is measured of it, and what is not."""
+"""How a link's speed is measured."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_a_measurement_takes_a_kilobyte_and_some_time() -> None:
     assert speed.bytes_per_second == pytest.approx(512 + (1e8 - 512) / 4)
 
 
-def test_after_a_pause_a_measurement_begins_anew() -> None:
+def test_after_a_pause_a_measurement_restarts() -> None:
     speed = Speed(11_520.0)
     speed.acknowledge(1000, 1.0)
     speed.begin()

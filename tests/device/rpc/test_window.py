@@ -1,4 +1,4 @@
-"""The window's rules, one by one, against a device in Python and a clock that only waiting moves."""
+"""The window's rules, one by one, against a device in Python, with a clock that advances only by waiting."""
 
 import itertools
 from collections import deque
@@ -197,7 +197,7 @@ def test_what_stays_without_a_reply_is_sent_again(monkeypatch: pytest.MonkeyPatc
     assert waits == pytest.approx([0.15, 0.3, 0.5, 0.5, 0.5], abs=0.01)
 
 
-def test_a_reply_tells_that_what_was_sent_before_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_shows_that_an_earlier_frame_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(silent_at(0, 2))
     made = opened(line, monkeypatch)
     replies = made.exchange(writes(4))
@@ -316,7 +316,7 @@ def test_after_a_long_pause_a_ping_goes_first(monkeypatch: pytest.MonkeyPatch) -
     assert line.kinds[-1] == "MT_BYE"
 
 
-def test_a_ping_waits_no_longer_than_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ping_waits_no_longer_than_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(lambda frame, number: [reply(frame)] if frame.type == Message.MT_WRITE else [])
     made = opened(line, monkeypatch)
     with pytest.raises(CommunicationError, match="stopped answering"):

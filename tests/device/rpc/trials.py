@@ -1,4 +1,4 @@
-"""Trials of a session over a bad line: few in the tests, many in scripts/soak.py."""
+"""Trials of a session over a bad line: a few in the tests, many in scripts/soak.py."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""Projects of a real model, one of whose operators does what no operator should, if the input asks for it."""
+"""Projects of a real model with an operator that misbehaves if the input selects it."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""A firmware with a fence around two models, of which one does what no model should, if its input asks for it."""
+"""Firmware with memory protection around two models, one of which misbehaves if its input selects it."""
 
 import shutil
 from dataclasses import dataclass

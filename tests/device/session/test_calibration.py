@@ -1,4 +1,4 @@
-"""The device's timer against the host's clock, on a device whose clock is off by a known amount, and on the host."""
+"""The device's timer against the host's clock, with a known clock error, and on the host."""
 
 import math
 from pathlib import Path

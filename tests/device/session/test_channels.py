@@ -1,4 +1,4 @@
-"""A session over TCP, and over RTT through a stand-in for J-Link's software; behind them the firmware as a process."""
+"""A session over TCP, and over RTT with a fake of J-Link's software, with the firmware as a process."""
 
 import contextlib
 import socket

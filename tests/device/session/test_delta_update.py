@@ -1,4 +1,4 @@
-"""Which bytes of a module go over the line: the difference from the one in flash, where that one's file is here."""
+"""Sending a module as a delta from the one in flash, if that one's file is available."""
 
 from pathlib import Path
 

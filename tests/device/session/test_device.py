@@ -1,4 +1,4 @@
-"""A session with the test firmware as a process: what goes in, what comes out, what is told."""
+"""A session with the test firmware as a process: inputs, outputs, errors."""
 
 import itertools
 import math
@@ -109,7 +109,7 @@ def test_outputs_can_be_written_to(device: Device) -> None:
         ),
     ],
 )
-def test_a_wrong_input_is_told(device: Device, given: Arrays, what: str, details: tuple[str, str] | None) -> None:
+def test_a_wrong_input_is_reported(device: Device, given: Arrays, what: str, details: tuple[str, str] | None) -> None:
     with pytest.raises(UsageError) as caught:
         device.run(given)
     assert caught.value.what == what
@@ -136,12 +136,12 @@ def test_a_time_that_no_watchdog_counts_is_refused(device: Device, seconds: Any)
         ("function", {"function": 3}),
     ],
 )
-def test_an_argument_of_another_type_is_told(device: Device, name: str, given: dict[str, Any]) -> None:
+def test_an_argument_of_another_type_is_reported(device: Device, name: str, given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"^{name} is"):
         device.time(**given)
 
 
-def test_what_a_method_does_not_take_is_told(device: Device) -> None:
+def test_what_a_method_does_not_take_is_reported(device: Device) -> None:
     uses: list[tuple[str, Any]] = [
         ("seconds is", lambda: device.calibrate("x")),  # type: ignore[arg-type]
         ("inputs is", lambda: device.run(np.zeros(5))),  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_each_repeat_starts_with_the_inputs(device: Device) -> None:
         ({"warm_up": -1}, "warm_up is -1"),
     ],
 )
-def test_time_wants_positive_numbers(device: Device, wrong: dict[str, float], said: str) -> None:
+def test_time_needs_positive_numbers(device: Device, wrong: dict[str, float], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         device.time(**wrong)  # type: ignore[arg-type]
     assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""What is told of a fault, from the registers in the message and the operators in the manifest."""
+"""Errors for faults, from the message's registers and the manifest's operators."""
 
 from pathlib import Path
 
@@ -122,7 +122,7 @@ class Symbols:
         (0x10, "store access fault", "sp 0x00000010, far from the stack", ""),
     ],
 )
-def test_a_stack_pointer_that_was_lost_is_no_overflow(
+def test_a_stack_pointer_that_was_lost_is_not_an_overflow(
     sp: int, what: str, said: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "Symboliser", Symbols)

@@ -1,4 +1,4 @@
-"""A real firmware whose operator faults: the device tells which, where and why, and can be opened again."""
+"""Real firmware whose operator faults: the error names the operator, place and cause; the device can be reopened."""
 
 import re
 import subprocess
@@ -164,7 +164,7 @@ def test_a_fault_outside_of_a_session(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_exit_code_is_no_fault(tmp_path: Path) -> None:
+def test_another_exit_code_is_not_a_fault(tmp_path: Path) -> None:
     leave = '#include "platform.h"\nint main(void);\nint main(void)\n{\n    platform_exit(7);\n}\n'
     folder = faulty.make(boards.get("mps2_an385"), tmp_path / "project", replace={"src/main.c": leave})
     with pytest.raises(CommunicationError, match="ended with exit code 7"):

@@ -62,7 +62,7 @@ def test_run_time_and_stack(built: tuple[Board, Path]) -> None:
         assert flat is None
 
 
-def test_a_killed_emulator_is_told_and_started_again(built: tuple[Board, Path]) -> None:
+def test_a_killed_emulator_is_reported_and_started_again(built: tuple[Board, Path]) -> None:
     with session.open(built[1], timeout_s=30) as device:
         check(device.run(inputs(1)), expected(inputs(1), run=1))
         os.kill(device.connection.transport.pid, signal.SIGKILL)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What `open` says of a folder or a firmware that is not what it should be."""
+"""Errors of `open` for a wrong folder or firmware."""
 
 import logging
 import os

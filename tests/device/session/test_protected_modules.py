@@ -1,4 +1,4 @@
-"""Modules inside a fence (--modules --protect): they compute the same, and a hostile one ends alone."""
+"""Modules under memory protection (--modules --protect): same results, and only a hostile one is ended."""
 
 import shutil
 import subprocess
@@ -55,7 +55,7 @@ def address_of(firmware: Path, symbol: str) -> int:
 
 @pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="the Arm toolchain or QEMU is not installed")
 @pytest.mark.slow
-def test_modules_run_inside_a_fence(tmp_path: Path) -> None:
+def test_modules_run_under_memory_protection(tmp_path: Path) -> None:
     keys.make(tmp_path / "own.key")
     made = modules.make_module(
         faulty.DIGITS, board=BOARD, key=tmp_path / "own.key", counter=1, options=Options(name="net")

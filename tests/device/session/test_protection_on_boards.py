@@ -1,4 +1,4 @@
-"""A model inside its fence (--protect): what it may not do ends it alone, and the session goes on."""
+"""A model under memory protection (--protect): a forbidden access ends only the model, and the session continues."""
 
 from pathlib import Path
 

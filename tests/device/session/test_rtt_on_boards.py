@@ -1,4 +1,4 @@
-"""A firmware without a UART: driven over RTT in QEMU, by its gdb stub."""
+"""Firmware without a UART, driven over RTT in QEMU through its gdb stub."""
 
 import contextlib
 import shutil
@@ -66,7 +66,7 @@ def test_the_emulator_is_driven_over_rtt(built: tuple[Board, Path]) -> None:
 
 
 @pytest.mark.slow
-def test_a_gdb_server_that_somebody_started(built: tuple[Board, Path]) -> None:
+def test_a_running_gdb_server(built: tuple[Board, Path]) -> None:
     board, folder = built
     with machine(board, folder) as port:
         for run in (1, 2):  # a session leaves the firmware running

@@ -1,4 +1,4 @@
-"""Several models in one firmware: by name in one session, in one arena, with equal constants stored once."""
+"""Several models in one firmware: selected by name in one session, sharing an arena and equal constants."""
 
 import json
 import shutil
@@ -91,7 +91,7 @@ def test_what_the_models_share_is_there_once(built: tuple[Path, list[Any], Any])
             assert size.flash_const_bytes <= left.constant_bytes + digits.constant_bytes
 
 
-def test_a_device_of_several_wants_a_name(device: Device) -> None:
+def test_a_device_of_several_needs_a_name(device: Device) -> None:
     assert device.models == ("left", "digits_int8", "right")
     with pytest.raises(UsageError, match="the firmware has 3 models") as caught:
         device.run({})
@@ -192,7 +192,7 @@ def test_each_model_may_have_a_section_of_its_own(
         assert f"--arena-section is given {told}" in capsys.readouterr().err
 
 
-def test_what_can_not_be_compiled_is_told_of_all_models(tmp_path: Path) -> None:
+def test_what_can_not_be_compiled_is_reported_of_all_models(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["": 17, "own": 1]> g (float[4] x) => (float[4] y) {y = own.%s(x)}'
     for name, operator in (("a", "Frob"), ("b", "Grok")):
         onnx.save(onnx.parser.parse_model(text % operator), tmp_path / f"{name}.onnx")

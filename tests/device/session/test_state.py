@@ -1,4 +1,4 @@
-"""Stateful models on a device: a sequence step by step, sessions that begin anew, what streaming costs."""
+"""Stateful models on a device: sequences step by step, restarted sessions, the cost of streaming."""
 
 import json
 import shutil
@@ -200,7 +200,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert "x float32[1,1,8] -> y float32[1,1,4]" in said("check", "model.onnx", *state, "-b", "host")
 
 
-def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, _ = saved(stateful.recurrent("LSTM", "torch", 1), tmp_path)
 
     def error(*pairs: str) -> str:
@@ -285,7 +285,7 @@ def test_a_quantized_state_begins_at_its_zero_point(moved: bool, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_state_begins_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_begins_with_the_given_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(quantized(False), "model.onnx")
     first = np.array([[1, 2, 3, 4]], np.int8)

@@ -1,4 +1,4 @@
-"""A model whose input is streamed, on a device: the frame comes by WRITE, row by row, and is nowhere whole."""
+"""A model with a streamed input on a device: the frame arrives by WRITE, row by row, and is never stored whole."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The worst latency of the urgent one of two models: what bench says of it, and what a timer finds in the emulator."""
+"""The worst latency of the more urgent of two models: bench's figure, and a timer's in the emulator."""
 
 import shutil
 import time

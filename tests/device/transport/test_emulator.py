@@ -24,6 +24,6 @@ def test_it_is_driven_over_its_pipes(tmp_path: Path) -> None:
         assert transport.read(timeout_s=5) == b"bytes"
 
 
-def test_a_missing_emulator_is_told() -> None:
+def test_a_missing_emulator_is_reported() -> None:
     with pytest.raises(BuildError, match="qemu-system-nothing is not installed"):
         open_emulator(Emulator(program="qemu-system-nothing", arguments=()), Path("a.elf"))

@@ -48,14 +48,14 @@ def test_more_than_the_pipes_hold() -> None:
     assert back == data
 
 
-def test_a_read_waits_no_longer_than_told() -> None:
+def test_a_read_waits_no_longer_than_requested() -> None:
     with ProcessTransport(["cat"], name="cat") as transport:
         start = time.monotonic()
         assert transport.read(timeout_s=0.1) == b""
         assert 0.09 < time.monotonic() - start < 2
 
 
-def test_a_write_that_nobody_takes() -> None:
+def test_a_write_that_is_not_accepted() -> None:
     with (
         python("import time; time.sleep(60)") as transport,
         pytest.raises(CommunicationError, match="the program did not accept all bytes"),
@@ -63,7 +63,7 @@ def test_a_write_that_nobody_takes() -> None:
         transport.write(bytes(1 << 20), timeout_s=0.2)
 
 
-def test_the_end_of_a_program_is_told_with_its_last_words() -> None:
+def test_the_end_of_a_program_is_reported_with_its_last_words() -> None:
     program = "import sys; print('\\n'.join(f'line {i}' for i in range(30)), file=sys.stderr); sys.exit(3)"
     with python(program) as transport, pytest.raises(CommunicationError) as caught:
         transport.read(timeout_s=10)
@@ -72,13 +72,13 @@ def test_the_end_of_a_program_is_told_with_its_last_words() -> None:
     assert caught.value.details[1:] == tuple(f"line {i}" for i in range(20, 30))
 
 
-def test_another_thread_closes_it_while_its_end_is_told() -> None:
+def test_another_thread_closes_it_while_its_end_is_reported() -> None:
     transport = ProcessTransport(["true"], name="the program", on_exit=lambda status: transport.close())
     with pytest.raises(CommunicationError, match="the program was closed"):
         transport.read(timeout_s=5)
 
 
-def test_a_killed_program_is_told() -> None:
+def test_a_killed_program_is_reported() -> None:
     with ProcessTransport(["cat"], name="cat") as transport:
         os.kill(transport.pid, signal.SIGKILL)
         with pytest.raises(CommunicationError, match="cat was killed by signal 9"):

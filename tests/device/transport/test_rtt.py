@@ -1,4 +1,4 @@
-"""SEGGER RTT: the host's side against a firmware's side that is played here, in a memory of a few hundred bytes."""
+"""SEGGER RTT: the host's side against a simulated firmware side, in a few hundred bytes of memory."""
 
 import contextlib
 import struct

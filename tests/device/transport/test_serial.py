@@ -1,4 +1,4 @@
-"""Serial ports, played by pseudo-terminals."""
+"""Serial ports, simulated by pseudo-terminals."""
 
 import contextlib
 import io
@@ -82,7 +82,7 @@ def test_writing_much_while_much_arrives(line: tuple[int, str]) -> None:
     other_end.join(5)
 
 
-def test_a_port_that_takes_nothing_is_told(line: tuple[int, str]) -> None:
+def test_a_port_that_takes_nothing_is_reported(line: tuple[int, str]) -> None:
     with (
         SerialTransport(line[1], baud=115200) as transport,
         pytest.raises(CommunicationError, match=r"did not accept all bytes within 0\.2 s"),
@@ -116,14 +116,14 @@ def test_a_port_of_this_computer_is_its_own(line: tuple[int, str]) -> None:
         assert (port.is_exclusive, url.is_exclusive) == (True, False)
 
 
-def test_a_missing_port_is_told() -> None:
+def test_a_missing_port_is_reported() -> None:
     with pytest.raises(CommunicationError, match="can't open the port /dev/ttyNONE") as caught:
         SerialTransport("/dev/ttyNONE", baud=115200)
     assert "No such file or directory" in caught.value.details[0]
     assert "mtool boards --attached" in caught.value.hint
 
 
-def test_a_board_that_is_unplugged_is_told() -> None:
+def test_a_board_that_is_unplugged_is_reported() -> None:
     device, port = os.openpty()
     with SerialTransport(os.ttyname(port), baud=115200) as transport:
         os.close(device)
@@ -158,7 +158,7 @@ def test_a_program_that_announces_its_terminal_is_driven_through_it(tmp_path: Pa
         assert "assertion failed" in caught.value.details
 
 
-def test_a_program_that_announces_nothing_is_told(tmp_path: Path) -> None:
+def test_a_program_that_announces_nothing_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "device.py"
     program.write_text("import time\nprint('booting', flush=True)\ntime.sleep(60)\n")
     with pytest.raises(CommunicationError, match=r"printed no terminal name within 0\.5 s") as caught:

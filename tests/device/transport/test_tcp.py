@@ -1,4 +1,4 @@
-"""Channels over TCP, and the addresses that `--port` takes."""
+"""Channels over TCP, and `--port` addresses."""
 
 import socket
 import threading

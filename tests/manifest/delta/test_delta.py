@@ -1,4 +1,4 @@
-"""Deltas by mtool/manifest/delta, decoded by the runtime's C under the sanitizers: the new bytes, or a refusal."""
+"""Deltas from mtool/manifest/delta, decoded by the runtime's C under the sanitizers: the new bytes, or a refusal."""
 
 import shutil
 import struct
@@ -78,7 +78,7 @@ def test_probabilities_at_their_ends() -> None:
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.1, 0.12), (0.5, 0.27), (1.0, 0.30)])
-def test_small_steps_cost_what_they_tell(share: float, most: float) -> None:
+def test_small_steps_cost_their_information(share: float, most: float) -> None:
     """Within 4% of the entropy: which of the weights move, and of each that does two bits."""
     random = np.random.default_rng(1)
     old = weights(random, 40000)

@@ -1,4 +1,4 @@
-"""What holds the host's side of modules and the device's together."""
+"""The host's and the device's side of modules agree."""
 
 import re
 from pathlib import Path

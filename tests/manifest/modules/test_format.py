@@ -45,7 +45,7 @@ MODULE = Module(
 )
 
 
-def test_a_description_that_is_too_long_is_told() -> None:
+def test_a_description_that_is_too_long_is_reported() -> None:
     long = MODULE.description.model_copy(update={"model_file": "x" * MOST_DESCRIPTION_BYTES})
     with pytest.raises(UsageError, match="too many names"):
         pack(replace(MODULE, description=long))
@@ -61,14 +61,14 @@ def test_what_is_packed_is_unpacked() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 12, 24, 28, 32, 36, 40, 48, 52, 56, 64, 72, 136, HEAD_BYTES, -1])
-def test_a_changed_byte_is_told(at: int) -> None:
+def test_a_changed_byte_is_reported(at: int) -> None:
     data = bytearray(pack(MODULE))
     data[at] ^= 0x81
     with pytest.raises(UsageError, match="can't be read"):
         unpack(bytes(data))
 
 
-def test_a_wrong_size_is_told_with_where_it_stands() -> None:
+def test_a_wrong_size_is_reported_with_its_place() -> None:
     data = pack(MODULE)
     head = data[:4] + (1 << 31).to_bytes(4, "little") + data[8:]
     for changed, found in ((head, f"header is wrong.*found {1 << 31} bytes"), (data[:-1], f"{len(data) - 1}")):
@@ -78,12 +78,12 @@ def test_a_wrong_size_is_told_with_where_it_stands() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"arena_bytes": 23}, {"entry": 40}, {"alignment": 8}, {"name": "a b"}])
-def test_what_no_module_may_hold_is_told(wrong: dict[str, object]) -> None:
+def test_what_no_module_may_hold_is_reported(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         unpack(pack(replace(MODULE, **wrong)))  # type: ignore[arg-type]
 
 
-def test_a_cut_module_is_told() -> None:
+def test_a_cut_module_is_reported() -> None:
     data = pack(MODULE)
     for size in (0, 3, 4, HEAD_BYTES - 1, HEAD_BYTES, len(data) - 1):
         with pytest.raises(UsageError):

@@ -1,4 +1,4 @@
-"""Keys of modules: their files, and what is no key."""
+"""Module keys: their files, and invalid ones."""
 
 import errno
 import logging
@@ -51,7 +51,7 @@ def test_what_others_can_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCap
     assert "chmod 600" in caplog.text
 
 
-def test_what_is_no_key_is_told(tmp_path: Path) -> None:
+def test_what_is_not_a_key_is_reported(tmp_path: Path) -> None:
     keys.make(tmp_path / "own.key")
     other = X25519PrivateKey.generate()
     private = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -71,7 +71,7 @@ def test_what_is_no_key_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/"])
-def test_a_name_that_is_none_is_told(name: str) -> None:
+def test_an_invalid_name_is_reported(name: str) -> None:
     with pytest.raises(UsageError, match="keys are never overwritten"):
         keys.make(Path(name))
 
@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_no_half_of_a_key(tmp_path: Path, monkeypatch: pytest
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_pipe_is_no_module(tmp_path: Path) -> None:
+def test_a_pipe_is_not_a_module(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.mtm")
     with pytest.raises(UsageError, match="is not a file"):
         modules.read_module(tmp_path / "pipe.mtm")

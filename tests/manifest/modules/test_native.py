@@ -1,4 +1,4 @@
-"""Native modules on emulated cores: wherever they lie, they compute what the same model compiled in does."""
+"""Native modules on emulated cores: at any address they compute the results of the compiled-in model."""
 
 import shutil
 import subprocess

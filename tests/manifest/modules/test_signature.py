@@ -1,4 +1,4 @@
-"""The C that checks signatures and hashes: held against the library that the host signs by, and RFC 8032."""
+"""The C that checks signatures and hashes, against the library that the host signs with, and RFC 8032."""
 
 import ctypes
 import hashlib

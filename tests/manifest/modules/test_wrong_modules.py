@@ -1,4 +1,4 @@
-"""Malformed modules on the device's side: refused, or opened within their memory, whatever is wrong with them."""
+"""Malformed modules on the device: refused, or opened within their memory."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""EEMBC's commands: the firmware as a process, against what mlcommons/tiny's api says; and the host that drives it."""
+"""EEMBC's commands: the firmware as a process, against mlcommons/tiny's api; and the host that drives it."""
 
 import json
 import shutil

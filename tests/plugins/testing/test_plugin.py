@@ -1,4 +1,4 @@
-"""pytest's plugin and `mtool test`: what passes, what fails, what is written down, and which exit code says so."""
+"""The pytest plugin and `mtool test`: passes, failures, recorded figures, and exit codes."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What `mtool check` estimates is enough for the build, and not much more."""
+"""The estimates of `mtool check` are enough for the build, and not much more."""
 
 import shutil
 from collections.abc import Callable
@@ -153,7 +153,7 @@ def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "most"), [("arduino_uno", 4_000), ("arduino_mega2560", 8_000)])
 @pytest.mark.product(2)
-def test_the_largest_that_is_said_to_fit_an_arduino_builds(name: str, most: int, tmp_path: Path) -> None:
+def test_the_largest_estimated_to_fit_an_arduino_builds(name: str, most: int, tmp_path: Path) -> None:
     board = boards.get(name)
     need(board)
 

@@ -1,4 +1,4 @@
-"""The bytes a token that scripts/sizes.py finds: of each schedule, and of what calls the operators."""
+"""The bytes per token that scripts/sizes.py measures: of each schedule, and of the calling code."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Functions that operators share count by their measured size, others as the largest of their kind."""
+"""Shared functions of operators count with their measured size, others as the largest of their kind."""
 
 from types import SimpleNamespace
 from typing import Any

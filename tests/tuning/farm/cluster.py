@@ -1,4 +1,4 @@
-"""A Dask scheduler and workers with boards that are stood in for, as processes of their own."""
+"""A Dask scheduler and workers with simulated boards, as separate processes."""
 
 import contextlib
 import os

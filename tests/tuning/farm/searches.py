@@ -1,4 +1,4 @@
-"""Searches on stand-in boards: a small network's tasks, made-up times, and the search with or without a farm."""
+"""Searches on simulated boards: a small network's tasks, invented times, and the search with or without a farm."""
 
 import zlib
 from collections.abc import Mapping, Sequence

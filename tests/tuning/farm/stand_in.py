@@ -1,4 +1,4 @@
-"""A worker whose boards are stood in for: they wait as flashing and a serial line would, and compute nothing.
+"""A worker with simulated boards: they wait as long as flashing and a serial line would, and compute nothing.
 
     python -m tests.tuning.farm.stand_in ADDRESS BOARDS [BEHAVIOUR...]
 

@@ -32,7 +32,7 @@ def certificates(folder: Path, name: str) -> Tls:
     return Tls(ca, pem, key)
 
 
-def test_a_worker_and_who_tunes_need_certificates_of_the_authority(tmp_path: Path) -> None:
+def test_workers_and_clients_need_certificates_of_the_authority(tmp_path: Path) -> None:
     own, strange = certificates(tmp_path, "own"), certificates(tmp_path, "strange")
     scheduler = ["--protocol", "tls", "--tls-ca-file", own.ca, "--tls-cert", own.certificate, "--tls-key", own.key]
     with cluster(tmp_path, *map(str, scheduler)) as made:

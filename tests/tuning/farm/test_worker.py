@@ -52,7 +52,7 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
         (["tune", "m.onnx", "-b", "host", "--scheduler", "127.0.0.1:1"], 2, "m.onnx"),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_wrong_arguments_are_reported(
     arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -127,7 +127,7 @@ def measured(boards: WorkerBoards, one: Slice) -> Any:
     return boards.measure(Firmware({}, flash_s=0.0).bundle("cc"), one, lambda answer: None, lambda: False)
 
 
-def test_three_failures_in_a_row_are_a_boards_end_and_are_told_to_the_scheduler() -> None:
+def test_three_failures_in_a_row_are_a_boards_end_and_are_reported_to_the_scheduler() -> None:
     boards, told = worker_boards_of(1, ("dead",)), []
     boards.on_change = lambda: told.append(boards.counts())  # type: ignore[method-assign]
     ends = [measured(boards, asked()) for _ in range(4)]

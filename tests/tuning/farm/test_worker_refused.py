@@ -1,4 +1,4 @@
-"""A worker does not wait for what can't come: a name that nobody knows, a key of another certificate."""
+"""A worker does not wait for the impossible: an unknown name, the key of another certificate."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What a model is compared with where LiteRT's reference kernels, or all of LiteRT, lack an operator."""
+"""The reference if LiteRT's reference kernels, or all of LiteRT, lack an operator."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The process that onnxruntime and LiteRT run in: what goes there and back, and what its death comes to."""
+"""The process of onnxruntime and LiteRT: its messages, and the error if it dies."""
 
 import io
 import logging
