@@ -18,7 +18,7 @@ from mtool.commands.flashing import runner_of
 from mtool.device import flash
 from mtool.device.flash import ports, power, uf2
 from mtool.stages.deployment import Deployment
-from mtool.stages.options import known_of
+from mtool.stages.options import tuning_results_of
 from tests.device.flash.jobs import BOARD, job
 
 ROOT = Path(boards.__file__).parents[1]
@@ -80,7 +80,10 @@ KEYS: dict[str, tuple[str, Callable[[], object]]] = {
     "flash": ('flash = "tool"', lambda: runner_of(BOARD, template="zephyr", deployment=Deployment()).name == "command"),
     "power": ('power = "relay on"', lambda: power.of(BOARD, "") == power.Power("relay on")),
     "boards": ('boards = "missing.yaml"', lambda: "missing.yaml" in _refused(boards.load_all)),
-    "tuned": ('tuned = "missing.jsonl"', lambda: "missing.jsonl" in _refused(lambda: known_of(BOARD, Options()))),
+    "tuned": (
+        'tuned = "missing.jsonl"',
+        lambda: "missing.jsonl" in _refused(lambda: tuning_results_of(BOARD, Options())),
+    ),
     **{
         key: (f'{key} = "x"', lambda key=key: zephyr.roots()[key.upper()] == [Path.cwd() / "x"])
         for key in configuration.ROOTS

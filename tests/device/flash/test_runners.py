@@ -79,9 +79,7 @@ def test_an_invalid_command_line_is_reported(text: str, says: str) -> None:
         ("power", "hub {elf}", "known: {port}, {probe}", ""),
     ],
 )
-def test_an_unknown_placeholder_is_reported_with_the_known_ones(
-    what: str, text: str, known: str, hint: str
-) -> None:
+def test_an_unknown_placeholder_is_reported_with_the_known_ones(what: str, text: str, known: str, hint: str) -> None:
     wrong = re.search(r"\{\w+\}", text)
     assert wrong is not None
     message = re.escape(f"the {what} command has the unknown placeholder {wrong[0]}")
