@@ -103,6 +103,17 @@ def test_a_network_keeps_its_classes_and_shrinks(tmp_path: Path) -> None:
     check_it_runs(done)
 
 
+def test_a_bias_may_have_two_dimensions(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    constants = {"w": random.normal(size=(8, 3)).astype(np.float32), "b": np.ones((1, 3), np.float32)}
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="fc")]
+    onnx.save(graphs.model(nodes, {"x": (np.float32, (1, 8))}, ["y"], constants), tmp_path / "gemm.onnx")
+    np.savez(tmp_path / "data.npz", x=random.random((20, 8), np.float32))
+    done = mtool.quantize(tmp_path / "gemm.onnx", tmp_path / "data.npz")
+    assert operators(done.path).count("DequantizeLinear") == 4  # of the bias as well
+    check_it_runs(done)
+
+
 @pytest.mark.slow
 def test_the_worst_layer_is_the_one_that_can_be_left_out(tmp_path: Path) -> None:
     x, _ = bright(20)

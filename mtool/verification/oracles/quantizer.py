@@ -40,6 +40,20 @@ def prepare(*, model: str, prepared: str, title: str) -> None:
     with _refusals(title):
         # The shapes are already numbers: symbolic inference, which needs sympy, would add nothing.
         _tools().shape_inference.quant_pre_process(model, prepared, skip_symbolic_shape=True)
+    written = onnx.load(prepared)
+    _flatten_biases(written.graph)
+    onnx.save(written, prepared)
+
+
+def _flatten_biases(graph: onnx.GraphProto) -> None:
+    """Make biases of Gemm of shape [1, N] vectors: onnxruntime fails on them. scikit-learn's converter writes them."""
+    readers = [
+        (name, node.op_type == "Gemm" and place == 2) for node in graph.node for place, name in enumerate(node.input)
+    ]
+    biases = {name for name, is_bias in readers if is_bias} - {name for name, is_bias in readers if not is_bias}
+    for constant in graph.initializer:
+        if constant.name in biases and len(constant.dims) == 2 and constant.dims[0] == 1:
+            del constant.dims[0]
 
 
 def quantize(
