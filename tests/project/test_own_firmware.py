@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -109,6 +110,29 @@ def test_the_core_must_be_known(form: Format) -> None:
     with pytest.raises(UsageError, match="without --board") as refused:
         commands.compile(DIGITS, board="host").package(form, rpc=True)
     assert "--board" in refused.value.hint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["c", "cmake", *WITHOUT_BOARD])
+def test_each_package_has_the_server(form: Format, tmp_path: Path) -> None:
+    package = packages.write(commands.compile(DIGITS, board="nucleo_l4r5zi"), tmp_path, form=form, rpc=True)
+    if form == "cmsis-pack":
+        (archive,) = package.glob("*.pack")
+        shutil.unpack_archive(archive, package, "zip")
+    sources = [path for path in package.rglob("*.c") if "examples" not in path.parts and "samples" not in path.parts]
+    includes = {f"-I{path.parent}" for path in package.rglob("*.h")}
+    core = ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    subprocess.run(["arm-none-eabi-gcc", *core, "-Wall", "-Werror", "-c", *includes, *sources], check=True, cwd=objects)
+    symbols = subprocess.run(
+        ["arm-none-eabi-nm", *objects.glob("*.o")], check=True, capture_output=True, text=True
+    ).stdout
+    lines = [line.split()[-2:] for line in symbols.splitlines() if line.startswith((" ", "0"))]
+    defined = {name for kind, name in lines if kind != "U"}
+    assert "mt_poll" in defined
+    left = {name for kind, name in lines if kind == "U" and name.startswith("mt_")} - defined
+    assert left == {"mt_rpc_read", "mt_rpc_write", "mt_rpc_time", "mt_rpc_idle"}
 
 
 def test_an_archive_has_no_server() -> None:

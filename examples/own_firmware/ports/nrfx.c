@@ -1,4 +1,4 @@
-/* mtool's RPC at a UARTE of an nRF52 by nrfx 3; the time is the core's cycle counter.
+/* mtool's RPC at a UARTE of an nRF52 by nrfx 3 or 4; the time is the core's cycle counter.
  *
  * The application sets up nrfx_uarte with rpc_event as its handler. Call rpc_start once, then mt_poll in the main loop.
  * The UARTE receives by DMA, a byte at a time here, into two buffers in turn. */
@@ -13,7 +13,6 @@ void rpc_event(const nrfx_uarte_event_t *event, void *context);
 static volatile uint8_t ring[256]; /* it holds MT_RPC_WINDOW_BYTES; the indices wrap by themselves */
 static volatile uint8_t head, tail;
 static uint8_t received[2];
-static volatile uint8_t is_sent;
 
 void rpc_event(const nrfx_uarte_event_t *event, void *context)
 {
@@ -27,9 +26,6 @@ void rpc_event(const nrfx_uarte_event_t *event, void *context)
     case NRFX_UARTE_EVT_RX_DONE:
         ring[head] = *event->data.rx.p_buffer;
         head = (uint8_t)(head + event->data.rx.length);
-        break;
-    case NRFX_UARTE_EVT_TX_DONE:
-        is_sent = 1;
         break;
     default:
         break;
@@ -55,11 +51,7 @@ size_t mt_rpc_read(uint8_t *bytes, size_t capacity)
 
 void mt_rpc_write(const uint8_t *bytes, size_t count)
 {
-    is_sent = 0;
-    if (nrfx_uarte_tx(&rpc_uarte, bytes, count, 0) == NRFX_SUCCESS) { /* mtool sends from RAM, as EasyDMA requires */
-        while (!is_sent) {
-        }
-    }
+    (void)nrfx_uarte_tx(&rpc_uarte, bytes, count, NRFX_UARTE_TX_BLOCKING); /* from RAM, as EasyDMA requires */
 }
 
 uint32_t mt_rpc_time(uint32_t *hz)
