@@ -356,7 +356,7 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     own_code = sum(count for name, count in size.functions.items() if name.startswith(f"{manifest.model}_"))
     counted = speed.unit == "instructions"
     timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
-    each_cycle = timer is not None and timer.hz == clock_hz and not counted
+    each_cycle = timer is not None and timer.hz == clock_hz and not counted and firmware != OWN
     return Cost(
         model=manifest.model,
         board=prepared.board.name,

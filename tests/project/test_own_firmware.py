@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,22 @@ def built(folder: Path, source: Path, *arguments: str) -> Path:
     subprocess.run(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *arguments], check=True, capture_output=True)
     subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
     return folder
+
+
+@contextmanager
+def emulated(machine: str, program: Path) -> Iterator[str]:
+    """Run a program in QEMU, and return the port of its first UART."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    emulator = ("qemu-system-arm", "-M", machine, "-nographic", "-monitor", "none", "-icount", "shift=0")
+    serial = f"tcp:127.0.0.1:{number},server=on,wait=off"
+    with subprocess.Popen([*emulator, "-serial", serial, "-kernel", program]) as running:
+        try:
+            time.sleep(0.5)
+            yield f"tcp://127.0.0.1:{number}"
+        finally:
+            running.kill()
 
 
 @pytest.fixture(scope="module")
@@ -152,21 +169,26 @@ def test_an_application_with_the_hal_of_st(tmp_path: Path, receives: str) -> Non
     build = built(tmp_path / "build", OWN / "stm32_hal", *places, "-DQEMU=ON", f"-DDMA={receives == 'dma'}")
     if receives == "dma":
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    serial = f"tcp:127.0.0.1:{number},server=on,wait=off"
-    emulator = ("qemu-system-arm", "-M", "netduinoplus2", "-nographic", "-monitor", "none", "-icount", "shift=0")
-    with subprocess.Popen([*emulator, "-serial", serial, "-kernel", build / "own_firmware.elf"]) as running:
-        try:
-            time.sleep(0.5)
-            deployment = Deployment(port=f"tcp://127.0.0.1:{number}")
-            report = commands.verify(DIGITS, board="mps2_an386", deployment=deployment, on=package)
-            assert all(output.differing == 0 for output in report.outputs)
-            layers = commands.verify_layers(DIGITS, board="mps2_an386", deployment=deployment, on=package)
-            assert all(one.difference is not None and one.difference.differing == 0 for one in layers.layers)
-            assert (
-                commands.bench(DIGITS, board="mps2_an386", deployment=deployment, on=package).time_ns or 0
-            ) > 100_000
-        finally:
-            running.kill()
+    with emulated("netduinoplus2", build / "own_firmware.elf") as port:
+        deployment = Deployment(port=port)
+        report = commands.verify(DIGITS, board="mps2_an386", deployment=deployment, on=package)
+        assert all(output.differing == 0 for output in report.outputs)
+        layers = commands.verify_layers(DIGITS, board="mps2_an386", deployment=deployment, on=package)
+        assert all(one.difference is not None and one.difference.differing == 0 for one in layers.layers)
+        cost = commands.bench(DIGITS, board="mps2_an386", deployment=deployment, on=package)
+        assert cost.time_ns is not None and cost.time_ns > 100_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("ZEPHYR_BASE" not in os.environ, reason="ZEPHYR_BASE is not set")
+def test_the_sample_for_zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEPHYR_TOOLCHAIN_VARIANT", "gnuarmemb")
+    compiler = Path(shutil.which("arm-none-eabi-gcc") or "").resolve().parents[1]
+    monkeypatch.setenv("GNUARMEMB_TOOLCHAIN_PATH", str(compiler))
+    package = packages.write(
+        commands.compile(DIGITS, board="mps2_an386"), tmp_path / "m", form="zephyr-module", rpc=True
+    )
+    build = built(tmp_path / "build", package / "samples/rpc", "-DBOARD=mps2/an386")
+    with emulated("mps2-an386", build / "zephyr/zephyr.elf") as port:
+        report = commands.verify(DIGITS, board="mps2_an386", deployment=Deployment(port=port), on=package)
+        assert all(output.differing == 0 for output in report.outputs)
