@@ -38,7 +38,7 @@ A_FIRMWARE, A_SLICE = 240, 48
 
 
 def copies(spaces: list[Space], count: int) -> list[Space]:
-    """Return so many different tasks with the candidates of the first space."""
+    """Return `count` different tasks with the candidates of the first space."""
     first = spaces[0]
     return [
         dataclasses.replace(
@@ -52,7 +52,7 @@ def copies(spaces: list[Space], count: int) -> list[Space]:
 
 
 def trimmed(spaces: list[Space], total: int) -> list[Space]:
-    """Return copies of a space with so many candidates in all."""
+    """Return copies of a space with a total number of candidates."""
     each = len(spaces[0].candidates)
     found = copies(spaces, -(-total // each))
     last = found[-1]
@@ -80,10 +80,12 @@ def run(
         progress = search(farm, spaces, path, maker, most=A_FIRMWARE)
         took = time.monotonic() - start
         rate, each_ms = progress.measured / took, (cpu_s() - cpu) / progress.measured * 1e3
-        told = f"{boards:3} boards: {progress.measured} candidates in {took:.1f} s, {rate:.2f} a second; CPU of each"
+        reported = (
+            f"{boards:3} boards: {progress.measured} candidates in {took:.1f} s, {rate:.2f} a second; CPU of each"
+        )
         if isinstance(made.scheduler, subprocess.Popen) and not is_disturbed:
-            told += f" {(cpu_s(made.scheduler) - scheduler) / progress.measured * 1e3:.2f} ms of the scheduler,"
-        print(f"{told} {each_ms:.2f} ms of the client", flush=True)
+            reported += f" {(cpu_s(made.scheduler) - scheduler) / progress.measured * 1e3:.2f} ms of the scheduler,"
+        print(f"{reported} {each_ms:.2f} ms of the client", flush=True)
     assert progress.measured == progress.total
     return progress, took
 

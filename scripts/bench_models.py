@@ -46,7 +46,7 @@ def pairs(count: int) -> onnx.ModelProto:
 
 
 def products(megabytes: int) -> onnx.ModelProto:
-    """Return eight products whose weights have so many megabytes together."""
+    """Return eight products whose weights have a total size in megabytes."""
     rng = np.random.default_rng(0)
     width = int((megabytes * 1_000_000 / 4 / 8) ** 0.5)
     weights = {f"w{n}": rng.normal(size=(width, width)).astype(np.float32) / width for n in range(8)}
@@ -55,7 +55,7 @@ def products(megabytes: int) -> onnx.ModelProto:
 
 
 def integer_products(megabytes: int) -> onnx.ModelProto:
-    """Return eight products of integers whose weights, with a scale for each channel, have so many megabytes."""
+    """Return eight integer products whose weights, with per-channel scales, have a total size in megabytes."""
     rng = np.random.default_rng(0)
     width = int((megabytes * 1_000_000 / 8) ** 0.5)
     point, spread = np.zeros((), np.int8), np.float32(0.05)

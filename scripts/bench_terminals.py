@@ -71,7 +71,7 @@ def cpu_s(number: int) -> float:
 
 
 def copies(space: Space, total: int) -> list[Space]:
-    """Return different tasks with the candidates of one, so many candidates in all."""
+    """Return different tasks with the candidates of one, and a total number of candidates."""
     found = []
     for number in range(-(-total // len(space.candidates))):
         key = digest([space.task.record.key, number])
@@ -140,6 +140,6 @@ def _run(
         spent = {side: sum(map(cpu_s, processes)) - before[side] for side, processes in sides.items()}
     count = progress.measured
     assert count == progress.total
-    told = ", ".join(f"{1e3 * seconds / count:.2f} ms of the {side}" for side, seconds in spent.items())
-    print(f"{number:3} boards: {count} candidates in {took:.1f} s, {count / took:.2f} a second; CPU of each {told}")
+    reported = ", ".join(f"{1e3 * seconds / count:.2f} ms of the {side}" for side, seconds in spent.items())
+    print(f"{number:3} boards: {count} candidates in {took:.1f} s, {count / took:.2f} a second; CPU of each {reported}")
     return count / took

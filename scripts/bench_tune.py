@@ -116,7 +116,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> int:
-    """Tune what is asked for, and write the page."""
+    """Tune the requested models, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench-tune")

@@ -36,7 +36,7 @@ Row = tuple[str, str]
 
 
 def rows_of(command: TyperCommand) -> list[Row]:
-    """Return a command's arguments and options as --help tells them, but for those that all commands have."""
+    """Return a command's arguments and options as in --help, except those that all commands have."""
     context = typer.Context(command, info_name=command.name)
     rows = []
     for parameter in command.params:

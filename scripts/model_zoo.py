@@ -136,8 +136,10 @@ def tried(
     for number, (job, row) in enumerate(run_all(list(new.values()), processes), 1):
         where = job.path.relative_to(folder).as_posix()
         state.add(job.key(), where, row)
-        told = "; ".join([row.refused, *(f"{name} {found.outcome} {found.note}" for name, found in row.boards.items())])
-        sys.stderr.write(f"{number}/{len(new)} {where} {job.rounding}: {row.outcome}   {told.strip('; ')}\n")
+        reported = "; ".join(
+            [row.refused, *(f"{name} {found.outcome} {found.note}" for name, found in row.boards.items())]
+        )
+        sys.stderr.write(f"{number}/{len(new)} {where} {job.rounding}: {row.outcome}   {reported.strip('; ')}\n")
     rows: dict[Path, dict[str, results.Row]] = {}
     for (path, each), key in keys.items():
         row = state.get(key)
@@ -168,7 +170,7 @@ def main() -> int:
         "--names", type=Path, help="tab-separated: repository, path, bytes; options, as of mtool compile"
     )
     parser.add_argument("--state", type=Path, help=f"file of the results; default: {STATE} in the folder")
-    parser.add_argument("--known", action="store_true", help="try nothing: tell what is known")
+    parser.add_argument("--known", action="store_true", help="try nothing: print the stored results")
     parser.add_argument("--older", action="store_true", help="take results of other versions of mtool's sources too")
     parser.add_argument("--table", type=Path, help="write the results as a page of Markdown")
     given = parser.parse_args()

@@ -39,7 +39,7 @@ def run(name: str) -> str:
 
 
 def main() -> int:
-    """Run the tests; the exit code tells whether exactly those fail that are written down."""
+    """Run the tests; the exit code is 0 if exactly the expected ones fail."""
     global _tests
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="part of the names of the tests to run")

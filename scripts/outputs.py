@@ -100,8 +100,8 @@ def _rough(line: str) -> str:
 
 
 def is_shown(output: Sequence[str], printed: Sequence[str]) -> bool:
-    """Return whether a page's lines are what was printed; `...` stands for any lines."""
-    shown, told = [compared(line) for line in output], [compared(line) for line in printed if line.strip()]
+    """Return whether a page's lines match the output; `...` stands for any lines."""
+    shown, reported = [compared(line) for line in output], [compared(line) for line in printed if line.strip()]
     parts: list[list[str]] = [[]]
     for line in filter(None, shown):
         if line == GAP:
@@ -109,15 +109,15 @@ def is_shown(output: Sequence[str], printed: Sequence[str]) -> bool:
         else:
             parts[-1].append(line)
     if len(parts) == 1:
-        return parts[0] == told
+        return parts[0] == reported
     at = 0
     for number, part in enumerate(parts):
-        places = range(at, len(told) - len(part) + 1)
+        places = range(at, len(reported) - len(part) + 1)
         if number == 0:
             places = places[:1]
         if number == len(parts) - 1:
             places = places[-1:] if part else places[:1]
-        place = next((place for place in places if told[place : place + len(part)] == part), None)
+        place = next((place for place in places if reported[place : place + len(part)] == part), None)
         if place is None:
             return False
         at = place + len(part)
@@ -200,8 +200,8 @@ def run_page(page: Path, folder: Path, takes: Callable[[Shown], bool]) -> Iterat
                 continue
             code, out, merged = printed_by(shown.words)
         only_out = {_rough(line) for line in out}
-        told = {_rough(line) for line in merged} - only_out
-        yield shown, code, merged if any(_rough(line) in told for line in shown.output if line.strip()) else out
+        reported = {_rough(line) for line in merged} - only_out
+        yield shown, code, merged if any(_rough(line) in reported for line in shown.output if line.strip()) else out
 
 
 def main() -> int:

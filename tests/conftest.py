@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) == signal.SIG_IGN:  # as in a shell's background; what the tests start inherits it
             signal.signal(number, default)
     compiler_cache.use()
-    os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
+    os.environ["MTOOL_CACHE"] = "off"  # nothing made by an earlier version is reused
     os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves
     gc.set_threshold(100_000, 20, 20)

@@ -38,7 +38,7 @@ def yes_and_no(**others: Any) -> tuple[dict[str, Any], ...]:
 
 
 def trips(*numbers: int) -> tuple[dict[str, Any], ...]:
-    """Return runs of so many rounds."""
+    """Return runs with these numbers of rounds."""
     return tuple({"x": X, "n": np.array(number, LONG)} for number in numbers)
 
 

@@ -28,12 +28,12 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The command's name: the first word that is no option."""
+        """The command's name: the first word that is not an option."""
         return next((word for word in self.words if not word.startswith("-")), "")
 
 
 def blocks(text: str, language: str = "") -> list[str]:
-    """Return the blocks of code of a page: all, or those in fences of a language."""
+    """Return the blocks of code of a page: all, or those marked with a language."""
     fenced = [(found[2], re.sub(rf"^{found[1]}", "", found[3], flags=re.MULTILINE)) for found in _FENCE.finditer(text)]
     if language:
         return [block for name, block in fenced if name == language]

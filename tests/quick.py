@@ -19,7 +19,7 @@ SMOKE = (
     "tests/compiler/codegen/test_golden_c.py",
     "tests/cli/test_commands.py",
 )
-# Where the tests lie of what is no room, and of rooms' parts that are tested elsewhere; the longest path counts.
+# The tests of modules outside of packages, and of parts of packages tested elsewhere; the longest path counts.
 ELSEWHERE = {
     "boards.yaml": ("tests/boards", "tests/project"),
     "crt": ("tests/crt",),

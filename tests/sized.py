@@ -77,7 +77,8 @@ class Library:
         self.code = ctypes.CDLL(str(sanitized.library(folder, self.name, FLAGS)))
 
     def call(self, feeds: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[int, dict[str, Array]]:
-        """Run the model on arrays of these sizes, in buffers of the caller that are no larger; its status, outputs."""
+        """Run the model on arrays of these sizes, in the caller's buffers of exactly that size; return its status and
+        outputs."""
         given = {
             **feeds,
             **{t.name: np.asarray(sizes[t.range.symbol], np.int32) for t in self.manifest.sizes if t.range},

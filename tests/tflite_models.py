@@ -185,12 +185,12 @@ def model(
         return table("SubGraph", parts)
 
     whole = [subgraph(graph) for graph in graphs]
-    told = []
+    reported = []
     for name, data in (metadata or {}).items():
         buffers.append(table("Buffer", {"Data": np.frombuffer(data.tobytes(), np.uint8)}))
-        told.append(table("Metadata", {"Name": name, "Buffer": len(buffers) - 1}))
+        reported.append(table("Metadata", {"Name": name, "Buffer": len(buffers) - 1}))
     root = {
-        **({"Metadata": vector("Model", "Metadata", told)} if told else {}),
+        **({"Metadata": vector("Model", "Metadata", reported)} if reported else {}),
         "Subgraphs": vector("Model", "Subgraphs", whole),
         "OperatorCodes": vector("Model", "OperatorCodes", codes),
         "Buffers": vector("Model", "Buffers", buffers),

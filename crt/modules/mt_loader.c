@@ -256,7 +256,7 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
 }
 
 /* Acknowledge the frame; unlike mt_requests_begin_work, this leaves the reply to LOAD as it is. */
-static int32_t tell(struct mt_requests *state, const struct mt_frame *request)
+static int32_t acknowledge(struct mt_requests *state, const struct mt_frame *request)
 {
     return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
 }
@@ -308,7 +308,7 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
         const uint32_t sector = loader->storage->sector_bytes;
         is_long |= offset % sector == 0 || offset % sector + count > sector; /* one must be erased */
     }
-    const int32_t status = is_long ? tell(state, request) : MT_OK;
+    const int32_t status = is_long ? acknowledge(state, request) : MT_OK;
     if (status != MT_OK) {
         return status;
     }
@@ -339,7 +339,7 @@ static int32_t commit(struct mt_loader *loader)
 static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request)
 {
     const uint8_t where = loader->where;
-    int32_t status = tell(state, request);
+    int32_t status = acknowledge(state, request);
     if (status != MT_OK) {
         return status;
     }

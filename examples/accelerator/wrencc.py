@@ -1,4 +1,4 @@
-"""The Wren's compiler: two JSON files of a region to a model binary. It knows nothing of mtool but these files.
+"""The Wren's compiler: two JSON files of a region to a model binary. It uses nothing of mtool except these files.
 
 wrencc.py REGION.nodes.json REGION.constants.json -o REGION.bin [--report REGION.report.json]
 

@@ -1,4 +1,4 @@
-/* A kernel of one's own: the hard sigmoid, two numbers at a time. */
+/* A kernel of your own: the hard sigmoid, two numbers at a time. */
 #include "hard_sigmoid.h"
 
 static float bounded(float value)

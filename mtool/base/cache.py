@@ -2,8 +2,8 @@
 
 An entry is one file: the hash of the rest, a line of JSON that names the files in it, and their bytes. It is written
 under a temporary name and renamed, so that no process ever sees half of one, and it is used only if the hash matches.
-The hash is not a signature: whoever can write to the folder decides what is compiled and run, so it must be the user's
-alone. The least recently used entries are removed when the limit is exceeded.
+The hash is not a signature: whoever can write to the folder decides what is compiled and run, so only the user may be
+able to. The least recently used entries are removed when the limit is exceeded.
 """
 
 import contextlib

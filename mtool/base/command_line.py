@@ -31,7 +31,7 @@ def words_of(text: str, places: Collection[str], *, what: str) -> list[str]:
     except ValueError as wrong:
         raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
     if not words or not words[0]:
-        raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
+        raise UsageError(f"{what} contains no program", details=[f"found {text!r}"])
     for name in _NAMED.findall(text):
         if name not in places:
             details = [text, f"known: {', '.join(f'{{{one}}}' for one in places)}"]

@@ -246,11 +246,10 @@ class Board(Strict):
     the board or in its emulator; it was `built`; or a project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
     where an operating system places things; `placed` lists the roles that a template puts into another memory than
-    `holds` says; `takes` is the memory that a template needs, where it needs more than usual. `port` is for the
-    template alone. `flash` maps the flash runners that
-    work with the board to their settings (mtool/base/flash_runners.yaml); the first is the default. `power`
-    is the command that cycles the board's power (mtool/device/flash/power.py); `draws` is the chip's power consumption,
-    from which energy is estimated.
+    `holds` says; `takes` is the memory that a template needs, where it needs more than usual. Only the template uses
+    `port`. `flash` maps the flash runners that work with the board to their settings (mtool/base/flash_runners.yaml);
+    the first is the default. `power` is the command that cycles the board's power (mtool/device/flash/power.py);
+    `draws` is the chip's power consumption, from which energy is estimated.
     """
 
     name: str
@@ -445,7 +444,7 @@ def _entries(path: Path) -> dict[Any, Any]:
     except (yaml.YAMLError, RecursionError, ValueError) as wrong:
         raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
     if not isinstance(entries, dict):
-        raise UsageError(f"{path} holds no boards", details=["expected  a mapping from board names to entries"])
+        raise UsageError(f"{path} contains no boards", details=["expected  a mapping from board names to entries"])
     return entries
 
 

@@ -1,4 +1,4 @@
-"""Memory protection of cores: what a region can cover, and so what a model can access."""
+"""Memory protection of cores: the possible regions, and so what a model can access."""
 
 from dataclasses import dataclass
 

@@ -77,7 +77,7 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
 
 
 def _start(origin: str) -> dict[str, Any]:
-    """Return the entry to start from, without that board's record of what was tried on it."""
+    """Return the entry to start from, without that board's test records."""
     if not origin:
         return {}
     from mtool import boards

@@ -306,7 +306,7 @@ class _Source:
         """Lower the model to kernels, loops and backend calls, with further facts about it."""
         target, request = target_of(board), self.request
         if self.open_sizes:
-            from mtool.compiler import run_time_sizes  # loaded for such a model alone
+            from mtool.compiler import run_time_sizes  # loaded only for such a model
 
             check_no_backends(request, self.open_sizes)
             whole, graph = run_time_sizes.lowered(self.path, target, request, self.open_sizes)

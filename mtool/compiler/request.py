@@ -94,7 +94,7 @@ class Request(ModelOptions):
         }
         for reason, is_there in reasons.items():
             if is_there:
-                raise UsageError(f"an input by rows (--interface-api feed, --stream) does not go with {reason}")
+                raise UsageError(f"an input by rows (--interface-api feed, --stream) can't be combined with {reason}")
 
     @property
     def may_be_split(self) -> bool:
@@ -115,7 +115,7 @@ class Request(ModelOptions):
             reasons.append("--arena caller where it is for=weights, which each instance would have a copy of")
         if pools and reasons:
             raise UsageError(
-                f"--pool does not go with {reasons[0]}",
+                f"--pool can't be combined with {reasons[0]}",
                 hint="--pool NAME=BYTES,section=NAME" if self.arena_section else "leave one of them out",
             )
 

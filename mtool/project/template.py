@@ -157,12 +157,14 @@ def load(template: str) -> Template:
         if not isinstance(entry, dict):
             raise UsageError(f"{path} is not a mapping", details=["expected: builder, transport, firmware, options"])
         if reserved := {"name", "folder", "is_own"} & {*entry}:
-            raise UsageError(f"{path} breaks the schema", details=[f"{key}: unknown key" for key in sorted(reserved)])
+            raise UsageError(
+                f"{path} does not match the schema", details=[f"{key}: unknown key" for key in sorted(reserved)]
+            )
         return Template.model_validate(
             {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
         )
     except ValidationError as invalid:
         details = records.lines(invalid)
-        raise UsageError(f"{path} breaks the schema", details=details) from None
+        raise UsageError(f"{path} does not match the schema", details=details) from None
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None

@@ -100,7 +100,7 @@ def stored(path: Path) -> dict[str, StoredArray]:
 
 def _member(path: Path, whole: zipfile.ZipFile, info: zipfile.ZipInfo) -> StoredArray:
     if not info.filename.endswith(_SUFFIX) or info.compress_type not in _WITH:
-        raise ValueError(f"no array: {info.filename}")
+        raise ValueError(f"not an array: {info.filename}")
     with whole.open(info) as member:
         dtype, shape = _header(member)
         _check_length(dtype, shape, info.file_size - member.tell())
@@ -119,7 +119,7 @@ def _header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 def _check_length(dtype: np.dtype[Any], shape: tuple[int, ...], there: int) -> None:
     if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > there:
-        raise ValueError("no plain array, or cut short")
+        raise ValueError("not a plain array, or truncated")
 
 
 @contextmanager

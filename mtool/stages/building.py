@@ -162,7 +162,7 @@ class BuiltProject:
 class FirmwareSizes:
     """A firmware's total flash and RAM, the weights in RAM that are part of it, and the needs of each memory.
 
-    On the host, where an operating system places things, they count the model alone, and no memory is listed.
+    On the host, where an operating system places things, only the model counts, and no memory is listed.
     """
 
     flash_bytes: int

@@ -273,7 +273,7 @@ class Options(Request):
 
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
-    """Check what does not depend on the model: the project's template and its options, the folder, schedules.
+    """Check options that do not depend on the model: the project's template and its options, the folder, schedules.
 
     Raises:
         UsageError: the template, one of its options or a schedule is unknown, or the folder holds something else or

@@ -182,7 +182,7 @@ class TrialLimits:
 
     @classmethod
     def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "TrialLimits":
-        """Return a board's memory, less what the runtime takes with the template's options."""
+        """Return a board's memory, minus the runtime's use with the template's options."""
         code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
         if code is None or weights is None or arena is None:
             return cls(_HOST_BYTES, None, _HOST_BYTES, most)

@@ -1,4 +1,4 @@
-"""The whole plan: what is fast alone is measured again in the model; the default stays if it is faster."""
+"""The whole plan: the fastest candidates are measured again in the model; the default stays if it is faster."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -209,7 +209,7 @@ def test_a_tool_that_can_not_get_its_core_leaves_the_build_to_another(
     assert "building with CMake and Debian's Arduino core instead" in caplog.text
     with pytest.raises(BuildError, match="PlatformIO can't download") as caught:
         arduino.build(tmp_path, _manifest(builder="platformio"), ["host_driven"])
-    assert "builder=cmake" not in caught.value.hint, "who names a builder gets that one"
+    assert "builder=cmake" not in caught.value.hint, "a named builder is used"
     monkeypatch.setattr(arduino.shutil, "which", lambda program: "pio" if program == "pio" else None)
     with pytest.raises(BuildError) as caught:
         arduino.build(tmp_path, _manifest(), ["host_driven"])

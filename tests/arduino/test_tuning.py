@@ -122,4 +122,4 @@ def test_an_attached_board_is_flashed_once_for_many_candidates(attached: Attachm
     assert all(row.best is not None and 1e4 < row.best.median < 1e9 for row in rows)
     assert any(one.baseline for one in read.measurements) and len(read.plans) == 1
     assert time.monotonic() - start < 500
-    locks.Lock(attached.port).release()  # nobody holds it any more
+    locks.Lock(attached.port).release()  # no process holds it any more

@@ -122,8 +122,12 @@ def test_a_board_whose_file_is_not_read_is_reported_with_the_setting(
     assert app.invoke(["boards", "--new", "my_m4", *NEW, "--set", "zephyr=my_m4"]) == 0
     capsys.readouterr()
     assert app.invoke(["boards", "my_m4"]) == 6
-    told = capsys.readouterr().err
-    assert "boards/my_m4.yaml was not read" in told and "--boards boards/my_m4.yaml" in told and "--new" not in told
+    reported = capsys.readouterr().err
+    assert (
+        "boards/my_m4.yaml was not read" in reported
+        and "--boards boards/my_m4.yaml" in reported
+        and "--new" not in reported
+    )
     assert app.invoke(["boards", "my_m4", "--boards", "boards/my_m4.yaml"]) == 0
 
 

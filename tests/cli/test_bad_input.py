@@ -43,7 +43,7 @@ def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
 
 @pytest.mark.parametrize("command", ["compile", "build", "run", "verify", "bench", "flash"])
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ("--executor graph --operators-api typed", "calls the operators as packed functions"),
         ("--executor graph-host --operators-api values", "calls the operators as packed functions"),
@@ -58,11 +58,11 @@ def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
         ("--schedule conv_7=c99_patch", "unknown node"),
     ],
 )
-def test_options_that_do_not_go_together(command: str, arguments: str, told: str, capsys: Captured) -> None:
+def test_options_that_do_not_go_together(command: str, arguments: str, reported: str, capsys: Captured) -> None:
     board = ["--board", "host"] if command != "flash" else ["--board", "stm32f746g_disco", "--dry-run"]
     assert app.invoke([command, str(DIGITS), *board, *arguments.split()]) == 2
     captured = capsys.readouterr()
-    assert told in captured.err and "Traceback" not in captured.err
+    assert reported in captured.err and "Traceback" not in captured.err
     assert list(Path().iterdir()) == []
 
 
@@ -194,7 +194,7 @@ def test_a_missing_file(capsys: Captured) -> None:
 
 
 def test_a_file_that_is_not_onnx(capsys: Captured) -> None:
-    Path("text.onnx").write_text("this is no model\n")
+    Path("text.onnx").write_text("this is not a model\n")
     fails(["text.onnx"], 3, "text.onnx", capsys=capsys)
     Path("empty.onnx").write_bytes(b"")
     fails(["empty.onnx"], 3, "empty.onnx", capsys=capsys)

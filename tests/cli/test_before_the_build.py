@@ -67,8 +67,8 @@ def test_what_cannot_fit_is_reported_before_anything_is_built(
     graph = helper.make_graph([node], "g", sizes[:1], sizes[1:], initializer=[weights])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "m.onnx")
     assert app.invoke(["build", "m.onnx", "--board", "arduino_uno"]) == 4
-    told = capsys.readouterr().err
-    assert "m.onnx does not fit arduino_uno" in told and "weights 40 KB (float32)" in told
+    reported = capsys.readouterr().err
+    assert "m.onnx does not fit arduino_uno" in reported and "weights 40 KB (float32)" in reported
     assert not Path("build").exists()
 
     assert app.invoke(["new", "p", "--model", "m.onnx", "--board", "arduino_uno"]) == 0

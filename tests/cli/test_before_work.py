@@ -74,10 +74,10 @@ def test_a_wrong_option_is_reported_before_the_model_is_read(
     Path("theirs/notes.txt").touch()
     np.savez("x.npz", x0=np.zeros(4, np.float32))
     before = sorted(tmp_path.rglob("*"))
-    for options, told in WRONG[command]:
+    for options, reported in WRONG[command]:
         code = app.invoke([command, DIGITS, *options])
         error = capsys.readouterr().err
-        assert code in (2, 6) and told in error, (options, error)
+        assert code in (2, 6) and reported in error, (options, error)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -79,9 +79,9 @@ def test_the_most_urgent_model_waits_for_the_longest_stretch_of_all(tmp_path: Pa
     names = ["--name", "urgent", "--name", "chain", "--name", "one"]
     tasks = ["--interface-api", "step", "--arena", "interleaved", "--board", "mps2_an386"]
     assert app.invoke(["check", one, chained, one, *names, *tasks]) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"urgent waits for at most \d+% of an inference of chain\n", told)
-    assert "one.onnx, chain.onnx, one.onnx fit mps2_an386" in told
+    reported = capsys.readouterr().out
+    assert re.search(r"urgent waits for at most \d+% of an inference of chain\n", reported)
+    assert "one.onnx, chain.onnx, one.onnx fit mps2_an386" in reported
 
 
 def test_an_operator_by_rows_is_one_row() -> None:

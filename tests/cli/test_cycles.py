@@ -75,7 +75,7 @@ def test_an_inference_of_several_calls_is_counted_whole(interface: str, tmp_path
     ran = {part["name"] for part in cycles["functions"]}
     assert {"net_begin", f"net_{interface}", {"feed": "net_finish", "step": "net_done"}[interface]} <= ran
     assert sum(part["instructions"] for part in cycles["operators"]) == cycles["instructions"]
-    assert max(part["instructions"] for part in cycles["operators"]) < 0.8 * cycles["instructions"], "told apart"
+    assert max(part["instructions"] for part in cycles["operators"]) < 0.8 * cycles["instructions"], "reported apart"
 
 
 @pytest.mark.slow

@@ -29,12 +29,12 @@ def test_a_named_operator_on_the_host(tmp_path: Path, capfd: pytest.CaptureFixtu
     folder = str(tmp_path / "project")
     arguments = ["debug", str(DIGITS), "-d", folder, "--operator", "conv_2", "--batch", "--ex", "bt 1"]
     assert app.invoke(arguments) == 0
-    told = capfd.readouterr()
-    assert "stop at operator 2, " in told.err
-    assert "Breakpoint 1, digits_int8_conv_2 (" in told.out and "#0  digits_int8_conv_2 (" in told.out
+    reported = capfd.readouterr()
+    assert "stop at operator 2, " in reported.err
+    assert "Breakpoint 1, digits_int8_conv_2 (" in reported.out and "#0  digits_int8_conv_2 (" in reported.out
     assert app.invoke(["debug", folder, "--operator", "conv_22"]) == 2
     assert "did you mean conv_2" in capfd.readouterr().err
-    assert app.invoke(["debug", folder, "--gdb", "gdb-of-nobody"]) == 5
+    assert app.invoke(["debug", folder, "--gdb", "gdb-missing"]) == 5
     assert app.invoke(["debug", folder, "--dry-run", "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
     assert document["operator"]["index"] == 0 and document["fault"] is None
@@ -50,10 +50,10 @@ def test_an_operator_that_faults_in_an_emulator(tmp_path: Path, capfd: pytest.Ca
     begins = r"^MT_ALONE void digits_int8_conv_2\([^)]*\)\n\{\n"
     source.write_text(after(source.read_text(), begins, "    *(volatile int *)0xF0000000u = 1;\n"))
     assert app.invoke(["debug", str(folder), "--batch", "--ex", "continue", "--ex", "bt 3"]) == 0
-    told = capfd.readouterr()
-    assert "in operator 2, " in told.err and "stop at operator 2, " in told.err
-    assert "Breakpoint 1, digits_int8_conv_2 (" in told.out
-    assert "platform_fault ()" in told.out and "<signal handler called>" in told.out
+    reported = capfd.readouterr()
+    assert "in operator 2, " in reported.err and "stop at operator 2, " in reported.err
+    assert "Breakpoint 1, digits_int8_conv_2 (" in reported.out
+    assert "platform_fault ()" in reported.out and "<signal handler called>" in reported.out
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_the_gdb_server_of_a_probe(runner: str, settings: dict[str, str], argv: 
 
 
 def test_a_board_without_a_gdb_server() -> None:
-    with pytest.raises(UsageError, match="arduino_uno has no gdb server") as told:
+    with pytest.raises(UsageError, match="arduino_uno has no gdb server") as reported:
         flashing.choose_gdb_server(boards.get("arduino_uno"))
-    assert "--server HOST:PORT" in told.value.hint
+    assert "--server HOST:PORT" in reported.value.hint
 
 
 @pytest.mark.slow

@@ -64,16 +64,18 @@ def test_words_are_mtools_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     ):
         (own / "template.yaml").write_text(text)
         assert app.invoke(["build", DIGITS, "-t", str(own)]) == 2
-        told = capsys.readouterr().err
-        assert says in told and not any(raw in told for raw in ("Value error", "Extra inputs", "Field required"))
+        reported = capsys.readouterr().err
+        assert says in reported and not any(
+            raw in reported for raw in ("Value error", "Extra inputs", "Field required")
+        )
     (own / "template.yaml").write_text(yaml)
     (own / "cookiecutter.json").write_text("{}")
     folder = own / "{{cookiecutter.folder}}"
     folder.mkdir()
     (folder / "a.txt").write_text("{{ cookiecutter.modle.name }}")
     assert app.invoke(["-q", "generate", DIGITS, "-t", str(own)]) == 2
-    told = capsys.readouterr().err
-    assert "a.txt: 'modle' is not defined" in told and "dict object" not in told
+    reported = capsys.readouterr().err
+    assert "a.txt: 'modle' is not defined" in reported and "dict object" not in reported
 
 
 def test_two_models_and_a_file_that_is_not_a_port(tmp_path: Path, capsys: Captured) -> None:
@@ -98,8 +100,8 @@ def test_errors_name_a_solution(arguments: list[str], code: int, says: str, caps
     Path("own").mkdir()
     Path("own", "mtool.toml").write_text('[project]\nmodel = "m.onnx"\nboard = "host"\n')
     assert app.invoke(arguments) == code
-    told = capsys.readouterr().err
-    assert says in told and "Errno" not in told and not Path("boards").exists()
+    reported = capsys.readouterr().err
+    assert says in reported and "Errno" not in reported and not Path("boards").exists()
 
 
 @pytest.mark.parametrize("name", ["empty.onnx", "empty.tflite"])
@@ -116,8 +118,8 @@ def test_an_empty_file_is_reported_as_such(
 def test_samples_of_mlperf_are_looked_for_before_the_work(capsys: Captured) -> None:
     Path("mtool.toml").write_text(f'[project]\nmodel = "{DIGITS}"\nboard = "host"\ntype = "mlperftiny"\n')
     assert app.invoke(["mlperf", "--data", "nofile.npz"]) == 2
-    told = capsys.readouterr().err
-    assert "there is no file or folder nofile.npz" in told and "y_labels.csv" in told
+    reported = capsys.readouterr().err
+    assert "there is no file or folder nofile.npz" in reported and "y_labels.csv" in reported
 
 
 def test_a_module_of_zephyr_is_for_its_boards(
@@ -138,6 +140,6 @@ def test_a_damaged_model_is_reported_without_pythons_words(
     path = tmp_path / "cut.tflite"
     path.write_bytes(b"\x08\0\0\0TFL3" + (-70_000).to_bytes(4, "little", signed=True) + bytes(8))
     assert app.invoke(["check", str(path), "--board", "host"]) == 3
-    told = capsys.readouterr().err
-    assert "cut.tflite is damaged or truncated" in told and "an offset or length in it is wrong" in told
-    assert not any(word in told for word in ("unpack", "buffer", "struct"))
+    reported = capsys.readouterr().err
+    assert "cut.tflite is damaged or truncated" in reported and "an offset or length in it is wrong" in reported
+    assert not any(word in reported for word in ("unpack", "buffer", "struct"))

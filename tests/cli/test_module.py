@@ -40,7 +40,7 @@ def test_a_module_is_made_signed_and_shown(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (["--board", "host"], "native modules do not support host"),
         (["--board", "arduino_uno"], "native modules do not support arduino_uno"),
@@ -51,12 +51,12 @@ def test_a_module_is_made_signed_and_shown(
 )
 def test_models_that_can_not_be_modules_are_reported(
     options: list[str],
-    told: str,
+    reported: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert invoke(["module", DIGITS, *options]) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]

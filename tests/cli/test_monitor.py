@@ -77,7 +77,7 @@ def test_a_board_is_heard(
     latest = time.monotonic() + 30
 
     def opened(*arguments: Any, **options: Any) -> transport.Transport:
-        """Speak once somebody listens: what comes before is thrown away."""
+        """Write once there is a reader: earlier output is discarded."""
         channel = opens(*arguments, **options)
         os.write(device, b"hello\n" + LOG + FAULT)
         return channel
@@ -95,14 +95,14 @@ def test_a_board_is_heard(
     for arguments in ([], ["--json"]):
         shown.clear()
         assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.1", *arguments]) == 0
-        told = capsys.readouterr()
-        assert f"listening to the port {port} at 115200 baud" in told.err
+        reported = capsys.readouterr()
+        assert f"listening to the port {port} at 115200 baud" in reported.err
         if arguments:
-            rows = [json.loads(row) for row in told.out.splitlines()]
+            rows = [json.loads(row) for row in reported.out.splitlines()]
             assert [row["kind"] for row in rows[:3]] == ["text", "log", "fault"]
         else:
-            assert told.out.splitlines()[:2] == ["hello", "log   arena is full"]
-            assert told.out.splitlines()[2].startswith("fault fault in operator 0")
+            assert reported.out.splitlines()[:2] == ["hello", "log   arena is full"]
+            assert reported.out.splitlines()[2].startswith("fault fault in operator 0")
 
 
 @pytest.mark.parametrize(

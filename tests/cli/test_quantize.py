@@ -79,12 +79,12 @@ def test_a_float_model_that_does_not_fit_is_sent_here(capsys: Captured) -> None:
 @models.needed
 @pytest.mark.parametrize("name", ["kws", "ic", "ad"])
 def test_the_estimate_is_near_the_real_int8_model(name: str) -> None:
-    """By the same function that the linker's overflow goes through; only memories that were missed are told."""
+    """The same function handles linker overflows; only memories that are too small are reported."""
     board = boards.get("arduino_uno")
     plain = commands.compile(models.path(f"{name}/{name}_float32"), board="microbit_v2").manifest
     as_small = commands.Options(optimize="size")  # flash may be spent on larger constants, where there is room
     small = commands.compile(models.path(f"{name}/{name}_int8_qdq"), board="microbit_v2", options=as_small).manifest
     hint = fit.advice(plain, board, {"flash": plain.constant_bytes})
-    told = int(hint.split("about ")[1].split(" KB")[0].replace(",", "")) * 1024
-    assert 0.9 * small.constant_bytes < told < 1.3 * small.constant_bytes
+    reported = int(hint.split("about ")[1].split(" KB")[0].replace(",", "")) * 1024
+    assert 0.9 * small.constant_bytes < reported < 1.3 * small.constant_bytes
     assert "sram" not in hint

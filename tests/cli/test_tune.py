@@ -68,7 +68,7 @@ def test_tuning_results_as_json(log: Path, capsys: Captured) -> None:
         (["tune", DIGITS, "--objective", "tme"], "did you mean time?"),
         (["tune", DIGITS, "--tls-ca", "ca.pem"], "need --scheduler"),
         (["tune", DIGITS, "--power", "it's off"], "the power command can't be read"),
-        (["tune", DIGITS, "--flash-command", " "], "the flash command names no program"),
+        (["tune", DIGITS, "--flash-command", " "], "the flash command contains no program"),
         (["tune", "missing.onnx"], "there is no file missing.onnx"),
         (["compile", DIGITS, "--tuned", "missing.jsonl"], "there is no tuning log missing.jsonl"),
         (["compile", DIGITS, "--tuned", ""], "--tuned is empty"),
@@ -103,9 +103,9 @@ def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_reported(
     below.mkdir()
     monkeypatch.chdir(below)
     assert app.invoke(["compile", DIGITS]) == 0
-    told = capsys.readouterr().err
-    assert "no measurements for host with cc" in told
-    assert "there are some for b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in told
+    reported = capsys.readouterr().err
+    assert "no measurements for host with cc" in reported
+    assert "there are some for b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in reported
 
 
 def test_results_with_other_flags_or_another_clock_are_reported_as_such(

@@ -29,9 +29,9 @@ def test_a_misspelt_choice_is_answered_with_its_neighbour(
         wrong = f"{right[:-2]}{right[-1]}{right[-2]}x"
         needed = ["--data", "d"] if command == "quantize" else []
         assert app.invoke([command, "m.onnx", *needed, option, wrong]) == 2
-        told = capsys.readouterr().err
-        assert f"invalid value for '{option}': '{wrong}' is not one of" in told and "Value error" not in told
-        assert "did you mean " in told
+        reported = capsys.readouterr().err
+        assert f"invalid value for '{option}': '{wrong}' is not one of" in reported and "Value error" not in reported
+        assert "did you mean " in reported
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def project(built: Path) -> Path:
 
 
 def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Path) -> None:
-    told: list[int] = []
-    done = loading.load_module(files / "first.mtm", project, progress=lambda there, whole: told.append(there))
-    assert (done.place, done.there_bytes, told[-1]) == (Place.FLASH, 0, done.file_bytes)
+    reported: list[int] = []
+    done = loading.load_module(files / "first.mtm", project, progress=lambda there, whole: reported.append(there))
+    assert (done.place, done.there_bytes, reported[-1]) == (Place.FLASH, 0, done.file_bytes)
     assert [(one.place, one.name) for one in done.models] == [(Place.FIRMWARE, "own"), (Place.FLASH, "net")]
     with session.open(project) as device:
         assert device.models == ("own", "net")
@@ -118,13 +118,13 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
 
 @pytest.mark.slow
 def test_one_emulator_at_a_time_has_the_flash(files: Path, project: Path) -> None:
-    told = "host_driven.elf.flash is in use by"
+    reported = "host_driven.elf.flash is in use by"
     with session.open(project) as device:
         other = [sys.executable, "-m", "mtool", "load", str(files / "first.mtm"), str(project)]
         done = subprocess.run(other, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (BoardError.exit_code, "")
-        assert f"{told} another mtool" in done.stderr and f"process {os.getpid()}" in done.stderr
-        with pytest.raises(BoardError, match=f"{told} this process"):
+        assert f"{reported} another mtool" in done.stderr and f"process {os.getpid()}" in done.stderr
+        with pytest.raises(BoardError, match=f"{reported} this process"):
             loading.load_module(files / "first.mtm", project)
         device.load(files / "second.mtm")
         device.reset()
@@ -189,8 +189,8 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     new = modules.make_module(
         tmp_path / "tuned.onnx", board=BOARD, key=key, options=options, counter=counter, since=old.module
     )
-    told = modules.update_between((old.module, old.data), (new.module, new.data))
-    assert new.module.name == "digits" and told.has_same_code and told.parts[1] < 8
+    reported = modules.update_between((old.module, old.data), (new.module, new.data))
+    assert new.module.name == "digits" and reported.has_same_code and reported.parts[1] < 8
     modules.write_module(old, tmp_path / "old.mtm")
     modules.write_module(new, tmp_path / "new.mtm")
     image = {"image": random.integers(-128, 127, (1, 1, 8, 8), dtype=np.int8)}
@@ -204,7 +204,7 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     with session.open(project) as device:
         np.testing.assert_array_equal(device["digits"].run(image)["scores"], before)
     done = loading.load_module(tmp_path / "new.mtm", project, since=tmp_path / "old.mtm")
-    assert done.delta_bytes == told.delta_bytes < len(new.data) // 3
+    assert done.delta_bytes == reported.delta_bytes < len(new.data) // 3
     with session.open(project) as device:
         np.testing.assert_array_equal(device["digits"].run(image)["scores"], after)
     with pytest.raises(UsageError, match="is not the one of --since"):
@@ -275,8 +275,8 @@ def test_what_the_firmware_has_not_is_named(
 ) -> None:
     imports = tuple(exports.EXPORTS[name].hash for name in names)
     module = replace(unpack((files / "first.mtm").read_bytes()), kind=kind, imports=imports)
-    told = str(loading.explained(DeviceError("the device reports MT_MISSING_IMPORT"), module))
-    assert all(text in told for text in said)
+    reported = str(loading.explained(DeviceError("the device reports MT_MISSING_IMPORT"), module))
+    assert all(text in reported for text in said)
 
 
 MACHINE = Architecture.ARMV7EM | Needs.HARD_FLOAT | Needs.FPU | Needs.DSP

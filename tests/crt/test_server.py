@@ -142,9 +142,9 @@ def test_an_unused_session_does_not_lock_others_out(server: Server) -> None:
 def test_bye_ends_the_session(server: Server) -> None:
     server.ask(Message.MT_PING, 0)
     assert server.ask(Message.MT_BYE, 1) == Frame(Message.MT_BYE | REPLY, SESSION, 1, b"\0")
-    nobody = bytes([Status.MT_NO_SESSION, 0])
-    assert server.ask(Message.MT_BYE, 1) == Frame(Message.MT_RESEND, SESSION, 1, nobody)
-    assert server.ask(Message.MT_CALL, 2) == Frame(Message.MT_RESEND, SESSION, 2, nobody)
+    refused = bytes([Status.MT_NO_SESSION, 0])
+    assert server.ask(Message.MT_BYE, 1) == Frame(Message.MT_RESEND, SESSION, 1, refused)
+    assert server.ask(Message.MT_CALL, 2) == Frame(Message.MT_RESEND, SESSION, 2, refused)
     assert server.hello(0x77778888, take_over=False).payload[0] == Status.MT_OK
 
 
@@ -313,7 +313,7 @@ def test_a_frame_beyond_the_buffer_is_skipped(server: Server) -> None:
     ],
 )
 def test_a_wrong_request_is_reported(server: Server, kind: int, payload: bytes, status: Status) -> None:
-    for _ in range(2):  # and told again
+    for _ in range(2):  # and reported again
         reply = server.ask(kind, 0, payload)
         assert (reply.type, reply.sequence, reply.payload[0]) == (kind | REPLY, 0, status)
     assert runs_of(server, 1) == 0

@@ -17,10 +17,10 @@ def test_the_page_is_as_the_code_is(script: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_class_of_error_and_every_public_name_has_its_place() -> None:
-    told = (pages.ROOT / "docs" / "errors.md").read_text()
+    reported = (pages.ROOT / "docs" / "errors.md").read_text()
     for name, one in vars(errors).items():
         if isinstance(one, type) and issubclass(one, errors.MtoolError):
-            assert f"| {one.exit_code} | `mtool.errors.{name}` | " in told
+            assert f"| {one.exit_code} | `mtool.errors.{name}` | " in reported
 
 
 def test_every_class_of_a_result_is_a_class_of_the_reference() -> None:

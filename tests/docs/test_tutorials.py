@@ -1,6 +1,6 @@
 """The pages show the real output of `$ mtool …`: all of it with `make test-all`, otherwise a quick part.
 
-`make outputs` writes the pages anew.
+`make outputs` updates the pages.
 """
 
 import shutil
@@ -40,8 +40,8 @@ def test_each_command_prints_what_the_page_shows(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     for shown, code, printed in outputs.run_page(page, tmp_path, lambda one: _takes(one, has_tools=has_tools)):
-        told = next((int(line.split()[1]) for line in shown.output if line.startswith("exit ")), 0)
-        assert code == told, f"{page.name}:{shown.number + 1}"
+        reported = next((int(line.split()[1]) for line in shown.output if line.startswith("exit ")), 0)
+        assert code == reported, f"{page.name}:{shown.number + 1}"
         assert outputs.is_shown(shown.output, printed), (
             f"{page.name}:{shown.number + 1}: {' '.join(shown.words)}: run `make outputs`\n" + "\n".join(printed)
         )

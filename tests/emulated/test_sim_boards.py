@@ -172,8 +172,8 @@ def test_a_fault_names_its_operator(built: BuiltProject, tmp_path: Path) -> None
         build.build(folder)
         with session.open(folder) as device, pytest.raises(DeviceError) as caught:
             device.run(feed(0), timeout_s=1)
-        told = " ".join([caught.value.what, *caught.value.details])
-        assert says in told and "operator 1" in told, told
+        reported = " ".join([caught.value.what, *caught.value.details])
+        assert says in reported and "operator 1" in reported, reported
 
 
 def test_it_is_neither_flashed_nor_are_its_cycles_estimated() -> None:

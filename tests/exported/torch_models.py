@@ -1,6 +1,6 @@
 """Small PyTorch networks with random weights, exported through torch.onnx, one function each.
 
-The tests read them from the folder pytorch/, as exporting takes as long as all the rest; this module writes it anew
+The tests read them from the folder pytorch/, as exporting takes as long as all the rest; this module updates it
 (python tests/exported/torch_models.py), with what pyproject.toml has as `exported`.
 """
 

@@ -1,6 +1,6 @@
 """Compare each node of a quantized network with exact arithmetic on the integers that the network computed.
 
-An integer that is rounded from a real number is told by that number, unless this lies so near to a half between two
+An integer that is rounded from a real number is determined by it, unless the number is so near to a half between two
 integers that float32's own error decides: a tie. Here the real number is computed in float64 from the integers that
 were seen before the node, so that a tie further up explains nothing further down, and nothing hides behind it.
 """
@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 Array = NDArray[Any]
 UNIT = 2.0**-24  # float32's relative error of one operation
-ROUNDINGS = 16  # so many of them, of the largest partial sum, are float32's own error of a result
+ROUNDINGS = 16  # this many of them, of the largest partial sum, are float32's own error of a result
 LINEAR = {"Conv", "ConvTranspose", "MatMul", "Gemm", "Add", "Sum", "Mean", "AveragePool", "GlobalAveragePool",
           "ReduceSum", "ReduceMean", "CumSum", "Einsum"}  # fmt: skip
 MOVING = {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Concat", "Split", "Gather", "Tile",

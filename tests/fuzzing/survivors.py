@@ -92,12 +92,12 @@ def _compared(one: Survivor, feeds: dict[str, oracles.Array], got: list[oracles.
     names = [tensor.name for tensor in one.compiled.manifest.outputs]
     feeds = {**feeds, **one.compiled.constants}
     rounding = one.compiled.rounding
-    told = forks.call(lambda: oracles.answers(one.path, rounding, feeds, names), forks.Limits())
-    if told.ending != "done":
-        return Verdict(one.number, "no oracle", f"{told.ending}: {told.words[:300]}")
-    said = {name: answer for name, answer in told.value.items() if not isinstance(answer, str)}
+    reported = forks.call(lambda: oracles.answers(one.path, rounding, feeds, names), forks.Limits())
+    if reported.ending != "done":
+        return Verdict(one.number, "no oracle", f"{reported.ending}: {reported.words[:300]}")
+    said = {name: answer for name, answer in reported.value.items() if not isinstance(answer, str)}
     if not said:
-        return Verdict(one.number, "no oracle", str(told.value)[:400])
+        return Verdict(one.number, "no oracle", str(reported.value)[:400])
     differences = {name: oracles.difference(answer, got) for name, answer in said.items()}
     if "" in differences.values():
         return Verdict(one.number, "equal")

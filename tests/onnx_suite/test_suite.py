@@ -64,4 +64,4 @@ def test_enough_passes(run) -> None:
 
 
 def test_the_page_of_operators_is_up_to_date(run) -> None:
-    assert PAGE.read_text() == page(*run), "write it anew: python -m tests.onnx_suite.report"
+    assert PAGE.read_text() == page(*run), "update it: python -m tests.onnx_suite.report"

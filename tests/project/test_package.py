@@ -197,8 +197,8 @@ def test_a_zephyr_module_without_a_board_has_the_c_of_each_core(tmp_path: Path) 
         argv = ["arm-none-eabi-gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", *flags, f"-I{folder / 'include'}"]
         subprocess.run([*argv, "-fsyntax-only", *sources], check=True)
         header = folder / "include/digits_int8_core.h"
-        told = subprocess.run([*argv, "-dM", "-E", header], check=True, capture_output=True, text=True).stdout
-        assert re.findall(r"DIGITS_INT8_CORE_(?!H)(\w+)", told) == [core]
+        reported = subprocess.run([*argv, "-dM", "-E", header], check=True, capture_output=True, text=True).stdout
+        assert re.findall(r"DIGITS_INT8_CORE_(?!H)(\w+)", reported) == [core]
 
 
 def _float(path: Path) -> Path:

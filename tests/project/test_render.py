@@ -172,11 +172,11 @@ def test_a_users_own_folder_is_a_template(tmp_path: Path) -> None:
     assert tree.text("toy_app.c").startswith("// model/toy.c model/toy_weights.c\n")
     assert "toy_run(&toy_arena_inputs" in tree.text("toy_app.c")
     (folder / "template.yaml").write_text(entry + "speed: fast\n")
-    with pytest.raises(UsageError, match="breaks the schema") as caught:
+    with pytest.raises(UsageError, match="does not match the schema") as caught:
         project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
     assert "speed" in caught.value.details[0]
     (folder / "template.yaml").write_text(entry.replace("build/app", "out/app"))
-    with pytest.raises(UsageError, match="breaks the schema") as caught:
+    with pytest.raises(UsageError, match="does not match the schema") as caught:
         project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
     assert "firmware.standalone" in caught.value.details[0]
 

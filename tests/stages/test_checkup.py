@@ -95,8 +95,8 @@ def test_a_template_has_needs_of_its_own(
     monkeypatch.setattr(shutil, "which", lambda name, **_: None)
     capsys.readouterr()
     assert app.invoke(["doctor", "--template", "baremetal", "--json"]) == 5
-    told = json.loads(capsys.readouterr().out)["tools"]
-    assert [(one["name"], one["state"], one["board"]) for one in told] == [("cmake", "missing", None)]
+    reported = json.loads(capsys.readouterr().out)["tools"]
+    assert [(one["name"], one["state"], one["board"]) for one in reported] == [("cmake", "missing", None)]
     missing_with = {
         board: {item.name for item in checkup.missing(checkup.of_board(boards.get(board), "zephyr"))}
         for board in ("mps2_an385", "nucleo_l4r5zi")

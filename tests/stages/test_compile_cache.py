@@ -48,7 +48,7 @@ def test_c_is_compiled_once(model: Path, caplog: pytest.LogCaptureFixture, monke
     assert commands.compile(model, board="host").files != first.files and entries() == 3
 
 
-@pytest.mark.parametrize("spoilt", [b"[]", b"{", b'{"told": [[1]], "apart_bytes": 0}', b'{"told": []}'])
+@pytest.mark.parametrize("spoilt", [b"[]", b"{", b'{"notes": [[1]], "apart_bytes": 0}', b'{"notes": []}'])
 def test_a_malformed_entry_is_compiled_again(model: Path, spoilt: bytes) -> None:
     first = commands.compile(model, board="host")
     kept = cache.of_user()
@@ -69,7 +69,7 @@ def test_several_are_compiled_once_together(
     save(other, "Sigmoid")
     caplog.set_level("INFO")
     first = commands.compile_models([model, other], board="host")
-    told = [one.getMessage() for one in caplog.records if "together" in one.getMessage()]
+    reported = [one.getMessage() for one in caplog.records if "together" in one.getMessage()]
     assert entries() == 1
     caplog.clear()
     with monkeypatch.context() as closed:
@@ -78,7 +78,7 @@ def test_several_are_compiled_once_together(
     assert [(one.files, one.manifest, one.manifest.firmware) for one in again] == [
         (one.files, one.manifest, one.manifest.firmware) for one in first
     ]
-    assert [one.getMessage() for one in caplog.records if "together" in one.getMessage()] == told
+    assert [one.getMessage() for one in caplog.records if "together" in one.getMessage()] == reported
     own = commands.compile_models([model, other], board="host", options=Options(arenas="own"))
     assert own[0].files != first[0].files and entries() == 2
     turned = commands.compile_models([other, model], board="host")

@@ -94,9 +94,9 @@ def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_constants_that_are_given_count() -> None:
-    told = [[*compile_cache.option_texts(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
-    told.append([*compile_cache.option_texts(Options(constants={"w": np.full((3, 1000), 0)}))])
-    assert told[0] != told[1] and told[0] != told[2]
+    reported = [[*compile_cache.option_texts(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    reported.append([*compile_cache.option_texts(Options(constants={"w": np.full((3, 1000), 0)}))])
+    assert reported[0] != reported[1] and reported[0] != reported[2]
 
 
 def test_each_run_reports_which_files_are_left(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
@@ -107,8 +107,8 @@ def test_each_run_reports_which_files_are_left(runs: Runs, caplog: pytest.LogCap
     for compiled in (1, 0, 0):
         caplog.clear()
         assert runs.run(Options(edits="keep"))[0] == compiled
-        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        assert told == [f"{page} is left as it is: edited"]
+        reported = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert reported == [f"{page} is left as it is: edited"]
 
 
 def edit(project: Path) -> None:
@@ -167,9 +167,9 @@ _REPLACED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "told"), _REPLACED if amount.IS_ALL else _REPLACED[::2], ids=str)
+@pytest.mark.parametrize(("before", "after", "reported"), _REPLACED if amount.IS_ALL else _REPLACED[::2], ids=str)
 def test_what_a_firmware_is_is_not_replaced_without_a_word(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, before: dict[str, Any], after: dict[str, Any], told: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, before: dict[str, Any], after: dict[str, Any], reported: str
 ) -> None:
     write(tmp_path / "net.onnx", 2)
     options = [{"board": "mps2_an386", **given} for given in (before, after)]
@@ -180,17 +180,17 @@ def test_what_a_firmware_is_is_not_replaced_without_a_word(
         commands.compile(tmp_path / "net.onnx", board=one.pop("board"), options=Options(**one)) for one in options
     ]
     folder = commands.write_project(models[0], tmp_path / "project")
-    if told == "erased":
+    if reported == "erased":
         with pytest.raises(UsageError, match="would erase the modules and their counters") as refused:
             commands.write_project(models[1], folder)
         (sizes,) = refused.value.details
         assert sizes.startswith("module_slot_bytes: there ") and sizes.endswith(", now 65536")
         assert sizes.split()[2].rstrip(",") in refused.value.hint and "--force" in refused.value.hint
-    elif told == "refused":
+    elif reported == "refused":
         with pytest.raises(UsageError, match="would replace firmware that takes modules"):
             commands.write_project(models[1], folder)
         assert manifest.load(folder).project.options["module_key"] == "11" * 32  # type: ignore[union-attr]
     else:
         commands.write_project(models[1], folder)
         warnings = [one.getMessage() for one in caplog.records if "replacing the firmware" in one.getMessage()]
-        assert [f"which was {told};" in one for one in warnings] == [True] * bool(told)
+        assert [f"which was {reported};" in one for one in warnings] == [True] * bool(reported)

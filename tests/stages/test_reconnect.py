@@ -13,16 +13,16 @@ from mtool.stages.deployment import Reconnection
 
 
 def test_the_power_is_cycled_between_attempts_and_the_last_ones_error_is_reported(tmp_path: Path) -> None:
-    told = tmp_path / "cycles"
+    reported = tmp_path / "cycles"
     failures = iter([FlashError("dead"), BoardError("gone"), CommunicationError("mute")])
 
     def attempt() -> Any:
         raise next(failures)
 
-    power = Power(f"sh -c 'echo \"$0\" >> {told}' '{{port}} {{probe}}'", port="p q", probe="0671")
+    power = Power(f"sh -c 'echo \"$0\" >> {reported}' '{{port}} {{probe}}'", port="p q", probe="0671")
     with pytest.raises(CommunicationError, match="mute"):
         Reconnection(power=power).until_back(attempt)
-    assert told.read_text() == "p q 0671\n" * 2
+    assert reported.read_text() == "p q 0671\n" * 2
 
 
 def test_a_probe_that_was_unplugged_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

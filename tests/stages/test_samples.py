@@ -55,8 +55,8 @@ def test_a_golden_file_with_arrays_beyond_the_models(tmp_path: Path, caplog: pyt
     samples.golden_of(save(tmp_path, **known), [IMAGE], [IMAGE])
     assert not caplog.records
     samples.golden_of(save(tmp_path, **known, x1=one, y3=one), [IMAGE], [IMAGE])
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert "unused arrays: x1, y3; the model has 1 input and 1 output" in told
+    (reported,) = [record.getMessage() for record in caplog.records]
+    assert "unused arrays: x1, y3; the model has 1 input and 1 output" in reported
 
 
 def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:

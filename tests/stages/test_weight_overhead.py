@@ -15,7 +15,7 @@ from mtool import commands
 from mtool.manifest import Firmware
 
 F = np.float32
-LOOPS = commands.Options(portable=True)  # what is packed for vectors is not told
+LOOPS = commands.Options(portable=True)  # packing for vectors is not reported
 
 
 def written(folder: Path, proto: onnx.ModelProto) -> Path:

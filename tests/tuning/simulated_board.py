@@ -13,7 +13,7 @@ for a test.
 A board is flashed with the firmware's program, which speaks the real protocol and computes the real outputs; bytes take
 the time of 115,200 baud. Only what is timed is made up: each TIME is run once, and the reply says what the truth says,
 with noise: 3% lognormal, one in fifty ten times as long, a step of 2% at a random moment. Some measurements (each
-begins with spoiling the output) meet a fault: the program crashes, tells so and starts anew; it hangs until it is
+begins with spoiling the output) meet a fault: the program crashes, reports it and restarts; it hangs until it is
 flashed or loses its power; the candidate is not run at all, so that its output is wrong; or the board is unplugged for
 a while.
 
@@ -200,7 +200,7 @@ class Board:
     def from_firmware(self) -> None:
         assert self.process is not None and self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 16)
-        if not data:  # it has told its fault and ended
+        if not data:  # it has reported its fault and ended
             self.loop.forget(self.process.stdout.fileno())
             life = self.life
             self.loop.at(time.monotonic() + BOOT_S * self.options.factor, lambda: self.boot(life))
@@ -224,7 +224,7 @@ class Board:
 
     def put(self, life: int, data: bytes) -> None:
         if life == self.life and self.master >= 0:
-            with contextlib.suppress(BlockingIOError):  # nobody reads: what has no room is lost
+            with contextlib.suppress(BlockingIOError):  # no reader: bytes that do not fit are lost
                 os.write(self.master, data)
 
     # The model of times and faults

@@ -150,7 +150,7 @@ def test_another_target_is_measured_again(spaces: list[Space], tmp_path: Path) -
 
 
 def test_finals_that_are_over_are_not_held_again(spaces: list[Space], tmp_path: Path) -> None:
-    """A run that was killed after them goes on with the whole model; a task that was in the middle has them anew."""
+    """A run killed after them continues with the whole model; an interrupted task repeats them."""
     path, truth = tmp_path / "t.jsonl", truth_of(spaces, 3)
     first = World(truth, seed=3, noise=0.01)
     progress = search(spaces, SimulatedBench(first), path)

@@ -122,7 +122,7 @@ def running(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
 
 @pytest.mark.slow
 def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Running]) -> None:
-    """The board stays dead until its power is cycled; the step of its speed is told."""
+    """The board is unusable until its power is cycled; the step in its speed is reported."""
     desk = running["broken"].desk
     ((code, said),) = running["broken"].ended()
     assert code == 0 and "the board is now 2.0% slower" in said, said

@@ -94,8 +94,8 @@ def test_what_is_wrong_hangs_crashes_or_is_not_a_c_costs_itself_alone(
     monkeypatch.setattr("mtool.tuning.tuning.space_of", _dense_alone())
     found = tuned(tmp_path)
     (row,) = found.progress.rows.values()
-    told = {text: one.status for text, one in row.measured.items() if one.status != "ok"}
-    assert told == {"idle": "wrong", "endless": "timeout", "crash": "fault", "refused": "unbuildable"}
+    reported = {text: one.status for text, one in row.measured.items() if one.status != "ok"}
+    assert reported == {"idle": "wrong", "endless": "timeout", "crash": "fault", "refused": "unbuildable"}
     assert "10 of 10 elements differ" in row.measured["idle"].reason
     assert row.best is not None and row.best.status == "ok"
     assert len(row.measured) == len(row.space.candidates)

@@ -104,9 +104,9 @@ def test_a_mismatch_says_how_many_by_how_much_and_where() -> None:
 
 def test_a_reference_with_an_output_of_another_shape_is_a_mismatch() -> None:
     tensor = Tensor(name="y", c_name="y", dtype="float32", shape=(2, 3), bytes=24, arena_offset=0)
-    with pytest.raises(MismatchError) as told:
+    with pytest.raises(MismatchError) as reported:
         compare([tensor], [{"y": np.zeros((3, 2))}], [{"y": np.zeros((2, 3))}], tolerance=Tolerance(), reference="it")
-    assert list(told.value.details) == ["y: sample 0: expected [3, 2], found [2, 3]"]
+    assert list(reported.value.details) == ["y: sample 0: expected [3, 2], found [2, 3]"]
 
 
 def test_a_given_tolerance_of_floats_holds_on_a_grid_too() -> None:

@@ -178,7 +178,7 @@ def test_the_model_and_each_operator_by_name(device: Device, saved: dict[str, Pa
 
 
 def _views(device: Device, values: dict[str, np.ndarray]) -> list[tuple[str, str]]:
-    """Return the values that stand where another does, with as many bytes: reshapes are no operators."""
+    """Return the values with the same place and size as another: reshapes are not operators."""
     operands = [one for operator in device.manifest.operators for one in (*operator.reads, *operator.writes)]
     return [
         (one.value, other.value)

@@ -157,7 +157,7 @@ def test_both_allow_ties_of_16_bits_and_count_the_same(sixteen: Path, tmp_path: 
     assert output.differing > 0 and whole.ties == layers.ties > 0
     assert "ties" in output.allowed
     elements = sum(layer.difference.elements for layer in layers.layers if layer.difference)
-    assert layers.ties < elements / 20, "so many can't be halfway"
+    assert layers.ties < elements / 20, "more can't be halfway"
 
 
 def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,8 +43,8 @@ def test_steps_of_floats_are_warned_of_and_nan_reads_at_once(
     np.savez("g.npz", x0=x, y0=x, x1=x)
     command = ["verify", "relu.onnx", "--board", "host", "--golden", "g.npz"]
     assert app.invoke(command) == 0
-    told = capsys.readouterr().err
-    assert "unused arrays: x1" in told and "lsb" not in told
+    reported = capsys.readouterr().err
+    assert "unused arrays: x1" in reported and "lsb" not in reported
     assert app.invoke([*command, "--lsb", "3"]) == 0
     assert "warning: --lsb applies to integers" in capsys.readouterr().err
     np.savez("g.npz", x0=x, y0=np.full_like(x, np.inf))

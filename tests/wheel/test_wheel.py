@@ -26,7 +26,7 @@ TEXTS = ("*.py", "*.md", "*.yaml", "*.toml", "*.sh")
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of a bare environment with the wheel, and with what it depends on lent by this one."""
+    """Return the interpreter of a bare environment with the wheel, and with its dependencies from this one."""
     pytest.importorskip("hatchling", reason="needs hatchling, which builds the wheel")
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
@@ -54,7 +54,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     own = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
-    (own / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")  # a path alone: what is editable there is not
+    (own / "dependencies.pth").write_text(
+        sysconfig.get_path("purelib") + "\n"
+    )  # a path alone: what is editable there is not
     return python
 
 

@@ -194,7 +194,8 @@ def test_a_fault_is_reported(name: str, tmp_path: Path) -> None:
 
 @models.needed
 def test_a_flood_does_no_harm(tmp_path: Path) -> None:
-    """More bytes than the ring holds, while nobody reads: the UART holds back the rest, and a session opens after."""
+    """More bytes than the ring holds, without a reader: the UART holds back the rest, and a session opens
+    afterwards."""
     board = need("mps2_an386")
     model = commands.compile(models.path(KWS), board=board, options=options(uart_ring_bytes="256"))
     built = commands.build_model(model, tmp_path / "project").built
@@ -225,11 +226,11 @@ def test_a_board_is_built(name: str, tmp_path: Path) -> None:
         assert size.ram_static_bytes + size.arena_bytes < memory.size
         configured = (firmware.parent / ".config").read_text()
         assert f"CONFIG_SYS_CLOCK_HW_CYCLES_PER_SEC={board.clock_hz}\n" in configured
-    if name == "nucleo_l4r5zi":  # what the clock's driver is told is that clock too: 16 MHz / M * N / R
-        told = dict(
+    if name == "nucleo_l4r5zi":  # the clock driver's settings give that clock too: 16 MHz / M * N / R
+        reported = dict(
             re.findall(r'\|/clocks/pll\|(div-m|mul-n|div-r)" "(\d+)"', (firmware.parent / "dts.cmake").read_text())
         )
-        assert 16_000_000 // int(told["div-m"]) * int(told["mul-n"]) // int(told["div-r"]) == board.clock_hz
+        assert 16_000_000 // int(reported["div-m"]) * int(reported["mul-n"]) // int(reported["div-r"]) == board.clock_hz
 
 
 @pytest.mark.parametrize("name", ["mps2_an385", "qemu_cortex_m3", "mps2_an521", "mps3_an547", "native_sim", *BUILT])
@@ -237,17 +238,17 @@ def test_the_tree_says_of_a_board_what_we_do(name: str) -> None:
     known = need(name)
     if name in BUILT:
         need_hal()
-    told = boards.get(f"zephyr:{known.templates['zephyr']}")
-    assert (told.cpu, told.features) == (known.cpu, known.features)
-    assert told.toolchain == known.toolchain
+    reported = boards.get(f"zephyr:{known.templates['zephyr']}")
+    assert (reported.cpu, reported.features) == (known.cpu, known.features)
+    assert reported.toolchain == known.toolchain
     for role in boards.ROLES:
-        ours, theirs = known.placed_by("zephyr").memory_for(role), told.memory_for(role)
+        ours, theirs = known.placed_by("zephyr").memory_for(role), reported.memory_for(role)
         assert (ours and ours.base) == (theirs and theirs.base) or role == "arena"
-    if told.emulator is None:
-        assert told.flash["west"]["runner"] in ("openocd", "stm32cubeprogrammer")
-        assert told.flash["jlink"] == known.flash["jlink"]
+    if reported.emulator is None:
+        assert reported.flash["west"]["runner"] in ("openocd", "stm32cubeprogrammer")
+        assert reported.flash["jlink"] == known.flash["jlink"]
     else:
-        assert known.emulator is not None and told.emulator.program == known.emulator.program
+        assert known.emulator is not None and reported.emulator.program == known.emulator.program
 
 
 @pytest.mark.parametrize(

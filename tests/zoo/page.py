@@ -96,8 +96,8 @@ def _on_boards(models: Sequence[Tried], names: Sequence[str]) -> list[str]:
     lines = ["", "## On boards", ""]
     for name in names:
         outcomes = Counter(row.boards[name].outcome for _, row in rows if name in row.boards)
-        told = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.most_common())
-        lines.append(f"- `{name}`: {told}")
+        reported = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.most_common())
+        lines.append(f"- `{name}`: {reported}")
     lines += ["", f"| file | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for model, row in rows:
         cells = [_on_board(row.boards.get(name)) for name in names]
@@ -129,11 +129,11 @@ def _section(title: str, models: Sequence[Tried], chosen, words) -> list[str]:
     """Return a list of the files of which this is so, those with the same words in both roundings once."""
     lines = []
     for model in models:
-        told: dict[str, list[str]] = {}
+        reported: dict[str, list[str]] = {}
         for rounding, row in model.rows.items():
             if chosen(row):
-                told.setdefault(words(row), []).append(rounding)
-        for text, roundings in told.items():
+                reported.setdefault(words(row), []).append(rounding)
+        for text, roundings in reported.items():
             only = "" if len(roundings) == len(model.rows) else f" (`--rounding {roundings[0]}`)"
             where = ": ".join(filter(None, [model.origin.repository, model.origin.path]))
             lines.append(f"- {_text(where)}{only}: {_text(text)}")

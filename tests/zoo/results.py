@@ -104,7 +104,7 @@ class State:
         self._last[key] = version
 
     def add(self, key: str, name: str, row: Row) -> None:
-        """Keep a result of these sources; `name` is the file's, for who reads the lines."""
+        """Keep a result of these sources; `name` is the file's, for readers of the lines."""
         self._keep(key, self.version, row)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:

@@ -1,6 +1,6 @@
 """A folder of models is tried: loaded ones are compared with onnxruntime, refusals are reported, nothing is repeated.
 
-The models are written here: one that is right, one with an operator that nobody has, one whose dimension is open, and
+The models are written here: one that is right, one with an unknown operator, one whose dimension is open, and
 one that stops the process that tries it.
 """
 

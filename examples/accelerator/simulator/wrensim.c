@@ -44,7 +44,7 @@ int main(int count, char **arguments)
     }
     const uint8_t *binary = read_file(arguments[1], &bytes);
     if (bytes < HEAD_BYTES || word_at(binary + 20) != (uint32_t)bytes) {
-        fprintf(stderr, "wrensim: %s is no model binary of the Wren\n", arguments[1]);
+        fprintf(stderr, "wrensim: %s is not a model binary of the Wren\n", arguments[1]);
         return 1;
     }
     const uint32_t input_count = word_at(binary + 12);

@@ -46,7 +46,7 @@ class OpenFolder:
     handle: int | None
 
     def look(self, path: str) -> Found:
-        """Return what is at a path.
+        """Return the kind of entry at a path.
 
         Raises:
             OSError: it can't be read.

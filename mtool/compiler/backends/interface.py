@@ -87,8 +87,8 @@ class Activation:
 class Operation:
     """One operator of the user's model.
 
-    kind: the operator, as ONNX calls it; "Pool" is every pooling, whose attributes say which.
-    name: unique, made of the model's own.
+    kind: the operator, as ONNX calls it; "Pool" is every pooling; the attributes distinguish them.
+    name: unique, derived from the model's own.
     origins: the nodes of the model that it comes from.
     inputs: its operands; None: an optional one that is absent.
     outputs: its results.
@@ -290,7 +290,7 @@ class Region:
     inputs, outputs: the tensors that cross its border, each once.
     context: the target.
     body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for backends
-        that compile graphs: its inputs and outputs are the region's. None: it has not been cut out yet.
+        that compile graphs: its inputs and outputs are the region's. None: the region was not separated yet.
     """
 
     name: str

@@ -146,7 +146,7 @@ def grown(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A region with its backend, the partitioner of the graph that it stands in, and its operations' numbers there."""
+    """A region with its backend, the partitioner of its graph, and its operations' numbers there."""
 
     of: "Partitioner"
     backend: Backend

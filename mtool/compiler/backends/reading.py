@@ -35,7 +35,7 @@ class _Reader:
         self.graph = graph
         self.producers, self.consumers = graph.producers(), graph.consumers()
         self.taken: set[str] = set()  # the nodes that are part of an operation
-        self.grids: dict[str, Quant] = {}  # of values that are quantized, and of what was moved since
+        self.grids: dict[str, Quant] = {}  # of quantized values, including moves after quantization
         for node in graph.nodes:
             if node.op in ("QuantizeLinear", "DequantizeLinear") and (grid := self._grid(node)) is not None:
                 self.grids.setdefault(node.outputs[0] if node.op == "QuantizeLinear" else node.inputs[0], grid)
@@ -56,7 +56,7 @@ class _Reader:
             readers = {reader.name for reader in self.consumers.get(node.outputs[0], ())}
             if node.outputs[0] in graph.outputs or readers - seen:
                 found[node.name] = self._single(node)
-                for value in node.inputs:  # it reads what is behind it as it is
+                for value in node.inputs:  # it reads the value after it unchanged
                     self.through.get(value, set()).discard(node.name)
         order = {node.name: number for number, node in enumerate(graph.nodes)}
         return sorted(found.values(), key=lambda one: order[one.name])
@@ -227,7 +227,7 @@ def _both(first: Activation | None, second: Activation) -> Activation:
 
 def _macs(node: Node, inputs: list[Operand], output: Operand) -> int:
     """Return the multiply-accumulates of a convolution, a matrix product or a recurrent operator of integers."""
-    if node.op.startswith("Integer"):  # a row of x meets each of its matrices once
+    if node.op.startswith("Integer"):  # each row of x is multiplied by each of its matrices once
         x, *others = inputs
         rows = x.type.count // x.shape[-1]
         return rows * sum(one.type.count for one in others if one.is_constant and len(one.shape) == 2)

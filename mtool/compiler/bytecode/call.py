@@ -135,7 +135,7 @@ class Method(Schedule):
         return 0.0
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Never emit: it has no C of its own.
+        """Never emit: it has no C.
 
         Raises:
             AssertionError: always.

@@ -18,7 +18,7 @@ from mtool.compiler.codegen.streamed import Head, entry_points, head_steps, rows
 from mtool.compiler.codegen.tensors import bytes_in_c, range_test
 from mtool.compiler.kernels.schedule import RESOURCE
 
-# The calls of one inference, which stand once: the entry point makes all of them, `<model>_operator` one.
+# The calls of one inference, written once: the entry point makes all of them, `<model>_operator` one.
 
 
 _NOTE = """\

@@ -32,7 +32,7 @@ from mtool.manifest import (
     Manifest,
 )
 
-_UNKNOWN = ModelConstants()  # of a plan that was not made of a file
+_UNKNOWN = ModelConstants()  # for a plan without a model file
 
 
 @dataclass(frozen=True)

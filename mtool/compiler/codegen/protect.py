@@ -38,7 +38,7 @@ def check_protection(model: CModel) -> None:
         )
     if model.devices.regions or device_buffer_bytes(model.plan):
         raise UsageError(
-            "--protect keeps a model away from all devices, but a backend's device computes a part of this one",
+            "--protect gives a model no access to devices, but a backend's device computes a part of this one",
             hint="leave --protect or --backend out",
         )
 

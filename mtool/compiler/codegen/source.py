@@ -115,7 +115,7 @@ def _shared(functions: Sequence[Function]) -> list[str]:
 
 
 def _arena_map(model: CModel) -> str:
-    """Return the comment that says what lies where, when."""
+    """Return the comment with the place and lifetime of every tensor."""
     plan = model.plan
     names = [step.node.title for step in plan.steps]
 
@@ -185,7 +185,7 @@ def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
 
 
 def _short(origin: str) -> str:
-    """Return an ONNX node's name, of a list that an exporter made of many only the last, cut to a line's length."""
+    """Return an ONNX node's name, shortened to a line; of an exporter's list of names only the last."""
     name = origin.rsplit(";", 1)[-1]
     return name if len(name) <= 48 else "…" + name[-47:]
 
@@ -295,7 +295,7 @@ def _arena_pointers(model: CModel) -> list[str]:
 
 
 def _places(model: CModel, kind: str, tensors: Sequence[Tensor], spots: Sequence[Spot | None]) -> list[str]:
-    """Return the function that tells where inputs or outputs lie in an arena of the caller's."""
+    """Return the function with the places of inputs or outputs in the caller's arena."""
     arena = model.arena
     lines = [
         f"    {arena.parameter_type} *const {PARAMETER} = context;",

@@ -23,7 +23,7 @@ from mtool.manifest import Tensor
 
 
 LONGEST = 600  # calls of what repeats
-SITE_BITS = {2: 9, 4: 16}  # of a line's first number, by its bytes; the others tell of rows
+SITE_BITS = {2: 9, 4: 16}  # of a line's first number, by its bytes; the others report rows
 
 
 @dataclass(frozen=True, slots=True)

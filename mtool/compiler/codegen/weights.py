@@ -138,7 +138,7 @@ _REASONS = {
     "int8": ". Stored as bytes: most are weights, and all are read in order.",
     "int16": ". Stored as halfwords: most are weights, and all are read in order.",
 }
-AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
+AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, in addition to its other contents
 
 
 def declaration(symbol: str, data: Array, in_ram: Collection[str] = ()) -> str:

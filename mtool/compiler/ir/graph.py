@@ -24,7 +24,7 @@ class Source:
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
     dimension that are left, "signed" the number that is subtracted to make it signed, "rows" the first of the second
     dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
-    point, the least and the largest integer, of a float that stands on that grid.
+    point, the least and the largest integer, of a float with that quantization.
     """
 
     tensor: str

@@ -309,7 +309,7 @@ class FixedRequantize:
     """`Requantize` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
 
     That rounds ties up; `even` rounds them to even, for scales with which exact ties happen. `near`: some multipliers
-    are negative; their accumulators beside a half are rounded as float32 rounds the product.
+    are negative; accumulators near a half are rounded as float32 rounds the product.
     """
 
     zero_point: int
@@ -631,7 +631,7 @@ def evaluate(
             data = operands[node.value]
             if not args:
                 return data
-            if not data.size:  # nothing lies inside
+            if not data.size:  # nothing is inside
                 return np.zeros(np.broadcast_shapes(*map(np.shape, args)), data.dtype)
             # An index of a load that a `where` will drop may lie outside.
             inside = [np.clip(arg, 0, size - 1) for arg, size in zip(args, data.shape, strict=True)]

@@ -25,7 +25,7 @@ def best_product(target: Target) -> str:
 # How float32 kernels of Cortex-M store weights: as floats, as float16 or as bytes, which are widened as they are read.
 #
 # A byte is a sign and seven bits of magnitude. Four in a word are placed so that a mask makes two float16 of two of
-# them without shifting any: subnormal ones, 2^-24 times the weight. Helium's kernels have floats and float16 alone.
+# them without shifting any: subnormal ones, 2^-24 times the weight. Helium's kernels support only floats and float16.
 # The layout of the words: crt/include/mt_f32.h.
 
 

@@ -100,7 +100,7 @@ class LoopNest(Schedule):
 
 
 def element_offset(shape: tuple[int, ...]) -> str:
-    """Return the flat offset of the element that the axes stand at, as C."""
+    """Return the flat offset of the element at the axes' present values, as C."""
     text = ""
     for number, size in enumerate(shape):
         if size == 1:
@@ -145,8 +145,8 @@ def _float_sum(
 ) -> list[str]:
     """Return the C of a sum of floats: blocks, each from zero, are added up.
 
-    One term after the other, n terms are off by up to n roundings of their sum. With blocks, and what each addition of
-    a block rounds away kept beside it, the bound does not grow with n (docs/verify.md).
+    One term after the other, n terms are off by up to n roundings of their sum. With blocks and compensated addition of
+    their sums, the bound does not grow with n (docs/verify.md).
     """
     axes = how.axes
     *outer, (inner, size) = axes or [(0, 1)]

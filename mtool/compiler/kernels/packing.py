@@ -23,7 +23,7 @@ def filled_up(matrix: Array, rows: int, columns: int) -> Array:
 
 
 def by_turns(matrix: Array, together: int, lanes: int, depth: int = 0) -> Array:
-    """Interleave each `together` rows of a matrix, `lanes` elements of each by turns, [N / together, ...].
+    """Interleave each `together` rows of a matrix, `lanes` elements of each in turn, [N / together, ...].
 
     Rows are filled up to whole `together`, columns to `depth` or whole `lanes`.
     """

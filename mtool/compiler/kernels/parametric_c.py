@@ -63,7 +63,7 @@ def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> Parametric
     """
     tokens = [_tokens(text) for text in texts]
     if len({len(one) for one in tokens}) != 1:
-        raise DifferError("it has other C at other sizes")
+        raise DifferError("its C differs between sizes")
     made, symbols = list(tokens[0]), set[str]()
     for index, column in enumerate(zip(*tokens, strict=True)):
         if len(set(column)) == 1:
@@ -270,7 +270,7 @@ class _Joining:
             if len({point[self.size] for point, _ in chosen}) < _FEWEST:
                 raise DifferError("there are too few sizes to derive how its C depends on them")
             if len({tuple(skeleton(line) for line in lines) for _, lines in chosen}) != 1:
-                raise DifferError("it has other C at other sizes")
+                raise DifferError("its C differs between sizes")
             points, lines = zip(*chosen, strict=True)
             found.append(_Remainder(number, points, lines))
         return found
@@ -383,7 +383,7 @@ def _whole_statements(
                 break
             if tail.lstrip().startswith(("else", "} else")) or not all(_is_whole(part) for part in parts):
                 if after is None and before is None:
-                    raise DifferError("it has other C at other sizes")
+                    raise DifferError("its C differs between sizes")
                 del kept[gap if after is not None else gap - 1]
                 break
         else:

@@ -2,7 +2,7 @@
 
 Each is a package, laid out by instruction set: c99 (portable, the reference), integer (register tiles of 8-bit products
 for cores without SIMD), f32 (float tiles for a Cortex-M's FPU), dsp (SIMD32), mve (Helium). No operator imports
-another's package; what they share lies in mtool.compiler.kernels.
+another's package; common parts are in mtool.compiler.kernels.
 """
 
 from collections.abc import Sequence

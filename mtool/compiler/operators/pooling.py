@@ -163,7 +163,7 @@ def _form(node: OnnxNode) -> None:
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = tuple(attrs.get("pads") or ())
     if any(pad >= span for pad, span in zip(pads, (*spans, *spans), strict=False)):
-        raise Unsupported(f"its pads {list(pads)} make windows of nothing but padding; windows span {spans}")
+        raise Unsupported(f"its pads {list(pads)} make windows that contain only padding; windows span {spans}")
     sizes = zip(spatial, kernel, strides, dilations, strict=True)
     of_kind: Literal["max", "lp", "average"] = "max" if "Max" in node.op else "lp" if "Lp" in node.op else "average"
     if of_kind == "lp" and attrs.get("p", 2) < 1:

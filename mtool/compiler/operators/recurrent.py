@@ -289,7 +289,7 @@ def _of_svdf(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
 def _cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=3)
     if not value.size:
-        raise ValueError("onnxruntime ends the process")
+        raise ValueError("onnxruntime crashes on it")
     hidden, ways, rows = rng.randint(1, 4), 2 if rng.random() < 0.3 else 1, GATES[op.name]
     inputs = [value.name, *(draw.normal((ways, rows * hidden, size)) for size in (value.shape[2], hidden))]
     if rng.random() < 0.6:

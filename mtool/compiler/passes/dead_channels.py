@@ -63,7 +63,7 @@ def _channels(node: Node, graph: Graph) -> Channels:
 
 
 def _is_channelwise(node: Node, graph: Graph) -> bool:
-    """Whether each output channel depends on the input channel of the same number alone."""
+    """Whether each output channel depends only on the input channel with the same number."""
     return _channels(node, graph) is Channels.EACH
 
 
@@ -222,7 +222,7 @@ def _is_integer(node: Node, graph: Graph) -> bool:
 
 
 def _reads_only_itself(node: Node, graph: Graph) -> bool:
-    """Whether the epilogue reads constants alone."""
+    """Whether the epilogue reads only constants."""
     if not isinstance(node.attrs, WithEpilogue):
         return True
     return all(node.inputs[number] in graph.constants for number in node.attrs.epilogue.operands())

@@ -2,7 +2,7 @@
 
 The head of the network, from the input on, is one region of row-wise execution (mtool.compiler.plan.partial),
 which begins with an operator that takes a row from the caller. It is built in the order of rows: everything that a row
-makes computable stands between the operator that takes it and the one that takes the next. The region extends as far
+makes computable comes between the operator that takes it and the one that takes the next. The region extends as far
 down the network as gives the smallest arena.
 """
 

@@ -64,7 +64,7 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     """Return the sizes of a model's firmware.
 
     Args:
-        elf: the built file; the standalone kind for the sizes of the model alone.
+        elf: the built file; the standalone kind for the model's own sizes.
         manifest: a model of the project; it names the constants and the arenas of all of the project's models.
 
     Raises:

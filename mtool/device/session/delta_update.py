@@ -24,7 +24,7 @@ _OF = b"a module's head:"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was sent of a module.
+    """The sent part of a module.
 
     Attributes:
         there_bytes: bytes of the file that the device already had; 0 for a delta.

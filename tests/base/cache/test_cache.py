@@ -193,5 +193,5 @@ def test_a_named_folder_that_takes_nothing_is_warned_of_once(
     assert named is not None and own is not None
     for kept in (named, named, own):
         kept.put(key(1), {"x": File(b"1")})
-    (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert f"nothing is kept in {tmp_path / 'named'}: Read-only file system" in told
+    (reported,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert f"nothing is kept in {tmp_path / 'named'}: Read-only file system" in reported

@@ -69,7 +69,7 @@ def test_nothing_waits_for_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def refused(path: Path, *words: str) -> None:
-    """Check that a file can't be written, that this is told before the work and after it, and that nothing is left."""
+    """Check that a file can't be written, that this is reported before and after the work, and that nothing is left."""
     before = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
     for attempt in (lambda: files.check_writable(path), lambda: files.write(path, bytes(100_000), follow=True)):
         with pytest.raises(UsageError, match="can't be written") as caught:

@@ -239,10 +239,10 @@ def test_a_full_disk_leaves_the_folder_as_it_was_or_is_reported(is_new: bool, tm
             steps = interfering(patched, at, refuse)
             try:
                 filetree.write(SECOND, folder)
-            except UsageError as told:
-                assert told.exit_code == 2 and str(folder) in str(told)
-                assert "no space left on device" in str(told).lower()
-                if "half-written" in str(told):
+            except UsageError as reported:
+                assert reported.exit_code == 2 and str(folder) in str(reported)
+                assert "no space left on device" in str(reported).lower()
+                if "half-written" in str(reported):
                     assert filetree.interrupted(folder)
                 else:
                     assert folder.parent.exists() != is_new

@@ -61,12 +61,13 @@ def compiled(folder: Path, board: str = "host", **values: str) -> CompiledModel:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("wrong", "told"), [("body", "is C from the backend npu, for the user's relu"), ("file", "npu/npu.c is a file of")]
+    ("wrong", "reported"),
+    [("body", "is C from the backend npu, for the user's relu"), ("file", "npu/npu.c is a file of")],
 )
-def test_errors_name_the_backend(wrong: str, told: str, tmp_path: Path) -> None:
+def test_errors_name_the_backend(wrong: str, reported: str, tmp_path: Path) -> None:
     with pytest.raises(BuildError) as failed:
         build_model(compiled(tmp_path, wrong=wrong), tmp_path / "project")
-    assert any(told in line for line in failed.value.details)
+    assert any(reported in line for line in failed.value.details)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -154,7 +154,7 @@ def test_the_binary_and_the_report_reach_the_model(net: Path) -> None:
         ({}, "has no compiler"),
         ({"compiler": "true {nodes} {what}"}, "unknown placeholder {what}"),
         ({"compiler": "'true"}, "compiler= can't be read"),
-        ({"compiler": ""}, "compiler= names no program"),
+        ({"compiler": ""}, "compiler= contains no program"),
         ({"compiler": "true", "driver": "/nowhere.c"}, "there is no C file"),
         ({"compiler": "true", "mode": "int4"}, "expected int8 or float16"),
         ({"compiler": "true", "timeout": "soon"}, "expected seconds"),

@@ -254,4 +254,4 @@ def test_nothing_is_written(tmp_path: Path, command: str, capsys: pytest.Capture
     assert not out.exists()
     (tmp_path / "npu.py").write_text(BACKEND.format(compile="return " + DOES_NOTHING.format("")))
     assert app.invoke(["check", str(tmp_path / "net.onnx"), "--board", "host", *backend]) == 0
-    assert "npu (npu_0)" in capsys.readouterr().out, "regions are told with the operators"
+    assert "npu (npu_0)" in capsys.readouterr().out, "regions are reported with the operators"

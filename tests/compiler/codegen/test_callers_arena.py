@@ -19,7 +19,7 @@ from mtool.compiler.codegen import conventions
 
 CRT = Path(__file__).parents[3] / "crt" / "include"
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
-START = 0.25  # what the state begins with: no zeros, so that the model has to be told
+START = 0.25  # the initial state: not zeros, so that the model must set it
 Array = np.ndarray[Any, Any]
 
 
@@ -75,12 +75,12 @@ def test_a_firmware_gives_it_an_arena(
     assert app.invoke(["verify", str(path), "--state", state, "--arena", "caller"]) == 0, capsys.readouterr().err
     assert app.invoke(["build", str(path), "--state", state, "--arena", "caller", "--io", "external"]) == 0
     assert subprocess.run([tmp_path / "build" / "cell-host" / "build" / "standalone"], check=False).returncode == 0
-    for wrong, told in (
+    for wrong, reported in (
         (["--interface-api", "step"], "--arena caller is for --interface-api c"),
         (["--arena-section", ".fast"], "the caller places the arena"),
     ):
         assert app.invoke(["compile", str(path), "--state", state, "--arena", "caller", *wrong]) == 2
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err
     assert app.invoke(["compile", str(path), "--state", state, "--arena", "caller", "--emit", "cmake"]) == 2
 
 
@@ -95,6 +95,6 @@ def test_the_arena_lies_in_the_section_that_is_named(tmp_path: Path, capsys: pyt
         subprocess.run(command, check=True)
         shown = subprocess.run(["readelf", "-SW", made], check=True, capture_output=True, text=True).stdout
         assert ".bss.fast" in shown and ".other" not in shown
-    for wrong, told in (('x"', "not a valid section name"), (".text.fast", "which lie in flash")):
+    for wrong, reported in (('x"', "not a valid section name"), (".text.fast", "which lie in flash")):
         assert app.invoke(["compile", str(DIGITS), "--arena-section", wrong, "-d", str(tmp_path / "no")]) == 2
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err

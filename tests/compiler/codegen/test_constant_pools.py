@@ -39,8 +39,8 @@ def test_what_is_read_most_by_the_byte_lies_in_the_fastest() -> None:
     assert {name: pool.name for name, pool in found.items()} == {"small": "fast", "large": "slow", "other": "fast"}
     with pytest.raises(FitError) as raised:
         in_sections("m", [*constants, Constant("huge", 5000, 0)], (slow, fast))
-    for told in ("slow has 4,096 B", "no room for huge: 5,000 B", "one of 5,008 B"):
-        assert told in str(raised.value)
+    for reported in ("slow has 4,096 B", "no room for huge: 5,000 B", "one of 5,008 B"):
+        assert reported in str(raised.value)
     with pytest.raises(FitError, match="enlarge a pool"):
         in_sections("m", [*constants, Constant("d", 4096, 0)], (slow, fast))
 

@@ -217,7 +217,7 @@ def test_no_model_hides_a_file_of_the_runtime_or_of_a_template() -> None:
 
 def nasty() -> onnx.ModelProto:
     """A model whose inputs and outputs have all the names, none twice."""
-    names = [name for name in dict.fromkeys(TENSORS) if name]  # an empty name is no tensor
+    names = [name for name in dict.fromkeys(TENSORS) if name]  # an empty name is not a tensor
     half = len(names) // 2
     nodes = [helper.make_node("Relu", [a], [b], name=b) for a, b in zip(names[:half], names[half:], strict=False)]
     return model(nodes, dict.fromkeys(names[:half], (np.float32, (2,))), names[half : 2 * half])

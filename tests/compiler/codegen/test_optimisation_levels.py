@@ -21,7 +21,7 @@ LEVELS = ("-O0", "-Og", "-O1", "-O2", "-O3", "-Os")
 
 
 def pools(channels: int) -> onnx.ModelProto:
-    """Return a quantized maximum and mean over windows of so many channels, of which SIMD takes four at a time."""
+    """Return a quantized maximum and mean over windows of some channels; SIMD takes four at a time."""
 
     def step(op: str, value: str, name: str, **attrs: object) -> list[onnx.NodeProto]:
         return [

@@ -99,14 +99,14 @@ def test_what_pools_do_not_go_with_is_refused(
     monkeypatch.chdir(tmp_path)
     one, pool = [str(DIGITS)], ["--pool", "a=8K"]
     both = [*one, *one, "--name", "a", "--name", "b"]
-    for wrong, told in (
-        ([*one, "--executor", "graph"], "--pool does not go with --executor graph"),
-        ([*one, "--arena-section", ".bss.x"], "--pool does not go with --arena-section"),
+    for wrong, reported in (
+        ([*one, "--executor", "graph"], "--pool can't be combined with --executor graph"),
+        ([*one, "--arena-section", ".bss.x"], "--pool can't be combined with --arena-section"),
         (both, "--arena own gives each model pools of its own"),
         ([*one, "--emit", "cmake"], "make can't place a model's pools"),
     ):
         assert app.invoke(["compile", *wrong, *pool]) == 2
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err
     assert app.invoke(["compile", *both, "--arena", "own", *pool]) == 0
     with pytest.raises(UsageError, match="use a single RAM"):
         options = mtool.Options(template="arduino", pools=(Pool("sram", 8192),))

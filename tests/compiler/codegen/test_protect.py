@@ -78,7 +78,7 @@ def spans(one: Manifest) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ("--board host", "host has none that mtool knows"),
         ("--board mps2_an383", "cortex-m0plus has none"),
@@ -91,11 +91,11 @@ def spans(one: Manifest) -> list[tuple[int, int]]:
     ],
 )
 def test_missing_memory_protection_is_reported(
-    words: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert app.invoke(["build", str(DIGITS), "--protect", *words.split()]) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
 
 

@@ -14,7 +14,7 @@ from mtool.compiler.frontend.onnx_graph import import_graph
 
 F, LONG = np.float32, np.int64
 
-# Operator, attributes, shapes of the inputs (None: the indices), indices inside, some outside, and what is said.
+# Operator, attributes, shapes of the inputs (None: the indices), indices inside, some outside, and the message.
 CASES: list[tuple[str, dict[str, Any], list[Any], Any, Any, str]] = [
     ("Gather", {"axis": 1}, [(3, 5), None], [0, -5, 4], [0, 5], "indices contain 5 for a dimension of 5; expected -5"),
     ("Gather", {}, [(3, 5), None], [[2], [-3]], [[2], [-4]], "contain -4 for a dimension of 3; expected -3 to 2"),

@@ -202,7 +202,7 @@ def test_operands_that_do_not_go_together(what: str) -> None:
     made = [node("ReduceSum", ["x"], ["sum"], keepdims=0), node("Add", [one.input[0], "sum"], ["first"])]
     changed = onnx.NodeProto()
     changed.CopyFrom(one)
-    changed.input[0] = "first"  # which is no constant
+    changed.input[0] = "first"  # which is not a constant
     refusal(graph_of([*made, changed], X, constants))
 
 
@@ -388,7 +388,7 @@ def test_a_constant_of_a_type_that_c_does_not_have() -> None:
 
 REFUSED: dict[str, tuple[onnx.NodeProto, dict[str, Any], str]] = {
     "windows of padding alone": (
-        node("MaxPool", ["x"], ["y"], "it", kernel_shape=[2, 2], pads=[0, 0, 0, 5]), {}, "nothing but padding",
+        node("MaxPool", ["x"], ["y"], "it", kernel_shape=[2, 2], pads=[0, 0, 0, 5]), {}, "only padding",
     ),
     "a zero point of another shape than the scale": (
         node("QuantizeLinear", ["x", "s", "z"], ["y"], "it", axis=1),

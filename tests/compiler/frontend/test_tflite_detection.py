@@ -19,11 +19,11 @@ OUTPUTS = ["boxes", "classes", "scores", "count"]
 
 
 def detector(count: int, classes: int, columns: int, *, quantized: bool = False, **options: Any) -> bytes:
-    told = {
+    reported = {
         "max_detections": 10, "max_classes_per_detection": 1, "num_classes": classes, "nms_score_threshold": 0.2,
         "nms_iou_threshold": 0.5, "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0, **options,
     }  # fmt: skip
-    given = {name: value for name, value in told.items() if value is not None}
+    given = {name: value for name, value in reported.items() if value is not None}
     if quantized:
         places = R.integers(20, 200, (count, 4)).astype(np.uint8)
         tensors = [T("b", [1, count, 4], np.uint8, 0.06, 130), T("s", [1, count, columns], np.uint8, 1 / 256, 0)]
@@ -82,7 +82,7 @@ def test_scores_that_are_not_numbers_are_not_detections(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"max_detections": 0}, "its option 'max_detections' is 0"),
         ({"max_detections": 2**31 - 1}, "its option 'max_detections'"),
@@ -92,9 +92,9 @@ def test_scores_that_are_not_numbers_are_not_detections(tmp_path: Path) -> None:
         ({"num_classes": None}, "its option 'num_classes' is not given"),
     ],
 )
-def test_options_that_make_no_sense_are_reported(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_reported(change: dict[str, Any], reported: str, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(detector(10, 3, 4, **change))
     with pytest.raises(ModelError) as found:
         load(path)
-    assert told in str(found.value)
+    assert reported in str(found.value)

@@ -23,9 +23,9 @@ def named(text: str) -> set[str]:
 def test_every_operator_is_read_or_said_not_to_be() -> None:
     page = PAGE.read_text("utf-8")
     table = page.partition("## What is read")[2].partition("Fused activations")[0]
-    told = named(table) | {name for word, names in WORDS.items() if word in table for name in names}
+    reported = named(table) | {name for word, names in WORDS.items() if word in table for name in names}
     read = {name.removeprefix("CUSTOM ") for name in BUILTINS} - {COPY, ROW} | {"STABLEHLO_COMPOSITE"}
-    assert told == read
+    assert reported == read
     unread = page.partition("Not read are")[2].partition("\n\n")[0]
     schema = {name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
     others = {name for name in schema - read - NOT_OPERATORS if not name.startswith("STABLEHLO_")}

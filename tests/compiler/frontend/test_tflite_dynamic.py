@@ -135,7 +135,7 @@ def test_the_batch_that_the_file_has_is_taken_unless_another_is_given(tmp_path: 
 
 @pytest.mark.parametrize(("kind", "made"), [("RESHAPE", [1, 4]), ("RELU", [1, 1, 1])])
 def test_an_open_size_in_the_middle_is_what_is_inferred(kind: str, made: list[int], tmp_path: Path) -> None:
-    """The file has a 1 where the run would find a 3: that is no contradiction."""
+    """The file has a 1 where the run would find a 3: this is not a contradiction."""
     if kind == "RESHAPE":
         tensors = [T("x", [3, 4]), T("y", made, signature=[-1, 4]), whole("p", [-1, 4])]
         ops = [Op("RESHAPE", ["x", "p"], ["y"])]

@@ -177,8 +177,8 @@ def test_gathered_by_batch(axis: int, batch: int, places: list[int], made: list[
     ],
 )
 def test_slices_with_new_axes(masks: dict[str, int], numbers: Any, made: list[int], tmp_path: Path) -> None:
-    told = [known(name, data) for name, data in zip("bes", numbers, strict=True)]
-    check("STRIDED_SLICE", [x([3, 4, 5]), *told], y(made), tmp_path, "StridedSliceOptions", masks)
+    reported = [known(name, data) for name, data in zip("bes", numbers, strict=True)]
+    check("STRIDED_SLICE", [x([3, 4, 5]), *reported], y(made), tmp_path, "StridedSliceOptions", masks)
 
 
 @pytest.mark.slow

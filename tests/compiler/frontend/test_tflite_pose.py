@@ -198,7 +198,7 @@ def real(maps: list[Array], stride: int) -> list[Array]:
         (4, True, {"stride": 8, "score_threshold": 0.3, "nms_radius": 12.0}),
         (3, True, {"score_threshold": 0.99}),
     ],
-    ids=["ties", "floats", "masks", "nobody"],
+    ids=["ties", "floats", "masks", "none"],
 )
 def test_poses_are_libcoral_s(count: int, quantized: bool, change: dict[str, Any], tmp_path: Path) -> None:
     options = OPTIONS | change
@@ -222,7 +222,7 @@ def test_offsets_that_are_not_numbers_stay_in_the_map(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"max_detections": 0}, "its option 'max_detections' is 0; expected 1 to 1024"),
         ({"stride": 2.0**40}, "its option 'stride'"),
@@ -231,9 +231,9 @@ def test_offsets_that_are_not_numbers_stay_in_the_map(tmp_path: Path) -> None:
         ({"nms_radius": math.nan}, "its option 'nms_radius' is nan"),
     ],
 )
-def test_options_that_make_no_sense_are_reported(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_reported(change: dict[str, Any], reported: str, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(network(4, 4, 3, True, OPTIONS | change))
     with pytest.raises(ModelError) as found:
         load(path)
-    assert told in str(found.value)
+    assert reported in str(found.value)

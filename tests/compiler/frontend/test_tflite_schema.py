@@ -85,9 +85,9 @@ def test_an_operator_of_such_a_type_is_refused(tmp_path: Path) -> None:
     data = model(tensors, [Op("EXP", ["x"], ["w"]), Op("EXP", ["w"], ["y"])], ["x"], ["y"])
     with pytest.raises(ModelError) as caught:
         load(saved(changed(data, field(TYPE), "<b", tflite.TensorType.COMPLEX64), tmp_path))
-    told = "\n".join(caught.value.details)
-    assert "its output 'w' has elements of type COMPLEX64" in told
-    assert "its input 'w' has elements of type COMPLEX64" in told
+    reported = "\n".join(caught.value.details)
+    assert "its output 'w' has elements of type COMPLEX64" in reported
+    assert "its input 'w' has elements of type COMPLEX64" in reported
 
 
 def test_bytes_that_are_not_the_shapes(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """TensorFlow Lite Micro's Signal library: goldens of its own tests (signal/micro/kernels/*_test.cc, Apache-2.0), and
-KISS FFT's arithmetic computed anew."""
+KISS FFT's arithmetic, reimplemented."""
 
 import math
 from collections.abc import Sequence
@@ -291,7 +291,7 @@ def test_damaged_options_are_reported(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (windowed(flexbuffers.Dumps({"shift": 40})), "its option 'shift' is 40; expected 0 to 31"),
         (windowed(b""), "its option 'shift' is not given"),
@@ -299,12 +299,12 @@ def test_damaged_options_are_reported(seed: int, tmp_path: Path) -> None:
         (windowed(flexbuffers.Dumps({"shift": 12}), 3), "its window has 3 elements"),
     ],
 )
-def test_what_does_not_fit_is_refused(data: bytes, told: str, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(data: bytes, reported: str, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(data)
     with pytest.raises(ModelError) as found:
         load(path)
-    assert told in str(found.value)
+    assert reported in str(found.value)
 
 
 @pytest.mark.parametrize("length", [2, 7, 14, 22])

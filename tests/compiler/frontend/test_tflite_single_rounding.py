@@ -35,7 +35,7 @@ def test_the_least_and_the_greatest_sum() -> None:
 
 
 def test_where_no_multiplier_does() -> None:
-    """Ties of sums that 31 bits reach are no others than the ones beside them."""
+    """Ties of sums within 31 bits are the same as those of their neighbours."""
     reach = Reach.within(2**31 - 1, 1)
     assert single_rounding(np.array([2.0**-24]), reach, -128, 127) is None
     assert single_rounding(np.array([0.0]), reach, -128, 127) is None

@@ -82,6 +82,6 @@ def test_a_file_that_is_missing_or_cut_short_is_named_with_the_reason(
     for file, words in (("none.npy", "does not exist"), ("short.npy", "short.npy")):
         arguments = ["compile", str(path), "--state", f"next:s={tmp_path / file}", "-d", str(tmp_path / "c")]
         assert app.invoke(arguments) == 2
-        told = capsys.readouterr().err
-        assert words in told
-        assert "is not a number" not in told
+        reported = capsys.readouterr().err
+        assert words in reported
+        assert "is not a number" not in reported

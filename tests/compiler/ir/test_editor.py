@@ -23,7 +23,7 @@ def rebuilt(graph: Graph, name: str, change) -> Graph:  # type: ignore[no-untype
 
 
 def copied(r: Rewriter, n: Node) -> None:
-    """Make a value twice over: through a view of it that nobody needs, and another that the readers get."""
+    """Compute a value twice: through an unused view of it, and another one for the readers."""
     kind = r.types[n.outputs[0]]
     r.node("view", [n.outputs[0]], [r.value(f"{n.outputs[0]}.idle", kind.dtype, kind.shape)], View(), like=n)
     made = r.value(f"{n.outputs[0]}.s", kind.dtype, kind.shape)

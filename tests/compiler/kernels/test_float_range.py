@@ -209,7 +209,7 @@ def test_group_normalization_as_onnxruntime_has_it(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_interpolated_before_its_weight_is_applied(tmp_path: Path) -> None:
-    """Of DeformConv: twice the largest weight is no float, half of twice it is."""
+    """Of DeformConv: twice the largest weight is not a float, half of that is."""
     node = helper.make_node("DeformConv", ["x", "w", "o"], ["y"], kernel_shape=[1, 1])
     feeds = {"x": np.full((1, 1, 2, 2), 2, F), "o": np.full((1, 2, 2, 2), 0.25, F)}
     feeds["x"][0, 0, 0] = 0

@@ -79,7 +79,7 @@ def test_weights_take_a_byte_each(target: Target) -> None:
 
 
 def test_weights_that_no_offset_takes_stay_whole(tmp_path: Path) -> None:
-    proto = network(0)  # 128 would have to be added, which is no int8
+    proto = network(0)  # 128 would have to be added, which is not an int8
     graph = lowered(proto, TARGETS[1])
     kernels = [node for node in graph.nodes if node.op in ("conv2d", "dense")]
     assert kernels and not any(weight_offset(node, graph) for node in kernels)

@@ -103,7 +103,7 @@ SHAPES = [  # channels, rows, columns, outputs, pads: top, left, bottom, right
     (16, 6, 12, 8, [1, 1, 1, 1]),
     (8, 4, 6, 4, [0, 0, 0, 0]),  # one block, and no border
     (12, 7, 9, 6, [1, 1, 1, 1]),  # odd sizes
-    (5, 5, 4, 3, [0, 1, 1, 0]),  # channels that are no words
+    (5, 5, 4, 3, [0, 1, 1, 0]),  # channels that do not fill words
     (20, 3, 3, 1, [0, 0, 0, 0]),  # one pixel
     (33, 2, 5, 7, [1, 0, 1, 2]),  # lower than a patch
 ]

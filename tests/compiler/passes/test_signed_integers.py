@@ -29,8 +29,8 @@ def test_random_networks_stay_the_same() -> None:
 
 def test_sources_contain_what_was_subtracted() -> None:
     for before, after in pairs("use_signed_integers", "uint8", 5, DSP):
-        told = [source for value, source in after.sources.items() if value not in before.types]
-        assert told and all(source.moves[-1] == ("signed", (128,)) for source in told)
+        reported = [source for value, source in after.sources.items() if value not in before.types]
+        assert reported and all(source.moves[-1] == ("signed", (128,)) for source in reported)
 
 
 def test_what_is_signed_or_for_another_core_stays() -> None:

@@ -49,8 +49,8 @@ def test_a_knob_that_is_turned_reaches_the_board(tmp_path: Path) -> None:
 
 def test_only_its_node_is_another() -> None:
     plain, turned = (compiled(conv_2=Choice("dsp_patch", knobs)) for knobs in ({}, {"unroll": "8"}))
-    told = {operator.name: operator.schedule for operator in turned.manifest.operators}
-    assert told["conv_2"] == "dsp_patch:unroll=8" and told["conv_3"] == "dsp_winograd"
+    reported = {operator.name: operator.schedule for operator in turned.manifest.operators}
+    assert reported["conv_2"] == "dsp_patch:unroll=8" and reported["conv_3"] == "dsp_winograd"
     (name,) = (name for name in plain.files if name.endswith("int8.c"))
     lines = plain.files[name].decode().splitlines(), turned.files[name].decode().splitlines()
     changed = [line for line in lines[1] if line not in lines[0]]
@@ -61,7 +61,7 @@ def test_only_its_node_is_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "choice", "told"),
+    ("node", "choice", "reported"),
     [
         ("conv_9", Choice("dsp_patch"), ["unknown node conv_9", "conv_0, pool_1", "did you mean conv_"]),
         (
@@ -93,8 +93,8 @@ def test_only_its_node_is_another() -> None:
         ("pool_1", Choice("dsp_window", {"unroll": 1}), ["unknown knob unroll of", "its knobs: opt, weights"]),
     ],
 )
-def test_impossible_schedules_are_reported(node: str, choice: Choice, told: list[str]) -> None:
+def test_impossible_schedules_are_reported(node: str, choice: Choice, reported: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         compiled(**{node: choice})
-    for text in told:
+    for text in reported:
         assert text in str(caught.value)

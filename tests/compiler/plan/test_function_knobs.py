@@ -40,8 +40,8 @@ def test_each_level_has_a_file_and_the_rest_stays() -> None:
     assert defined in plain.files.text("digits_int8.c") and defined in leveled.files.text("digits_int8_O3.c")
     assert defined not in leveled.files.text("digits_int8.c") + leveled.files.text("digits_int8_Os.c")
     assert '#pragma GCC optimize ("O3")' in leveled.files.text("digits_int8_O3.c")
-    told = {one.name: one.schedule for one in leveled.manifest.operators}
-    assert told["conv_0"] == "c99_patch:opt=O3"
+    reported = {one.name: one.schedule for one in leveled.manifest.operators}
+    assert reported["conv_0"] == "c99_patch:opt=O3"
     auto = mtool.compile(DIGITS, board="host", options=Options(schedules={"conv_0": Choice("c99_patch", {"opt": ""})}))
     assert auto.files == plain.files
 

@@ -225,7 +225,7 @@ def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
 
 
 def test_what_reads_one_row_all_the_time_stays_out(tmp_path: Path) -> None:
-    """The first row of a convolution's result, added to every row of the next one's, is no row of a window."""
+    """The first row of a convolution's result, added to every row of the next one's, is not a row of a window."""
     rng = np.random.default_rng(0)
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["c"], pads=[1, 1, 1, 1]),
@@ -262,7 +262,7 @@ def chooser_of(plan: Plan) -> partial.Chooser:
 
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
-    """Its windows have the rows that were told, and no fewer bytes are live than were told."""
+    """Its windows have the predicted rows, and at least the predicted bytes are live."""
     close, seen = 0, 0
     for seed in range(16):
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
@@ -278,7 +278,7 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
 
 
 def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is reckoned tells which they are, so that most of the graphs are never built."""
+    """The estimate finds them, so that most of the graphs are never built."""
     made = []
     monkeypatch.setattr(
         partial_execution, "with_line_buffers", lambda *arguments: made.append(1) or with_line_buffers(*arguments)

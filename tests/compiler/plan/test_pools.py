@@ -103,14 +103,14 @@ def test_tensors_that_do_not_fit_are_reported() -> None:
     options = mtool.Options(pools=(Pool("ssram23", 1000), Pool("psram", 900)))
     with pytest.raises(FitError) as failed:
         mtool.compile(DIGITS, board="mps2_an386", options=options)
-    told = "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
-    assert "do not fit in its pools" in told and "ssram23 has 1,000 B" in told and "no room for" in told
-    assert "the result of conv_0: 1,024 B" in told or "scratch of" in told
-    assert "in one piece the arena is" in told
+    reported = "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
+    assert "do not fit in its pools" in reported and "ssram23 has 1,000 B" in reported and "no room for" in reported
+    assert "the result of conv_0: 1,024 B" in reported or "scratch of" in reported
+    assert "in one piece the arena is" in reported
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("dtcm=", "expected a size"),
         ("dtcm=0", "expected a size"),
@@ -132,10 +132,10 @@ def test_tensors_that_do_not_fit_are_reported() -> None:
         ("own,section=.bss.own", "has no size"),
     ],
 )
-def test_bad_pools_are_refused(text: str, told: str) -> None:
+def test_bad_pools_are_refused(text: str, reported: str) -> None:
     with pytest.raises(UsageError) as failed:
         requested_pools(M7, pools([text]))
-    assert told in "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
+    assert reported in "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_pools_of_a_boards_entry() -> None:
     assert (own.bytes, own.waits, own.alignment, own.section) == (3072, 1.5, 64, ".bss.fast")
     by_name = {pool.name: pool for pool in board_pools(M7)}
     assert {*by_name} == {"dtcm", "axi_sram"} and by_name["axi_sram"].is_arena
-    assert by_name["axi_sram"].bytes == (512 << 10) - (48 << 10)  # without what is left to data and the stack
+    assert by_name["axi_sram"].bytes == (512 << 10) - (48 << 10)  # without the reserve for data and the stack
     assert not board_pools(boards.get("nucleo_l4r5zi")) and not board_pools(boards.get("host"))
     with pytest.raises(UsageError, match="twice"):
         requested_pools(M7, pools(["dtcm=1K", "dtcm=2K"]))
@@ -163,7 +163,7 @@ def test_pools_of_a_boards_entry() -> None:
 
 
 def small_board(first: int, second: int) -> boards.Board:
-    """Return a board whose arena's memory has so many bytes, and another one."""
+    """Return a board with two memories of these sizes, the first for the arena."""
     board = boards.get("mps2_an386")
     memories = dict(board.memories)
     for name, size in (("ssram23", first), ("psram", second)):

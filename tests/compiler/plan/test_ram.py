@@ -68,8 +68,8 @@ def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
     assert sooner is not None and later is not None and sooner.milliseconds < later.milliseconds
     (fit,) = commands.check(DIGITS, [L4]).fits
     assert fit.ram is not None
-    told = {part.what: part.bytes for part in fit.ram.parts}
-    assert told["weights in RAM"] == manifest.constant_bytes_in_ram
+    reported = {part.what: part.bytes for part in fit.ram.parts}
+    assert reported["weights in RAM"] == manifest.constant_bytes_in_ram
 
 
 def test_a_board_stands_for_the_one_that_is_estimated() -> None:

@@ -171,7 +171,8 @@ def test_a_row_is_pixels_with_their_channels_side_by_side(
 
 
 def test_features_of_an_odd_number_of_bytes(tmp_path: Path) -> None:
-    """A spectrogram, with time down and a new row of ten features every 20 ms; its row is no number of words."""
+    """A spectrogram, with time down and a new row of ten features every 20 ms; its row is not a whole number of
+    words."""
     rng = np.random.default_rng(1)
     constants = {
         "s": F(0.1), "z": np.int8(3), "w": rng.integers(-100, 100, (8, 1, 10, 4)).astype(np.int8), "ws": F(0.002),

@@ -55,6 +55,6 @@ def test_sums_of_integers_stay_below_what_float32_has(inputs: int, schedule: str
 
 def test_what_is_compiled_to_be_taken_elsewhere_is_portable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["compile", str(written(tmp_path, filters(16, 8))), "-d", str(tmp_path / "c"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert not any("simd" in name for name in told["files"])
+    reported = json.loads(capsys.readouterr().out)
+    assert not any("simd" in name for name in reported["files"])
     assert "simd" not in (tmp_path / "c" / "one.c").read_text()

@@ -178,7 +178,7 @@ def test_rows_of_two_sizes(target: Target, most: dict[str, int], tmp_path: Path)
     except ModelError as refused:
         assert "does not support run-time sizes" in str(refused)
     floating = build([node("MatMul", "x w", "y")], {"x": ("n", "b", 8)}, {"y": ("n", "b", 3)}, {"w": floats(8, 3)})
-    (tmp_path / "float").mkdir()  # a library of the same path would not be loaded anew
+    (tmp_path / "float").mkdir()  # a library of the same path would not be loaded again
     check(floating, most, tmp_path / "float", target)
 
 

@@ -50,10 +50,10 @@ def test_the_shape_of_the_data_gives_the_size(folder: Path, capsys: Captured) ->
         np.save(folder / "x.npy", x)
         command = ["run", str(folder / "mlp.onnx"), "--board", "host", "--max", "batch=7", "--json"]
         assert app.invoke([*command, "--output-dir", str(folder / "project"), "--input", str(folder / "x.npy")]) == 0
-        told = json.loads(capsys.readouterr().out)
+        reported = json.loads(capsys.readouterr().out)
         (expected,) = reference(onnx.load(folder / "mlp.onnx"), {"x": x})
-        np.testing.assert_allclose(told["outputs"]["y"], expected, rtol=1e-5, atol=1e-6)
-        assert told["outputs"]["y_count"] == size
+        np.testing.assert_allclose(reported["outputs"]["y"], expected, rtol=1e-5, atol=1e-6)
+        assert reported["outputs"]["y_count"] == size
 
 
 def test_a_session_returns_arrays_of_the_true_size(device: Device) -> None:

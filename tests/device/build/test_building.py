@@ -138,12 +138,12 @@ def test_another_compiler_of_the_same_version_builds_again(tmp_path: Path, monke
     marker = tmp_path / "include" / "string.h"
     marker.parent.mkdir()
     marker.write_text('#include_next <string.h>\nstatic const char mark[] __attribute__((used)) = "other";\n')
-    with monkeypatch.context() as told:
-        told.setenv("C_INCLUDE_PATH", str(marker.parent))
+    with monkeypatch.context() as reported:
+        reported.setenv("C_INCLUDE_PATH", str(marker.parent))
         assert made() == (True, True) and made() == (False, True)
     wrapped = _wrapper(tmp_path / "bin", "cc", f"-isystem {marker.parent}")
-    with monkeypatch.context() as told:
-        told.setenv("PATH", str(wrapped), prepend=":")
+    with monkeypatch.context() as reported:
+        reported.setenv("PATH", str(wrapped), prepend=":")
         assert made() == (True, True) and made() == (False, True)
     assert made() == (False, False)  # from the cache
 

@@ -33,7 +33,7 @@ def test_code_stands_before_constants_and_imports_are_reported(board: str) -> No
 
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize(
-    ("before", "body", "told"),
+    ("before", "body", "reported"),
     [
         ("static int kept;", "    kept += (int)number;\n    return kept;", "kept"),
         ("int begun = 3;", "    return begun++;", "begun"),
@@ -48,10 +48,10 @@ def test_code_stands_before_constants_and_imports_are_reported(board: str) -> No
     ],
     ids=["bss", "data", "table of addresses", "unknown function", "firmware does not export"],
 )
-def test_what_no_module_has_is_named(board: str, before: str, body: str, told: str) -> None:
+def test_what_no_module_has_is_named(board: str, before: str, body: str, reported: str) -> None:
     with pytest.raises(BuildError) as caught:
         link(board, body, before)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_floats_without_an_fpu_are_the_compilers_own() -> None:

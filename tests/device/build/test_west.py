@@ -104,18 +104,18 @@ def test_the_boards_own_compiler_is_given_to_zephyr(world: World) -> None:
     }
 
 
-@pytest.mark.parametrize("told", ["variant", "installed", "registered"])
-def test_a_configured_zephyr_toolchain_is_kept(told: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    if told == "variant":
+@pytest.mark.parametrize("reported", ["variant", "installed", "registered"])
+def test_a_configured_zephyr_toolchain_is_kept(reported: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reported == "variant":
         monkeypatch.setenv("ZEPHYR_TOOLCHAIN_VARIANT", "llvm")
-    elif told == "installed":
+    elif reported == "installed":
         monkeypatch.setenv("ZEPHYR_SDK_INSTALL_DIR", str(world.folder))
     else:
         (world.folder / ".cmake" / "packages" / "Zephyr-sdk").mkdir(parents=True)
         (world.folder / ".cmake" / "packages" / "Zephyr-sdk" / "5a1b").write_text("")
     built = build(world.write(), kinds=["host_driven"])
     assert world.log()[0][1]["GNUARMEMB_TOOLCHAIN_PATH"] == ""
-    assert built.toolchain == f"Zephyr 4.1.0 with {'llvm' if told == 'variant' else 'the Zephyr SDK'}"
+    assert built.toolchain == f"Zephyr 4.1.0 with {'llvm' if reported == 'variant' else 'the Zephyr SDK'}"
 
 
 def test_the_workspace_around_the_project_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_no_probe(runner: str, says: str, tools: Path) -> None:
 
 
 def test_every_runner_knows_that_it_found_nothing() -> None:
-    assert set(NO_PROBE) == set(all_runners()) - {"command"}  # whose words nobody knows
+    assert set(NO_PROBE) == set(all_runners()) - {"command"}  # with unknown messages
 
 
 def test_a_probe_that_is_not_there_is_named(tools: Path) -> None:

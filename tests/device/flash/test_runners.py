@@ -63,7 +63,7 @@ def test_a_flash_command_gets_the_format_that_it_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("a 'b", "can't be read"), (" ", "names no program"), ("'' a", "no program")]
+    ("text", "says"), [("a 'b", "can't be read"), (" ", "contains no program"), ("'' a", "no program")]
 )
 def test_an_invalid_command_line_is_reported(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
@@ -83,9 +83,9 @@ def test_an_unknown_placeholder_is_reported_with_the_known_ones(what: str, text:
     wrong = re.search(r"\{\w+\}", text)
     assert wrong is not None
     message = re.escape(f"the {what} command has the unknown placeholder {wrong[0]}")
-    with pytest.raises(UsageError, match=message) as told:
+    with pytest.raises(UsageError, match=message) as reported:
         Deployment(**{what: text})
-    assert told.value.details[0] == text and known in told.value.details[1] and hint in told.value.hint
+    assert reported.value.details[0] == text and known in reported.value.details[1] and hint in reported.value.hint
     with pytest.raises(UsageError, match="unknown placeholder"):
         by_command(text).argv(job("command", port="P")) if what == "flash" else Power(text, port="P").argv()
 
@@ -105,7 +105,7 @@ def test_the_power_command_is_the_options_then_the_folders_then_the_boards(
     assert power.of(board, "") == Power("uhubctl -l 1-1 -a cycle -p 2")
     (tmp_path / "mtool.toml").write_text("power = 'relay \"a b\" {probe}'")
     found = power.of(board, "", probe="{port}", port="P")
-    assert found is not None and found.argv() == ["relay", "a b", "{port}"]  # a value is no place for another
+    assert found is not None and found.argv() == ["relay", "a b", "{port}"]  # a value is not expanded again
     given = power.of(board, "x")
     assert given is not None and given.argv() == ["x"]
 

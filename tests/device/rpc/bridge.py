@@ -159,7 +159,7 @@ class Bridge:
         return self._process.pid
 
     def reset(self) -> None:
-        """Press the board's button: the firmware starts anew, the port stays."""
+        """Press the board's reset button: the firmware restarts, the port stays."""
         self._was_reset.clear()
         os.write(self._wake[1], b"r")
         assert self._was_reset.wait(10)
@@ -185,7 +185,7 @@ class Bridge:
         self._process.stdout.close()
 
     def _plug(self) -> None:
-        # The other end stays open here too: a terminal that nobody has open gives errors instead of bytes.
+        # The other end stays open here too: reading an unopened terminal returns errors instead of bytes.
         self._master, self._slave = os.openpty()
         tty.setraw(self._slave)
         os.set_blocking(self._master, False)
@@ -239,7 +239,7 @@ class Bridge:
 
     def _to_host(self, data: bytes) -> None:
         data = self._before_the_cut(data)
-        with contextlib.suppress(BlockingIOError):  # nobody reads: what has no room is lost
+        with contextlib.suppress(BlockingIOError):  # no reader: bytes that do not fit are lost
             while data:
                 data = data[os.write(self._master, data) :]
         self._cut_if_due()

@@ -87,10 +87,10 @@ def listed(client: Client) -> list[tuple[Place, str]]:
 @pytest.mark.slow
 def test_a_module_in_ram_is_a_model_of_the_device(client: Client) -> None:
     assert listed(client) == [(Place.FIRMWARE, "test_model")]
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     file = module(5, padding=900)
-    assert loading.load(client, file, Place.RAM, progress=lambda there, whole: told.append((there, whole))) == 0
-    assert (told[0], told[-1]) == ((0, len(file)), (len(file), len(file)))
+    assert loading.load(client, file, Place.RAM, progress=lambda there, whole: reported.append((there, whole))) == 0
+    assert (reported[0], reported[-1]) == ((0, len(file)), (len(file), len(file)))
     assert listed(client) == [(Place.FIRMWARE, "test_model"), (Place.RAM, "adder")]
     assert loading.models(client)[1].model_hash == "05" * 8
     assert added(client, 1) == 5
@@ -264,7 +264,7 @@ def test_a_bad_line_changes_no_byte(place: Place) -> None:
 
 
 class Unplugged(Lossy):
-    """Fail once so many bytes have been sent; the device lives on."""
+    """Fail after some bytes were sent; the device continues."""
 
     def __init__(self, inner: Transport, count: int) -> None:
         super().__init__(inner, rate=0, seed=0)

@@ -77,10 +77,10 @@ def test_a_bad_line_changes_no_byte_and_a_lost_one_goes_on() -> None:
         loading.load(first, old, Place.FLASH)
         with pytest.raises(CommunicationError, match="unplugged"):
             loading.load(Client(Unplugged(transport, 900), timeout_s=5, take_over=True), new, Place.FLASH, delta=made)
-        told: list[tuple[int, int]] = []
+        reported: list[tuple[int, int]] = []
         second = Client(Lossy(transport, rate=1e-3, seed=4), timeout_s=5, take_over=True)
-        loading.load(second, new, Place.FLASH, delta=made, progress=lambda *found: told.append(found))
-        assert 0 < told[0][0] < len(made) and told[-1] == (len(made), len(made))
+        loading.load(second, new, Place.FLASH, delta=made, progress=lambda *found: reported.append(found))
+        assert 0 < reported[0][0] < len(made) and reported[-1] == (len(made), len(made))
         assert loading.fetch(second, 1, 0, len(new)) == new
 
 

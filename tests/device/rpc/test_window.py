@@ -58,7 +58,7 @@ def reply(frame: Frame, payload: bytes = b"\0") -> bytes:
     return encode(Frame(frame.type | REPLY, frame.session, frame.sequence, payload))
 
 
-def told(kind: Message, frame: Frame, payload: bytes = b"") -> bytes:
+def reported(kind: Message, frame: Frame, payload: bytes = b"") -> bytes:
     return encode(Frame(kind, frame.session, frame.sequence, payload))
 
 
@@ -202,7 +202,7 @@ def test_a_reply_shows_that_an_earlier_frame_is_lost(monkeypatch: pytest.MonkeyP
     made = opened(line, monkeypatch)
     replies = made.exchange(writes(4))
     assert line.sequences == [0, 1, 2, 3, 0, 2] and made.resent == 2
-    assert set(line.at) == {1000.0}  # nobody waited
+    assert set(line.at) == {1000.0}  # without waiting
     assert [one.request.payload[2] for one in replies] == [0, 1, 2, 3]
 
 
@@ -219,7 +219,7 @@ def test_upon_resend_all_are_sent_again_in_order(monkeypatch: pytest.MonkeyPatch
     def answer(frame: Frame, number: int) -> list[bytes]:
         if number < 2:
             return []
-        return [told(Message.MT_RESEND, frame, bytes([Status.MT_BAD_FRAME]))] if number == 2 else [reply(frame)]
+        return [reported(Message.MT_RESEND, frame, bytes([Status.MT_BAD_FRAME]))] if number == 2 else [reply(frame)]
 
     line = Line(answer)
     made = opened(line, monkeypatch)
@@ -233,7 +233,7 @@ def test_upon_resend_all_are_sent_again_in_order(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_session_that_is_no_more(more: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(frame: Frame, number: int) -> list[bytes]:
-        return [told(Message.MT_RESEND, frame, bytes([Status.MT_NO_SESSION]) + more)]
+        return [reported(Message.MT_RESEND, frame, bytes([Status.MT_NO_SESSION]) + more)]
 
     with pytest.raises(CommunicationError, match=words):
         opened(Line(answer), monkeypatch).exchange(writes(1))
@@ -260,7 +260,7 @@ def running(then: Callable[[Line], bool]) -> tuple[Line, list[int]]:
 
     def answer(frame: Frame, number: int) -> list[bytes]:
         if number == 0:
-            return [told(Message.MT_RUNNING, frame)]
+            return [reported(Message.MT_RUNNING, frame)]
         came.append(frame.sequence)
         return [reply(frame)] if then(line) else []
 
@@ -341,7 +341,7 @@ def test_a_late_frame_of_another_session_says_nothing(monkeypatch: pytest.Monkey
     assert len(opened(Line(answer), monkeypatch).exchange(writes(1))) == 1
 
     def fault(frame: Frame, number: int) -> list[bytes]:
-        return [told(Message.MT_FAULT, frame, b"\1\7\0\1"), reply(frame)]
+        return [reported(Message.MT_FAULT, frame, b"\1\7\0\1"), reply(frame)]
 
     with pytest.raises(DeviceError, match="operator 7"):
         opened(Line(fault), monkeypatch).exchange(writes(1))

@@ -20,7 +20,8 @@ PLACES = ("server", "caller's stack", "vectors", "other's state", "input", "peri
 """What is written, as the first element of the input counts them from 1; read by negative numbers."""
 
 LEAVE, LOST_STACK, ILLEGAL, RAISE, ENDLESS, DEEP, TWICE = range(20, 27)
-"""What else it asks for: to leave by the way of the fence, with 5; to lose the stack; ...; two faults at once."""
+"""Other requests of the input: to leave through the protection's exit, with 5; to lose the stack; ...; two faults at
+once."""
 
 _BEFORE = """
 #include <stdint.h>

@@ -133,7 +133,7 @@ def test_files_of_one_model_are_named_with_it(
     assert app.invoke(["verify", *twice, "--golden", "two@two_golden.npz"]) == 0
     shown = capsys.readouterr().out
     assert "matches onnxruntime" in shown and "matches two_golden.npz" in shown
-    for wrong, told in (
+    for wrong, reported in (
         (["run", *twice, "--input", "one.npz"], "name the model: --input one@one.npz"),
         (["run", *twice, "--input", "six@one.npz"], "name the model: --input one@six@one.npz"),
         (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ is given 2 times"),
@@ -141,11 +141,11 @@ def test_files_of_one_model_are_named_with_it(
         (["debug", *twice], "mtool debug PROJECT --name one"),
     ):
         assert app.invoke(wrong) == 2
-        assert told in capsys.readouterr().err, wrong
+        assert reported in capsys.readouterr().err, wrong
 
 
 @pytest.mark.parametrize(
-    ("first", "other", "told"),
+    ("first", "other", "reported"),
     [
         (mtool.Options(conventions=conventions("step")), mtool.Options(), 'right has conventions.interface="c"'),
         (mtool.Options(), mtool.Options(conventions=conventions(context=True)), 'arenas="caller"'),
@@ -154,12 +154,12 @@ def test_files_of_one_model_are_named_with_it(
         (mtool.Options(template="host"), mtool.Options(), "need the same template"),
     ],
 )
-def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: mtool.Options, told: str) -> None:
+def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: mtool.Options, reported: str) -> None:
     with pytest.raises(UsageError) as refused:
         mtool.compile_models(
             [DIGITS, DIGITS], board="host", options=[replace(first, name="left"), replace(other, name="right")]
         )
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 @pytest.mark.parametrize("interface", ["c", "step"])
@@ -186,10 +186,10 @@ def test_each_model_may_have_a_section_of_its_own(
     sections = ["--arena-section", "a@.bss.first", "--arena-section", "b@.bss.second"]
     assert app.invoke(["compile", "a.onnx", "b.onnx", "-d", "c", "--arena", "own", *sections]) == 0
     assert ".bss.first" in Path("c/a.c").read_text() and ".bss.second" in Path("c/b.c").read_text()
-    for models, told in ((["a.onnx", "b.onnx"], "2 times for b"), (["a.onnx"], "2 times for one model")):
+    for models, reported in ((["a.onnx", "b.onnx"], "2 times for b"), (["a.onnx"], "2 times for one model")):
         capsys.readouterr()
         assert app.invoke(["compile", *models, *sections[:1], ".bss.x", *sections[2:]]) == 2
-        assert f"--arena-section is given {told}" in capsys.readouterr().err
+        assert f"--arena-section is given {reported}" in capsys.readouterr().err
 
 
 def test_what_can_not_be_compiled_is_reported_of_all_models(tmp_path: Path) -> None:
@@ -198,8 +198,13 @@ def test_what_can_not_be_compiled_is_reported_of_all_models(tmp_path: Path) -> N
         onnx.save(onnx.parser.parse_model(text % operator), tmp_path / f"{name}.onnx")
     with pytest.raises(ModelError, match="2 of 3 models can't be compiled") as refused:
         mtool.compile_models([tmp_path / "a.onnx", DIGITS, tmp_path / "b.onnx"], board="host")
-    told = str(refused.value)
-    assert "1 operator of a can't" in told and "Frob" in told and "1 operator of b can't" in told and "Grok" in told
+    reported = str(refused.value)
+    assert (
+        "1 operator of a can't" in reported
+        and "Frob" in reported
+        and "1 operator of b can't" in reported
+        and "Grok" in reported
+    )
 
 
 def test_models_without_options_of_their_own_are_refused() -> None:
@@ -227,7 +232,7 @@ def test_commands_take_several_models(
     assert app.invoke(["check", *twice, "--board", "mps2_an386"]) == 0
     shown = capsys.readouterr().out
     assert "stored once" in shown and shown.count("longest operator of") == 2
-    for wrong, told in (
+    for wrong, reported in (
         ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
         ([*twice[:2], "--name", "x", "--name", "x_y"], "can lead to equal C symbols: x, x_y"),
         ([*twice, "--schedule", "other@conv_0=c99_patch"], "unknown model other\n  models: one, two\n"),
@@ -236,4 +241,4 @@ def test_commands_take_several_models(
         ([*twice[:2], "--name", "x"], "--name is given once for 2 models"),
     ):
         assert app.invoke(["build", *wrong]) == 2
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_bench_and_verify_feed_a_board(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--interface-api", "step", "--stream", "x"], "--interface-api step does not have"),
         (["--interface-api", "c", "--stream", "x"], "--interface-api c does not have"),
-        (["--stream", "x", "--io", "external"], "does not go with --io external"),
+        (["--stream", "x", "--io", "external"], "can't be combined with --io external"),
         (["--stream", "x", "--executor", "graph"], "computes operators by rows"),
         (["--stream", "x", "--arena", "caller"], "--arena caller is for --interface-api c"),
         (["--stream", "X2"], "--stream: unknown input X2"),

@@ -25,7 +25,7 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    stat = Path(f"/proc/{pid}/stat")  # where there is one it tells who has ended and was not waited for
+    stat = Path(f"/proc/{pid}/stat")  # if it exists, it shows processes that ended and were not waited for
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 

@@ -80,9 +80,9 @@ def test_a_firmware_that_takes_nothing() -> None:
 
 def test_no_control_block_and_one_that_is_damaged() -> None:
     chip = Chip()
-    with pytest.raises(CommunicationError, match="no control block at 0x20000000") as told:
+    with pytest.raises(CommunicationError, match="no control block at 0x20000000") as reported:
         RttTransport(chip, BASE, start_s=0.01)
-    assert "channel=rtt" in told.value.hint and chip.is_closed
+    assert "channel=rtt" in reported.value.hint and chip.is_closed
     struct.pack_into("<I", chip.bytes, chip.up + 12, SIZE)
     transport = RttTransport(chip, BASE + BLOCK)
     with pytest.raises(CommunicationError, match="the ring at 0x20000058 is damaged"):
@@ -145,6 +145,6 @@ def test_through_pyocd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         while len(received) < len(every) and (more := transport.read(timeout_s=5)):
             received += more
         assert received == every
-    with open_port(port, baud=115200) as transport, pytest.raises(CommunicationError, match="exit code 1") as told:
+    with open_port(port, baud=115200) as transport, pytest.raises(CommunicationError, match="exit code 1") as reported:
         transport.read(timeout_s=5)
-    assert "pyOCD found no debug probe" in told.value.details
+    assert "pyOCD found no debug probe" in reported.value.details

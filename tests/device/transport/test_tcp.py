@@ -53,9 +53,9 @@ def test_nothing_listens(listener: socket.socket) -> None:
     listener.close()
     with pytest.raises(CommunicationError, match=f"can't connect to {port}"):
         open_port(port, baud=115200)
-    with pytest.raises(CommunicationError, match="RTT through openocd") as told:
+    with pytest.raises(CommunicationError, match="RTT through openocd") as reported:
         open_port(port.replace("tcp://", "rtt:openocd:") + "@0x20000010", baud=115200)
-    assert 'rtt setup 0x20000010 64 "SEGGER RTT"' in told.value.hint
+    assert 'rtt setup 0x20000010 64 "SEGGER RTT"' in reported.value.hint
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_an_address(port: str, meant: object) -> None:
     ],
 )
 def test_a_malformed_address_lists_the_forms(port: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says) as told:
+    with pytest.raises(UsageError, match=says) as reported:
         opening.parse(port)
-    assert any("rtt:openocd" in line for line in told.value.details)
+    assert any("rtt:openocd" in line for line in reported.value.details)

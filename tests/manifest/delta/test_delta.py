@@ -113,10 +113,10 @@ def test_mutants_are_refused_or_make_other_bytes() -> None:
     results = decode(cases, piece=50, room=4096)
     for (old, made), (status, new) in zip(cases, results, strict=True):
         assert status in (Status.MT_OK, Status.MT_BAD_DELTA)
-        told = struct.unpack_from("<4sIII", made)
-        if told[:2] != (b"MTD1", len(old)) or told[3] != zlib.crc32(old) or told[2] > 4096:
+        reported = struct.unpack_from("<4sIII", made)
+        if reported[:2] != (b"MTD1", len(old)) or reported[3] != zlib.crc32(old) or reported[2] > 4096:
             assert (status, new) == (Status.MT_BAD_DELTA, b"")
-        assert len(new) == told[2] if status == Status.MT_OK else len(new) <= told[2]
+        assert len(new) == reported[2] if status == Status.MT_OK else len(new) <= reported[2]
     assert sum(status == Status.MT_BAD_DELTA for status, _ in results) > len(results) // 10
 
 

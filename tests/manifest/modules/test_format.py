@@ -72,9 +72,9 @@ def test_a_wrong_size_is_reported_with_its_place() -> None:
     data = pack(MODULE)
     head = data[:4] + (1 << 31).to_bytes(4, "little") + data[8:]
     for changed, found in ((head, f"header is wrong.*found {1 << 31} bytes"), (data[:-1], f"{len(data) - 1}")):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as reported:
             unpack(changed)
-        assert re.search(f"(?s){found}.*, expected {len(data)}", str(told.value))
+        assert re.search(f"(?s){found}.*, expected {len(data)}", str(reported.value))
 
 
 @pytest.mark.parametrize("wrong", [{"arena_bytes": 23}, {"entry": 40}, {"alignment": 8}, {"name": "a b"}])

@@ -104,11 +104,15 @@ def test_the_runner(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     samples = np.eye(WIDTH, dtype=np.float32) + 0.25
     np.savez("x.npz", x0=samples, labels=[*range(WIDTH - 1), 0])
     assert app.invoke(["mlperf", "--data", "x.npz", "--mode", "accuracy", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["accuracy_percent"] == pytest.approx(100 * 11 / 12) and told["samples"] == WIDTH and not told["auc"]
+    reported = json.loads(capsys.readouterr().out)
+    assert (
+        reported["accuracy_percent"] == pytest.approx(100 * 11 / 12)
+        and reported["samples"] == WIDTH
+        and not reported["auc"]
+    )
     assert app.invoke(["mlperf", "--data", "x.npz", "--count", "5", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["windows_s"]) == 5 and told["objections"] == ["a window took less than 10 s"]
+    reported = json.loads(capsys.readouterr().out)
+    assert len(reported["windows_s"]) == 5 and reported["objections"] == ["a window took less than 10 s"]
     log = Path("build/mlperf/log.txt").read_text()
     assert log.count("[host]: infer 5 10%") == 5 and log.count("# Inferences :             5") == 5
     assert "ulp-mlperf: Median throughput is" in log and "[dut]: m-init-done" in log

@@ -33,11 +33,11 @@ def test_a_project_is_tested(
 ) -> None:
     monkeypatch.chdir(project)
     assert app.invoke(["test", "--record", "--json", "--log", "board.log"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["board"], told["passed"], told["failed"]) == ("host", 3, 0)
-    assert told["figures"]["accuracy"] == 0.75, "three of the four labels are right"
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["board"], reported["passed"], reported["failed"]) == ("host", 3, 0)
+    assert reported["figures"]["accuracy"] == 0.75, "three of the four labels are right"
     recorded = json.loads((project / "figures.json").read_text())["boards"]["host"]
-    assert recorded == told["figures"]
+    assert recorded == reported["figures"]
     log = (project / "board.log").read_text()
     assert " > " in log and " < " in log, "what went over the channel"
     (project / "limits.toml").write_text("[host]\nflash_bytes = 10\naccuracy = 0.8\n")

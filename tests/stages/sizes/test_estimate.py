@@ -94,7 +94,7 @@ def test_a_board_with_just_the_estimate_takes_the_firmware(name: str, model: Pat
     need(board)
     path, given = model or toy.write(tmp_path / "toy.onnx"), {} if model else {"states": toy.GIVEN.states}
     options = Options(template_options=options_of(board).template_options, optimize="size", **given)
-    if name in WINOGRAD:  # which a board that is just large enough takes only if it is told to
+    if name in WINOGRAD:  # used by a board that is just large enough only on request
         options = replace(options, schedules={"conv_2": Choice(WINOGRAD[name])})
     estimated = fit_of(commands.compile(path, board=board, options=options), folder=tmp_path / "none")
     assert estimated.fits and not estimated.is_built

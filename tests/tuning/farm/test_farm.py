@@ -34,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
-    """Do something as soon as a log has so many lines."""
+    """Do something when a log has a number of lines."""
 
     def watch() -> None:
         wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 120)

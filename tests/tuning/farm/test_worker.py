@@ -40,7 +40,7 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "reported"),
     [
         (["worker", "rack", "--board", "host"], 2, "is not a scheduler's address"),
         (["worker", "rack:99999", "--board", "host"], 2, "is not a scheduler's address"),
@@ -53,11 +53,11 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
     ],
 )
 def test_wrong_arguments_are_reported(
-    arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+    arguments: list[str], code: int, reported: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert app.invoke(arguments) == code
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def measured(boards: WorkerBoards, one: Slice) -> Any:
 
 
 def test_three_failures_in_a_row_are_a_boards_end_and_are_reported_to_the_scheduler() -> None:
-    boards, told = worker_boards_of(1, ("dead",)), []
-    boards.on_change = lambda: told.append(boards.counts())  # type: ignore[method-assign]
+    boards, reported = worker_boards_of(1, ("dead",)), []
+    boards.on_change = lambda: reported.append(boards.counts())  # type: ignore[method-assign]
     ends = [measured(boards, asked()) for _ in range(4)]
     assert [end.is_quarantined for end in ends] == [False, False, True, False]
     assert ends[2].failed == "no probe answers" and ends[3].board == ""
-    assert told == [{BOARD: 0}]
+    assert reported == [{BOARD: 0}]
 
 
 def test_a_failure_is_forgotten_after_a_success() -> None:
@@ -165,9 +165,9 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
         def run(self, bundle: Bundle, unit: Any) -> Any:
             raise NotImplementedError
 
-    told: list[int] = []
+    reported: list[int] = []
     boards = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
-    boards.on_change = lambda: told.append(boards.counts()[BOARD])  # type: ignore[method-assign]
+    boards.on_change = lambda: reported.append(boards.counts()[BOARD])  # type: ignore[method-assign]
     end = measured(boards, asked())
     assert "it has been silent" in end.failed and boards.counts() == {BOARD: 0}
     Sleeper.wake.set()
@@ -175,7 +175,7 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
     while boards.counts() == {BOARD: 0} and time.monotonic() < deadline:
         time.sleep(0.01)
     assert boards.counts() == {BOARD: 1}
-    assert told[:1] == [0] and told[-1] == 1
+    assert reported[:1] == [0] and reported[-1] == 1
 
 
 def test_the_whole_model_stays_on_one_board(monkeypatch: pytest.MonkeyPatch) -> None:

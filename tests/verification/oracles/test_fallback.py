@@ -83,7 +83,7 @@ def test_the_next_reference_computes_what_litert_dies_of(
     monkeypatch.chdir(tile.parent)
     command = ["verify", tile.name, "--board", "host", "--rounding", rounding]
     assert app.invoke(command) == (0 if used else 3)
-    told = capsys.readouterr()
-    assert "LiteRT was killed by SIGABRT" in told.err
-    assert bool(used) or "  onnx.reference can't run its translation to ONNX" in told.err
-    assert not used or f"matches {used} over 4 samples" in told.out
+    reported = capsys.readouterr()
+    assert "LiteRT was killed by SIGABRT" in reported.err
+    assert bool(used) or "  onnx.reference can't run its translation to ONNX" in reported.err
+    assert not used or f"matches {used} over 4 samples" in reported.out

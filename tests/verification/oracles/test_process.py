@@ -104,8 +104,8 @@ def test_quantize_says_that_it_died(is_constant: bool, tmp_path: Path, capsys: C
     np.savez(data, x=np.ones((3, 1, 2), np.float32))
     made = tmp_path / "made.onnx"
     assert app.invoke(["quantize", str(model), "--data", str(data), "-o", str(made)]) == ModelError.exit_code
-    told = capsys.readouterr().err
-    assert "onnxruntime was killed by SIGFPE" in told and "--golden" not in told
+    reported = capsys.readouterr().err
+    assert "onnxruntime was killed by SIGFPE" in reported and "--golden" not in reported
     assert not made.exists()
 
 

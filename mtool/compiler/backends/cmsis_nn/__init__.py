@@ -372,7 +372,7 @@ def lstm(call: Call, operation: Operation) -> None:
     images, width = hidden.shape
     temporary = [call.take(2 * images * width) for _ in range(2)]
     states = [call.kept(cell, new_cell, "cell"), call.kept(hidden, new_hidden, "hidden")]
-    # of one step the state alone is read
+    # with one step, only the state is read
     made = call.result(rows[0], "rows") if rows else call.array("rows", "int8_t", images * width)
     gates = []
     for number, gate in enumerate(("input", "forget", "cell", "output")):

@@ -51,7 +51,7 @@ def scales_of(operation: Operation, channels: int) -> list[float]:
 
 
 def product_scales(operation: Operation) -> list[float]:
-    """Return the scales of a matrix product's sums over its result's; two alone are multiplied as LiteRT does it.
+    """Return the scales of a matrix product's sums over its result's; a single pair is multiplied as in LiteRT.
 
     That is in float64 of FULLY_CONNECTED (Gemm), in float32 of BATCH_MATMUL.
     """

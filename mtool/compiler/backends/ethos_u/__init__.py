@@ -47,7 +47,7 @@ class EthosU(Backend):
                 raise UsageError(f"the backend {self.name} has {key}={self.values[key]}, which does not exist")
 
     def refusal(self, operation: Operation, context: Context) -> str:
-        """Also: its arithmetic is not that of the rest of the network; what Vela has compiled is what it is."""
+        """Also: its arithmetic is not that of the rest of the network; files compiled by Vela are used unchanged."""
         why = super().refusal(operation, context)
         if not why and operation.kind != COMPILED and "config" not in self.values:
             return "config= must name the NPU, for instance config=ethos-u55-128"
@@ -83,7 +83,7 @@ class EthosU(Backend):
         return [f"--{name}={value}" for name, value in values.items()]
 
     def _driver(self) -> dict[str, bytes]:
-        """Return the files of the driver that stand beside the calls."""
+        """Return the driver's files that are compiled with the calls."""
         if "driver" not in self.values:
             return {}
         paths = sorted(Path(self.values["driver"]).iterdir())
@@ -202,6 +202,6 @@ def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> P
     call.constant("commands", made.commands, layout)
     if made.constants.size:
         call.constant("constants", made.constants, f"{aligned}: weights, scales and tables, as Vela encoded them")
-    # Without the NPU's cycles these would be little of what it takes, and look like all.
+    # Without the NPU's cycles, these would be a small part of the time but look like all of it.
     cost = _SETUP + sum(place.bytes for place in places_of) / 4 if made.cycles else 0.0
     return call.product(cost=cost, cycles=made.cycles, can_fail=True)

@@ -232,7 +232,7 @@ def _convolution(writer: _Writer, operation: Operation) -> None:
     attrs = Convolution.of(operation)
     x, weights = operation.operand(0), operation.operand(1)
     source, padding = writer.variable(x), padding_of(attrs, x.shape, operation.output.shape)
-    if padding is None:  # any other stands before it, as an operator of its own
+    if padding is None:  # any other becomes a separate operator before it
         padding, source = "VALID", _padded(writer, operation, attrs)
     depthwise = is_depthwise(operation)
     packed = weights.elements.transpose(*((1, 2, 3, 0) if depthwise else (0, 2, 3, 1)))

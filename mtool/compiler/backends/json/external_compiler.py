@@ -43,7 +43,7 @@ def words_of(text: str, what: str, here: Path | None, places: frozenset[str]) ->
 
 
 def filled(words: tuple[str, ...], values: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return words with their placeholders filled; one of several values, alone in a word, becomes several words."""
+    """Return words with their placeholders filled; a word that is one placeholder of several values becomes several."""
     found: list[str] = []
     for word in words:
         alone = _PLACE.fullmatch(word)

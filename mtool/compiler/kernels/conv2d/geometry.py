@@ -282,7 +282,7 @@ class Blocks:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Return how many blocks there are above and beside one another in an image."""
+        """Return the numbers of blocks in an image, vertically and horizontally."""
         (height, width), (rows, columns) = self.conv.out_size, OUTPUTS
         return -(-height // rows), -(-width // columns)
 

@@ -64,7 +64,7 @@ class TileSchedule(ConvSchedule[T]):
         tiles: the available tiles, pixels x channels; the usual one first.
         saving: the share of the cost that another tile has to save.
         element: the type of a column's elements.
-        pointwise: whether it is for 1x1 layers alone, pixel by pixel; the output may take the input's storage then.
+        pointwise: whether it is only for 1x1 layers, pixel by pixel; the output may take the input's storage then.
         apart: whether the runtime's function has a destination argument for each pixel's results.
         holds_rows: whether a row of results can be held back, so that the output may take the input's storage.
     """

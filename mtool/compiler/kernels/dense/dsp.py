@@ -114,7 +114,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         return dsp.Layer(Together(group), tiles, self._code(self.filled(size), group))
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
-        """The function by the scaling and the unrolling; with a range, if the outputs have limits of their own."""
+        """The function by the scaling and the unrolling; with a range, if the outputs have limits."""
         depth, group = self.filled(size), self.group(size, epilogue)
         scaling, bias = dsp.shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
         if group == 8 and isinstance(scaling, FloatScaling):

@@ -107,7 +107,7 @@ class WindowSchedule(Schedule):
     dtype: DType = DType.INT8
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image of its type, no window that lies outside altogether; a float average of as many everywhere."""
+        """One image of its type, no window entirely outside; a float average of as many everywhere."""
         x, made, attrs = graph.types[node.inputs[0]], graph.types[node.outputs[0]].shape[1:3], Pool2d.of(node)
         if not target.has(self.core) or x.dtype is not self.dtype or x.shape[0] != 1:
             return False

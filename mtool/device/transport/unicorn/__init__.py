@@ -1,4 +1,4 @@
-"""Cortex-M and RISC-V cores in this process, with the package unicorn: firmware runs with Python packages alone."""
+"""Cortex-M and RISC-V cores in this process, with the package unicorn: firmware runs with only Python packages."""
 
 from mtool.device.transport.unicorn.transport import PROGRAM, UnicornTransport
 

@@ -27,8 +27,7 @@ from mtool.compiler.kernels.schedule import Target, knob
 class PhasedTraversal(Traversal):
     """The plane of a channel over which pairs of taps pass.
 
-    With a dilation along the fast axis the columns stand in as many phases, so that the taps of an output are
-    neighbours.
+    With a dilation along the fast axis, the columns are ordered by phase, so that the taps of an output are adjacent.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Depthwise convolutions for Helium: vectors of channels meet a ring of rows, or squares of a channel's inputs.
+"""Depthwise convolutions for Helium: vectors of channels from a ring of rows, or squares of a channel's inputs.
 
 The inner loops and the layouts of the packed weights: crt/include/mt_mve_depthwise*.h, mt_mve_squares_int8.h.
 """
@@ -205,7 +205,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
 
 SQUARES_LAYOUT = "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each"
-GROUP = 8  # channels whose squares stand together
+GROUP = 8  # channels whose squares are stored together
 SQUARES_REACH = 1 << 16  # of the offsets of a scatter, in bytes
 # Along and across, as eight are stored: of two squares, and of eight.
 LANES = ((0, 0), (2, 0), (0, 1), (2, 1), (1, 0), (3, 0), (1, 1), (3, 1))

@@ -42,7 +42,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: i
         padded: whole vectors.
         together: T, the channels of a tile.
     """
-    lanes = np.arange(4) % together  # two channels stand twice
+    lanes = np.arange(4) % together  # two channels are stored twice
     biases = numbers_of(bias, together, np.int32, order=lanes)
     scales = scaling.padded(round_up(len(weights), together)).vectors(together, lanes)
     return np.concatenate([by_turns(weights, together, INT8_LANES, padded), biases, scales], axis=1)
@@ -324,7 +324,7 @@ class Columns(SmallPatches):
         return next((many for many in TOGETHER_PIXELS if shrinks_by_rows(conv, many)), TOGETHER_PIXELS[0])
 
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
-        """The columns, what is written behind the last, and a row that is held back."""
+        """The columns, the bytes written after the last one, and a delayed row."""
         row = conv.out_size[1] * conv.out_channels if self.over_input(conv, epilogue) else 0
         return self._together(conv) * round_up(conv.depth, INT8_LANES) + INT8_LANES + row
 

@@ -39,7 +39,7 @@ class Im2col(PatchSchedule):
         return 4 * PIXELS * (gathered + round_up(conv.out_channels, LANES))
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
-        """A third of an instruction a product, one a gathered element, 4 an output; and what it has to be worth."""
+        """A third of an instruction a product, one a gathered element, 4 an output; and the least saving."""
         pixels, channels = conv.batch * round_up(conv.pixels, PIXELS), round_up(conv.out_channels, LANES)
         return WORTH + pixels * (0.34 * conv.depth * channels + conv.depth + 4 * channels)
 
@@ -82,7 +82,7 @@ class Depthwise(PortableSchedule):
         return 4 * (conv.ring.rows * self._row(conv) + conv.out_size[1] * round_up(conv.channels, LANES))
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
-        """Half an instruction a product, one a copied element, 4 an output; and what it has to be worth."""
+        """Half an instruction a product, one a copied element, 4 an output; and the least saving."""
         channels = round_up(conv.channels, LANES)
         return WORTH + channels * (conv.pixels * (0.5 * conv.depth + 4) + conv.plane[0] * conv.plane[1])
 
