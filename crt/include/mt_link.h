@@ -29,7 +29,7 @@ struct mt_link {
 /* Open a link with `count` bytes of memory, which it keeps. */
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
 
-/* Take the next frame, after reading from the port at most once; frame->type is 0 if no frame is complete.
+/* Take the next frame, after reading from the port at most once; frame->payload is NULL if no frame is complete.
  * Statuses as for mt_link_receive. */
 int32_t mt_link_poll(struct mt_link *link, struct mt_frame *frame);
 

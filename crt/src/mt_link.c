@@ -64,7 +64,7 @@ int32_t mt_link_poll(struct mt_link *link, struct mt_frame *frame)
     for (;;) {
         uint8_t *const delimiter = memchr(link->received + link->scanned, 0, link->end - link->scanned);
         if (delimiter == NULL) {
-            frame->type = 0;
+            frame->payload = NULL;
             const int32_t status = has_read ? MT_OK : fill(link);
             if (has_read || status != MT_OK) {
                 return status;
@@ -90,7 +90,7 @@ int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
     int32_t status;
     do {
         status = mt_link_poll(link, frame);
-    } while (status == MT_OK && frame->type == 0);
+    } while (status == MT_OK && frame->payload == NULL);
     return status;
 }
 

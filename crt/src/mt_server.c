@@ -166,7 +166,7 @@ int32_t mt_server_poll(uint8_t *is_over)
     int32_t status = mt_link_poll(&server.requests.link, &frame);
     if (status == MT_BAD_FRAME || status == MT_TOO_LARGE) {
         status = server.is_open ? reject(status) : MT_OK;
-    } else if (status == MT_OK && frame.type != 0) {
+    } else if (status == MT_OK && frame.payload != NULL) {
         status = frame.type == MT_HELLO ? on_hello(&frame) : on_frame(&frame);
     }
     *is_over = server.is_done;
