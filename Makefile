@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -54,19 +54,6 @@ sizes:          ## measured sizes of code, libraries and templates, for mtool ch
 	scripts/setup --dev
 	.venv/bin/python scripts/sizes.py
 	.venv/bin/python scripts/sizes.py --templates
-
-schedules:      ## every schedule and its knobs: docs/schedules.md
-	scripts/setup --dev
-	.venv/bin/python scripts/schedules.py
-
-commands:       ## every command and its options: docs/commands.md
-	scripts/setup --dev
-	.venv/bin/python scripts/commands.py
-
-reference:      ## the pages generated from the code: docs/errors.md, docs/files.md
-	scripts/setup --dev
-	.venv/bin/python scripts/errors.py
-	.venv/bin/python scripts/formats.py
 
 outputs:        ## run the `$ mtool …` commands of README.md and docs, and update their output there
 	scripts/setup --dev

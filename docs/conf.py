@@ -1,4 +1,4 @@
-"""The site (`make docs`): the Markdown pages, the Python API from docstrings, and the C API from mtool.h."""
+"""The site (`make docs`): the Markdown pages, and the reference from the code: commands, Python and C API, files."""
 
 import re
 import sys
@@ -12,13 +12,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 project = "mtool"
 copyright = "the mtool authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "breathe"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "breathe", "reference"]
 root_doc = "docs/index"
 # C with Jinja in it; mt_model is a struct and a variable.
 suppress_warnings = ["misc.highlighting_failure", "duplicate_declaration.c"]
 include_patterns = ["*.md", "docs/**", "examples/*/README.md", "crt/PROTOCOL.md"]
 exclude_patterns = ["build"]
 
+smartquotes_action = "qe"  # no dashes: --board
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
@@ -28,13 +29,11 @@ autodoc_default_options = {"members": True, "inherited-members": False}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 
-breathe_projects_source = {"mtool": (str(ROOT / "crt" / "include"), ["mtool.h"])}
+breathe_projects_source = {"mtool": (str(ROOT / "crt" / "include"), ["mtool.h", "mt_rpc.h"])}
 breathe_default_project = "mtool"
 breathe_domain_by_extension = {"h": "c"}
-# The header's comments are plain C; Doxygen reads those that it would mark.
-_FILTER = ("/clang-format/d", r"s|<\([a-z]*\)>|\\<\1\\>|g", r"s|^/\* |/** |", r"s|^\( .*[;,)]\)  */\* |\1 /**< |")
 breathe_doxygen_config_options = {
-    "INPUT_FILTER": "sed" + "".join(f" -e '{command}'" for command in _FILTER),
+    "INPUT_FILTER": f"{sys.executable} {ROOT}/docs/header_filter.py",
     "EXTRACT_ALL": "YES",
     "OPTIMIZE_OUTPUT_FOR_C": "YES",
     "JAVADOC_AUTOBRIEF": "YES",
@@ -59,3 +58,5 @@ def process_docstring(_app: Sphinx, what: str, _name: str, _of: object, _options
 def setup(app: Sphinx) -> None:
     """Connect the hooks."""
     app.connect("autodoc-process-docstring", process_docstring, priority=400)
+    # where breathe runs Doxygen on breathe_projects_source
+    app.config.breathe_projects = {"mtool": f"{Path(app.doctreedir).parent}/breathe/doxygen/mtool/xml"}

@@ -1,4 +1,6 @@
-/* mtool's RPC server in an application of your own. The application implements the five functions below and calls
+/* ---- Application ----
+ *
+ * mtool's RPC server in an application of your own. The application implements the five functions below and calls
  * mt_poll from its main loop or from a thread; then `mtool run`, `verify` and `bench` drive the model at its port. */
 #ifndef MT_RPC_H
 #define MT_RPC_H

@@ -1,5 +1,5 @@
-/* mtool: the header for firmware that runs a model, implements a port or serves a host. All other headers in this
- * folder are internal and may change with every version.
+/* mtool: the header for firmware that runs a model, implements a port or serves a host. mt_rpc.h is for an application
+ * that contains the RPC server. All other headers in this folder are internal and may change with every version.
  *
  *     status codes, models, devices that compute a part of a model,
  *     the platform: port, storage of modules, faults and guards, memory protection,
@@ -16,12 +16,13 @@ struct mt_functions; /* what a host can call by name: mt_functions.h */
 struct mt_device_failure;
 struct mt_protect_area;
 
-/* Status codes of the runtime and of generated models.
+/* ---- Status ----
  *
- * Every function that can fail returns an int32_t: 0 is success, anything else one of these.
- * This list is the only place for a code, its name and its meaning; the Python side reads
- * the same list (mtool/device/rpc/protocol.py), and a test compares the two. */
+ * Status codes of the runtime and of generated models.
+ *
+ * Every function that can fail returns an int32_t: 0 is success, anything else one of these. */
 
+/* The only place for a code, its name and its meaning; the Python side reads it (mtool/device/rpc/protocol.py). */
 /* clang-format off */
 #define MT_STATUS_LIST(X)                                                              \
     X(MT_OK,                 0, "success")                                             \
@@ -64,7 +65,9 @@ enum {
 #undef MT_STATUS_ENUM
 };
 
-/* A compiled model, as the RPC server sees it. The code generator writes one for each model, in
+/* ---- Models ----
+ *
+ * A compiled model, as the RPC server sees it. The code generator writes one for each model, in
  * <model>_rpc.c; a standalone firmware does not link it. */
 
 struct mt_tensor {
@@ -118,7 +121,9 @@ const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index);
 int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index, uint32_t offset, uint32_t length,
                       uint8_t **bytes);
 
-/* Devices that compute regions of a model: how they report failures, and which functions are called around their work.
+/* ---- Devices ----
+ *
+ * Devices that compute regions of a model: how they report failures, and which functions are called around their work.
  *
  * A region's C function may return a status: 0, or the device's own number. The latter ends the inference
  * with MT_DEVICE, and <model>_failure says what failed.
@@ -165,7 +170,9 @@ struct mt_device_failure {
     uint16_t key;       /* unique to the region: the operator's number, or one after all operators' */
 };
 
-/* The platform: port.c implements these functions, or a timer.c and a guard.c beside it do.
+/* ---- Platform ----
+ *
+ * port.c implements these functions, or a timer.c and a guard.c beside it do.
  *
  * All return MT_OK or a status. None allocates, none is re-entrant. */
 
@@ -200,7 +207,9 @@ void mt_port_abort(int32_t status);
 /* Nothing to do: sleep until something happens, or return at once. */
 void mt_port_idle(void);
 
-/* Memory that keeps modules across a reset: flash that a port provides for the slots of mt_slots.h.
+/* ---- Storage ----
+ *
+ * Memory that keeps modules across a reset: flash that a port provides for the slots of mt_slots.h.
  *
  * It is NOR flash, or behaves like it: erased bytes read 0xFF, and each byte is programmed once after that. It can be
  * read like any memory, and a processor that runs a module from it can fetch instructions there. */
@@ -225,8 +234,10 @@ struct mt_storage {
 /* The port's storage, ready to be used; NULL: it has none. */
 const struct mt_storage *mt_port_storage(void);
 
-/* Faults: a port reports them to the host (mt_server_fault), then ends or restarts. A template's guard.c
- * implements these functions, as far as the processor can; they are optional. */
+/* ---- Faults ----
+ *
+ * A port reports faults to the host (mt_server_fault), then ends or restarts. A template's guard.c
+ * implements these functions, as far as the processor can; they are optional. crt/PROTOCOL.md lists the registers. */
 
 /* Start to catch faults: processor exceptions, stack overflows, accesses outside the board's
  * memory. Called once, after mt_port_init. */
@@ -235,8 +246,6 @@ void mt_guard_init(void);
 /* Report a fault unless this function is called again within `limit_ms` milliseconds; 0: stop watching. For the
  * server's configuration. The model is interrupted at most every 20 ms. */
 void mt_guard_watch(uint32_t limit_ms);
-
-/* Faults, as a port's exception handler reports them to mt_server_fault; crt/PROTOCOL.md has the lists. */
 
 /* Kinds of faults. */
 enum {
@@ -258,7 +267,9 @@ enum {
                               * the address that was accessed */
 };
 
-/* Memory protection of a model: while it runs, it can access only the areas listed here, code and
+/* ---- Protection ----
+ *
+ * Memory protection of a model: while it runs, it can access only the areas listed here, code and
  * constants in flash, and its own part of the stack; any other access, also to peripherals, is a fault. The fault ends
  * only the model. A template's protect.c implements it, as far as the processor can (docs/protect.md).
  *
@@ -292,7 +303,9 @@ typedef void mt_protect_function(void);
 int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_protect_function *function,
                         uintptr_t first, uintptr_t second, int32_t *result);
 
-/* The RPC server: lets a host drive the model over the port's byte channel. crt/PROTOCOL.md has the bytes. */
+/* ---- Server ----
+ *
+ * The RPC server lets a host drive the model over the port's byte channel. crt/PROTOCOL.md has the bytes. */
 
 /* The least size of the server's buffer. Half of it receives, half sends; a frame is a little smaller than
  * a half, so larger buffers lead to fewer and larger frames. */

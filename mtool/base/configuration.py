@@ -29,13 +29,17 @@ class Configuration:
     """The settings in a file.
 
     Attributes:
-        port, probe: the board's serial port, and the serial number of the board or its probe.
+        port: the board's serial port.
+        probe: the serial number of the board or its probe.
         flash: the command that flashes the board, instead of a runner.
         power: the command that power-cycles the board.
         boards: files with more boards, in the form of boards.yaml.
         tuned: tuning logs to take schedules from.
-        board_root, soc_root, dts_root: folders of boards, chips and bindings outside the Zephyr tree.
-        project, options: the tables of a user's own project, as read.
+        board_root: folders of boards outside the Zephyr tree.
+        soc_root: folders of chips outside the Zephyr tree.
+        dts_root: folders of devicetree bindings outside the Zephyr tree.
+        project: the table of a user's own project (docs/own-project.md), as read.
+        options: the options of the project's commands, as read.
         file: the file; None: there is no `mtool.toml`.
     """
 

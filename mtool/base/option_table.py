@@ -1,7 +1,7 @@
 """The options and arguments of commands: the tables of option_table.toml.
 
 The command line's parameters, the fields of `mtool.Options`, the table [options] in mtool.toml, the names in error
-messages and docs/commands.md are made from it.
+messages and the site's page of the commands are made from it.
 """
 
 import tomllib

@@ -36,7 +36,8 @@ LIST = "--options"
 ALL = "--help-all"
 """The option of commands that shows every option, --help those that are not rare."""
 _OWN = "Options"
-_LAST = "Every command"
+OF_EVERY_COMMAND = "Every command"
+"""The heading of the options that every command has."""
 
 
 class GroupedCommand(TyperCommand):
@@ -73,11 +74,13 @@ class GroupedCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is None or parameter.name in rare:
                 continue
-            panel = getattr(parameter, "rich_help_panel", None)
-            is_help = "--help" in parameter.opts
-            name = "Arguments" if isinstance(parameter, TyperArgument) else _LAST if is_help else str(panel or _OWN)
+            name = str(getattr(parameter, "rich_help_panel", None) or _OWN)
+            if isinstance(parameter, TyperArgument):
+                name = "Arguments"
+            elif "--help" in parameter.opts:
+                name = OF_EVERY_COMMAND
             groups.setdefault(name, []).append((re.sub(r" <(str|path|list\[\w+\])>$", "", record[0]), record[1]))
-        groups[_LAST] = groups.pop(_LAST, [])
+        groups[OF_EVERY_COMMAND] = groups.pop(OF_EVERY_COMMAND, [])
         for name, rows in groups.items():
             if rows:
                 with formatter.section(name):
@@ -165,7 +168,7 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 """
 _VERSION = "--version"
 _BOARDS = "MTOOL_BOARDS"  # mtool.boards reads it, but loading that takes too long for --help
-_common_option = functools.partial(typer.Option, rich_help_panel=_LAST)
+_common_option = functools.partial(typer.Option, rich_help_panel=OF_EVERY_COMMAND)
 BoardFiles = Annotated[
     list[str] | None,
     _common_option(
