@@ -41,6 +41,9 @@ those after it; one for each; or the caller's, passed with each call."""
 PoolUse = Literal["all", "tensors", "weights", "constants"]
 """The contents of a pool: tensors, copies of constants (weights), both, or constants themselves (read-only memory)."""
 
+CHANNEL = "channel"
+"""The template option for the firmware's channel to the host."""
+
 Level = Literal["O2", "O3", "Os"]
 """The compiler's optimization level for a file."""
 

@@ -18,7 +18,7 @@ from mtool.base import configuration, escaping, files, flash_runners, records, r
 from mtool.base.errors import BoardError, UsageError
 from mtool.base.option_values import PoolUse
 from mtool.base.records import Strict
-from mtool.boards import zephyr
+from mtool.boards import drivers, zephyr
 from mtool.boards.zephyr.describing import PREFIX, describe
 
 # The schema of a board's entry.
@@ -216,12 +216,13 @@ class Emulator(Strict):
 class Timer(Strict):
     """The timer that the port uses, and what its nanoseconds mean.
 
-    `kind` names the driver in the template, `base` is the address of its registers, `hz` the rate
-    at which it counts.
+    `kind` names the driver in crt/ports, or the framework's timer; `base` is the address of its registers, `enable` its
+    bit in the chip's clock enable register, `hz` the rate at which it counts.
     """
 
     kind: str
     base: int = 0
+    enable: tuple[int, int] | None = None
     hz: int = Field(gt=0)
     unit: Literal["instructions", "ns"] = "ns"
 
@@ -245,11 +246,13 @@ class Board(Strict):
     the board; the first is the default. `status` says how far each of them was tested: the firmware has `run`, on
     the board or in its emulator; it was `built`; or a project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
-    where an operating system places things; `placed` lists the roles that a template puts into another memory than
-    `holds` says; `takes` is the memory that a template needs, where it needs more than usual. Only the template uses
-    `port`. `flash` maps the flash runners that work with the board to their settings (mtool/base/flash_runners.yaml);
-    the first is the default. `power` is the command that cycles the board's power (mtool/device/flash/power.py);
-    `draws` is the chip's power consumption, from which energy is estimated.
+    where an operating system places things; `ports` are the drivers of the chip's peripherals, with their addresses,
+    rates and pins (crt/ports/drivers.yaml); `options` are the defaults of a template's options on this board. `placed`
+    lists the roles that a template puts into another memory than `holds` says; `takes` is the memory that a template
+    needs, where it needs more than usual. Only the template uses `port`. `flash` maps the flash runners that work with
+    the board to their settings (mtool/base/flash_runners.yaml); the first is the default. `power` is the command that
+    cycles the board's power (mtool/device/flash/power.py); `draws` is the chip's power consumption, from which energy is
+    estimated.
     """
 
     name: str
@@ -271,6 +274,8 @@ class Board(Strict):
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None
     timer: Timer | None = None
+    ports: dict[drivers.Role, dict[str, drivers.Setting]] = Field(default={})
+    options: dict[str, dict[str, str | int]] = Field(default={})
     port: Annotated[dict[str, str | int], _not_misspelt(PORT)] = Field(default={})
 
     @model_validator(mode="after")
@@ -282,18 +287,31 @@ class Board(Strict):
         missing = [role for role in ROLES if self.memories and self.region_for(role) is None]
         if missing:
             raise ValueError(f"no memory holds {', '.join(missing)}")
-        for key, of_templates in (("placed", self.placed), ("takes", self.takes), ("status", self.status)):
+        for key in ("placed", "takes", "status", "options"):
+            of_templates: Mapping[str, object] = getattr(self, key)
             for template in of_templates:
                 if template not in self.templates:
                     known = ", ".join(self.templates)
                     raise ValueError(f"{key}: unknown template {template}; available: {known}")
         if self.port.get("at_end", "idle") not in ("idle", "reset"):
             raise ValueError(f"port.at_end: expected idle or reset, found {self.port['at_end']}")
+        for driven, settings in self.ports.items():
+            own = {key: value for key, value in settings.items() if key != "driver"}
+            drivers.check(driven, str(settings.get("driver", "")), own)
+        if self.timer is not None and self.timer.kind in drivers.known():
+            drivers.check("timer", self.timer.kind, self.timer_settings())
         for template, roles in self.placed.items():
             for role, name in roles.items():
                 if name not in self.memories:
                     raise ValueError(f"placed.{template}.{role}: unknown memory {name}")
         return self
+
+    def timer_settings(self) -> dict[str, drivers.Setting]:
+        """Return the settings of the timer's driver."""
+        timer = self.timer
+        if timer is None:
+            return {}
+        return {key: value for key, value in (("base", timer.base), ("enable", timer.enable)) if value}
 
     @property
     def folder_name(self) -> str:

@@ -65,7 +65,9 @@ class DebugPlan:
     server: tuple[str, ...] = ()
     sent: bytes = b""
     drives: bool = False
-    """Whether the host has to drive a board, which has no other source of inputs."""
+    """Whether the host has to drive the firmware: a UART takes nothing before the firmware has set it up."""
+    is_channel: bool = False
+    """Whether the server is the emulator, whose standard input and output are the channel to the firmware."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
     on_board = bool(deployment.port or deployment.probe or asked.server) or (
         project.transport == "serial" and board.emulator is None
     )
+    by_uart = project.transport == "serial"
     if on_board:
         address, serving = _server_of(prepared.folder, project, asked, deployment, needed=True)
     else:
@@ -180,12 +183,14 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
                     f"{board.name}'s emulator is not QEMU, whose gdb stub is needed",
                     hint="start a gdb server for it and give its address: --server HOST:PORT; or debug on --board host",
                 )
-            channel: Channel = "uart" if project.transport == "serial" else "semihosting"
+            channel: Channel = "uart" if by_uart else "semihosting"
             serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
     sent, fault = record(prepared.folder, sample, deployment)
     stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
-    return DebugPlan(stop, gdb_argv(program, firmware, stop, remote, asked), serving, sent, drives=on_board)
+    argv = gdb_argv(program, firmware, stop, remote, asked)
+    is_channel = bool(serving) and not on_board
+    return DebugPlan(stop, argv, serving, sent, drives=on_board or (is_channel and by_uart), is_channel=is_channel)
 
 
 def _firmware_of(folder: Path, described: Manifest) -> Path:
@@ -240,8 +245,11 @@ def debug(
     with contextlib.ExitStack() as stack:
         if chosen.server:
             server = stack.enter_context(ProcessTransport(chosen.server, name=f"the gdb server {chosen.server[0]}"))
-            _beside(lambda: _replay(server, b"" if chosen.drives else chosen.sent))
-        if chosen.drives:
+            if chosen.drives and chosen.is_channel:
+                _beside(lambda: _run(prepared.manifest, server, sample))
+            else:
+                _beside(lambda: _replay(server, b"" if chosen.drives else chosen.sent))
+        if chosen.drives and not chosen.is_channel:
             _beside(lambda: _drive(prepared.folder, sample, deployment))
         return proc.interactive(argv, output=output)
 
@@ -284,6 +292,11 @@ def _replay(server: ProcessTransport, sent: bytes) -> None:
     server.write(sent, timeout_s=_PATIENCE_S)
     while True:
         server.read(timeout_s=_PATIENCE_S)
+
+
+def _run(described: Manifest, channel: ProcessTransport, sample: Sample) -> None:
+    with Device(described, channel, timeout_s=_PATIENCE_S) as device:
+        device.run(sample, timeout_s=_PATIENCE_S)
 
 
 def _drive(folder: Path, sample: Sample, deployment: Deployment) -> None:

@@ -13,10 +13,11 @@ import jinja2
 from mtool.base import resources
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import FileTree, from_folder, is_plain
+from mtool.base.option_values import CHANNEL
 from mtool.boards import ROLES, Board
 from mtool.boards.protection import needed_unit
 from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
-from mtool.project import loaded_modules
+from mtool.project import chip_drivers, loaded_modules
 from mtool.project.levels import levels_of
 from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
@@ -75,8 +76,11 @@ def render(
     context["firmware"] = {
         kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
     }
+    drivers = chip_drivers.of_board(board, folders.ports)
+    context["ports"] = drivers.for_templates()
     own = _render_folder(chosen, context, trust=trust)
     included = runtime_headers((own, model, crt, extra), headers)
+    crt = crt.merged(drivers.files)
     tree = own.merged(model).merged(crt).merged(extra).merged(FileTree({path: headers[path] for path in included}))
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
@@ -120,7 +124,12 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
     if loaded_modules.MODULES in options and loaded_modules.MODULES not in chosen.options:
         what = f"the template {chosen.name} does not support modules (--modules)"
         raise UsageError(what, hint="leave out --modules, or use --template baremetal if the board has it")
-    return chosen, chosen.read_options(options)
+    values = chosen.read_options(options, board)
+    if values.get(CHANNEL) == "uart" and chosen.folders.ports and "uart" not in board.ports:
+        what = f"{board.name} has no UART driver, which the option {CHANNEL}=uart needs"
+        raise UsageError(what, hint="add it to the board's entry, below ports (docs/add-a-board.md)")
+    transport = chosen.transports.get(str(values.get(CHANNEL)), chosen.transport)
+    return chosen.model_copy(update={"transport": transport}), values
 
 
 def check_protection(template: Template, board: Board) -> None:

@@ -12,9 +12,12 @@ from pydantic import AfterValidator, Field, ValidationError
 from mtool.base import records, resources, spelling
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree, from_folder, is_plain
+from mtool.base.option_values import CHANNEL
 from mtool.base.records import Strict
+from mtool.boards import Board
 
 FILE_NAME = "template.yaml"
+_AUTO = "auto"  # of the channel: the board's UART, or semihosting
 _DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)
 
 
@@ -66,19 +69,27 @@ def _inside(path: str) -> str:
 Inside = Annotated[str, AfterValidator(_inside)]
 
 
+Transport = Literal["process", "emulator", "serial"]
+
+
 class Folders(Strict):
-    """A project's folders for the model's files, the runtime's headers and sources, and mt_build.h."""
+    """A project's folders for the model's files, the runtime's headers and sources, and mt_build.h.
+
+    `ports` is the folder for the drivers of the board (crt/ports); empty: the template has its own.
+    """
 
     model: Inside = "model"
     headers: Inside = "crt/include"
     sources: Inside = "crt/src"
     build_header: Inside = "include"
+    ports: Inside | Literal[""] = ""
 
 
 class Template(Strict):
     """The contents of `template.yaml`, and its folder; `is_own`: it is mtool's, not a user's.
 
-    `builder` is the build stage's tool, `transport` how the host communicates with the firmware, `firmware` maps a
+    `builder` is the build stage's tool, `transport` how the host communicates with the firmware (`transports`: by the
+    value of the option `channel`, where it is another one), `firmware` maps a
     firmware kind ("host_driven", "standalone") to the file that a build makes, relative to the project folder and below
     `build/`, which holds all build products. The file's name may depend on the board: it is rendered like the project's
     texts. `protects`: it supports memory protection of models (crt/include/mtool.h) on cores that have it. `program` is
@@ -91,19 +102,21 @@ class Template(Strict):
     is_own: bool = False
     description: str
     builder: Literal["host", "cmake", "west", "arduino", "zig"]
-    transport: Literal["process", "emulator", "serial"]
+    transport: Transport
+    transports: dict[str, Transport] = Field(default={})
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
     folders: Folders = Folders()
     program: Literal["c", "sketch", "none"] = "none"
     protects: bool = False
     options: dict[str, Option] = Field(default={})
 
-    def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:
-        """Return the value of every option: the given one, else its default.
+    def read_options(self, given: Mapping[str, str], board: Board) -> dict[str, str | int | bool]:
+        """Return the value of every option: the given one, else the board's default, else the template's.
 
         Raises:
             UsageError: an option is unknown or its value is wrong; the message lists the choices.
         """
+        given = {**{name: str(value) for name, value in board.options.get(self.name, {}).items()}, **given}
         for name in given:
             if name not in self.options:
                 what = f"the template {self.name} has no option {name!r}"
@@ -116,6 +129,8 @@ class Template(Strict):
             except ValueError as expected:
                 what = f"invalid value {given[name]!r} for option {name} of the template {self.name}"
                 raise UsageError(what, details=[f"expected: {expected}", f"{name}: {option.help}"]) from None
+        if values.get(CHANNEL) == _AUTO:
+            values[CHANNEL] = "uart" if "uart" in board.ports else "semihosting"
         return values
 
 

@@ -12,7 +12,7 @@ from mtool import manifest
 from mtool.base import checked, filetree, locks
 from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
-from mtool.base.option_values import Format
+from mtool.base.option_values import CHANNEL, Format
 from mtool.boards import Board
 from mtool.manifest import Manifest
 from mtool.stages.compiling import CompiledModel, compile
@@ -89,8 +89,6 @@ def _check_replaced(folder: Path, new: Manifest) -> None:
 
 def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
     """Yield the properties of the old firmware that the new one does not have, as phrases."""
-    from mtool.device.session import CHANNEL
-
     there, now = old.project, new.project
     assert there is not None and now is not None
     if there.board.name != now.board.name:

@@ -14,8 +14,9 @@ int main(void)
         .buffer = (uint8_t *)buffer,
         .buffer_bytes = sizeof buffer,
         .stack_low = mt_stack_low,
-{% if cookiecutter.options.channel is defined and cookiecutter.options.channel == "rtt" %}
-        .window_bytes = {{ cookiecutter.options.rtt_bytes }} - 1, /* what port.c's ring holds */
+{% set ring = {"rtt": "rtt_bytes", "uart": "uart_ring_bytes"}.get(cookiecutter.options.get("channel")) %}
+{% if ring %}
+        .window_bytes = {{ cookiecutter.options[ring] }} - 1, /* what port.c's ring holds */
 {% endif %}
         .watch = mt_guard_watch,
     };

@@ -3,11 +3,10 @@
 from mtool.device.session.device import Device, DeviceInfo
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.layers import tensor
-from mtool.device.session.opening import CHANNEL, RTT, attached, build_at, check, open, open_transport
+from mtool.device.session.opening import RTT, attached, build_at, check, open, open_transport
 from mtool.device.session.timing import Readings, Timing
 
 __all__ = [
-    "CHANNEL",
     "RTT",
     "Device",
     "DeviceInfo",

@@ -10,6 +10,7 @@ from typing import IO
 from mtool import manifest
 from mtool.base import files
 from mtool.base.errors import BoardError, UsageError
+from mtool.base.option_values import CHANNEL
 from mtool.boards import Emulator, Usb
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
@@ -25,8 +26,8 @@ from mtool.manifest import Project
 _KIND = "host_driven"
 TIMEOUT_S = 10.0
 _DEBUGGED_S = 24 * 3600.0  # debugging may take long
-CHANNEL, RTT = "channel", "rtt"
-"""The template option for the firmware's channel, and its value for SEGGER RTT."""
+RTT = "rtt"
+"""The value of the template option CHANNEL for SEGGER RTT."""
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from mtool import project
 from mtool.base.filetree import FileTree
-from mtool.base.option_values import IN_RAM
+from mtool.base.option_values import CHANNEL, IN_RAM
 from mtool.boards import Board
 from mtool.compiler.codegen.c_text import parts_of
 from mtool.device.build import fit
@@ -149,7 +149,8 @@ def _of_kind(
     outside = sum(tensor.outside_bytes + 8 for tensor in tensors if tensor.arena_offset is None)
     count = sum(len(one.constants) for one in models)
     placed = sum(constants_in_memories(models).values())
-    buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
+    ring = ["uart_ring_bytes"] if options.get(CHANNEL, "uart") == "uart" else []
+    buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", *ring)) if served else 0
     parts = [
         ("weights", Part("weights", total_constant_bytes(models) - placed + _OBJECT_ALIGNMENT * count)),
         ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
@@ -269,5 +270,5 @@ def refuse_certain(
     for region, memory in placed.memories.items():
         own = sum(count for role, count in shares.items() if placed.region_for(role) == region)
         if own + beside.get(region, 0) + constants.get(region, 0) > memory.size:
-            found = estimate(files, manifest, placed, chosen, chosen.read_options(template_options))
+            found = estimate(files, manifest, placed, chosen, chosen.read_options(template_options, board))
             raise fit.error(found.needs, manifest, placed)

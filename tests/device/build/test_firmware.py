@@ -61,7 +61,8 @@ def test_a_standalone_firmware_runs_the_model(board: boards.Board, tmp_path: Pat
     size = build.measure(elf, built.manifest)
     assert size.flash_const_bytes == built.manifest.constant_bytes >= 80
     assert size.arena_bytes == built.manifest.arena_bytes >= 32
-    assert size.stack_bytes == (4096 if board.memories else 0)
+    stack_bytes = board.options.get("baremetal", {}).get("stack_bytes", 4096)
+    assert size.stack_bytes == (stack_bytes if board.memories else 0)
     assert 4 <= size.ram_static_bytes <= 64
     assert 50 < size.flash_code_bytes < 16000
     assert sum(size.functions.values()) <= size.flash_code_bytes

@@ -7,6 +7,11 @@
 #include <string.h>
 {% endif %}
 
+{% set has_systick = cookiecutter.board.timer.kind == "systick" %}
+{% if has_systick %}
+#include "mt_board.h"
+#include "mt_ports.h"
+{% endif %}
 #include "platform.h"
 {% if cookiecutter.protect %}
 #include "protect.h"
@@ -16,9 +21,11 @@
 {% if cookiecutter.protect %}
 #define ICSR REGISTER(0xE000ED04u)
 {% endif %}
+{% if not has_systick %}
 #define SYST_CSR REGISTER(0xE000E010u)
 #define SYST_RVR REGISTER(0xE000E014u)
 #define SYST_CVR REGISTER(0xE000E018u)
+{% endif %}
 #define SHCSR REGISTER(0xE000ED24u)
 #define CFSR REGISTER(0xE000ED28u)
 #define HFSR REGISTER(0xE000ED2Cu)
@@ -43,7 +50,7 @@
 #define SVCALL 11
 #define EXC_RETURN_THREAD 8u
 {% endif %}
-#define TICKS_PER_SECOND 50u
+#define TICKS_PER_SECOND {{ "MT_SYSTICK_PER_SECOND" if has_systick else "50u" }}
 #define PUSHED_BYTES 256u /* the most that one instruction stores below the stack pointer */
 
 #if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__)
@@ -179,11 +186,17 @@ void mt_guard_init(void)
 void mt_guard_watch(uint32_t limit_ms)
 {
     const uint32_t tick_ms = 1000u / TICKS_PER_SECOND;
+{% if has_systick %}
+    mt_systick_watch(0);
+    ticks_left = limit_ms > 0 ? limit_ms / tick_ms + 1u + (limit_ms % tick_ms != 0) : 0;
+    mt_systick_watch(limit_ms > 0);
+{% else %}
     SYST_CSR = 0;
     ticks_left = limit_ms / tick_ms + 1u + (limit_ms % tick_ms != 0);
     SYST_RVR = {{ cookiecutter.board.clock_hz }}u / TICKS_PER_SECOND - 1u; /* in 24 bits up to 838 MHz */
     SYST_CVR = 0;
     SYST_CSR = limit_ms > 0 ? 7u : 0u; /* the processor's clock; with its interrupt */
+{% endif %}
 }
 
 static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
@@ -215,6 +228,11 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
     uint32_t is_stacked = (uint32_t)frame > low && (uint32_t)(frame + 8) <= (uint32_t)mt_stack_top;
     int32_t exception;
     __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
+{% if has_systick %}
+    if (exception == SYSTICK) {
+        mt_systick_interrupt();
+    }
+{% endif %}
 {% if cookiecutter.protect %}
     if (exception == SYSTICK && --ticks_left > 0) {
         return exc_return;
@@ -254,8 +272,12 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
         HFSR = HFSR;
         SHCSR &= ~SHCSR_PENDED; /* raised when the stack had no space for the frame: that fault came first */
 #endif
+{% if has_systick %}
+        mt_systick_watch(0);
+{% else %}
         SYST_CSR = 0;
         ICSR = ICSR_PENDSTCLR;
+{% endif %}
         return protect_leave(exc_return, MT_STOPPED, &found);
     }
 {% endif %}
@@ -282,6 +304,11 @@ __attribute__((naked)) void platform_fault(void)
 {% endif %}
 }
 
+{% if has_systick %}
+void platform_systick(void);
+__attribute__((alias("platform_fault"))) void platform_systick(void);
+
+{% endif %}
 {% include "shared/guard_abort.c" %}
 
 /* newlib's assert() ends here. */

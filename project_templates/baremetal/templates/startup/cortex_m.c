@@ -1,6 +1,13 @@
 /* Reset, faults and the semihosting instruction of a Cortex-M. The linker script has the symbols. */
 #include <stdint.h>
 
+{% set ports = cookiecutter.board.ports %}
+{% set uart_irq = ports.uart.irq if cookiecutter.options.channel == "uart" else -1 %}
+{% set has_systick = cookiecutter.board.timer.kind == "systick" %}
+{% if has_systick or "clock" in ports %}
+#include "mt_board.h"
+#include "mt_ports.h"
+{% endif %}
 #include "platform.h"
 
 #define CPACR (*(volatile uint32_t *)0xE000ED88u) /* coprocessor access; Armv7-M ARM, B3.2.20 */
@@ -15,6 +22,12 @@ int *__errno(void);
 void mt_reset(void);
 void __assert_func(const char *file, int line, const char *function, const char *expression);
 void platform_fault(void);
+{% if uart_irq >= 0 %}
+void mt_uart_interrupt(void);
+{% endif %}
+{% if has_systick %}
+void platform_systick(void);
+{% endif %}
 
 int32_t platform_semihosting(int32_t operation, const void *parameters)
 {
@@ -59,6 +72,22 @@ __attribute__((weak)) void platform_fault(void)
     platform_exit(PLATFORM_FAULT + exception);
 }
 
+{% if uart_irq >= 0 %}
+/* A standalone firmware without port.c has no UART. */
+__attribute__((weak)) void mt_uart_interrupt(void)
+{
+    platform_fault();
+}
+
+{% endif %}
+{% if has_systick %}
+/* The timer's; guard.c, whose watchdog shares it, has another one. */
+__attribute__((weak)) void platform_systick(void)
+{
+    mt_systick_interrupt();
+}
+
+{% endif %}
 {% set libc = "newlib" %}
 {% include "shared/startup_assert.c" %}
 
@@ -80,16 +109,33 @@ void mt_reset(void)
         *word = 0;
     }
 {% endif %}
+{% if "clock" in ports %}
+    mt_clock_init();
+{% endif %}
     platform_exit(main());
 }
 
+{% if uart_irq >= 0 %}
+/* The exceptions 1 to 15, and the interrupts up to the UART's. No other interrupt is ever enabled but SysTick, the 15th. */
+{% else %}
 /* The exceptions 1 to 15. No interrupt is ever enabled but guard.c's SysTick, the 15th. */
+{% endif %}
 __attribute__((section(".vectors"), used)) static const struct {
     uint32_t *stack;
-    void (*handlers[15])(void);
+    void (*handlers[{{ 16 + uart_irq }}])(void);
 } vectors = {
     mt_stack_top,
-    {mt_reset, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault,
-     platform_fault, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault,
-     platform_fault},
+    {
+        mt_reset,
+{% for number in range(2, 15) %}
+        platform_fault,
+{% endfor %}
+        {{ "platform_systick" if has_systick else "platform_fault" }},
+{% for number in range(uart_irq) %}
+        platform_fault,
+{% endfor %}
+{% if uart_irq >= 0 %}
+        mt_uart_interrupt,
+{% endif %}
+    },
 };

@@ -1,14 +1,23 @@
-{% set over_rtt = cookiecutter.options.channel == "rtt" %}
-{% if over_rtt %}
+{% set channel = cookiecutter.options.channel %}
+{% if channel == "uart" %}
+/* The port over the chip's UART. */
+{% elif channel == "rtt" %}
 /* The port over RTT: the bytes travel through the debugger; random numbers come by semihosting. */
 {% else %}
 /* The port over semihosting: the bytes travel through the emulator's standard input and output. */
 {% endif %}
 #include "mtool.h"
 
+#include "mt_board.h"
+#include "mt_ports.h"
+{% if channel != "uart" %}
 #include "platform.h"
+{% endif %}
 
-{% if over_rtt %}
+static int32_t timer_running;
+
+{% if channel != "uart" %}
+{% if channel == "rtt" %}
 enum { SYS_OPEN = 0x01, SYS_READ = 0x06 };
 enum { MODE_READ_BINARY = 1 };
 
@@ -18,9 +27,8 @@ enum { MODE_READ_BINARY = 1, MODE_WRITE_BINARY = 5 };
 
 static int32_t host_input;
 static int32_t host_output;
-{% endif %}
-static int32_t timer_running;
 
+{% endif %}
 static int32_t open_file(const char *name, uintptr_t length, uintptr_t mode)
 {
     const uintptr_t block[3] = {(uintptr_t)name, mode, length};
@@ -35,7 +43,11 @@ static size_t transfer(int32_t operation, int32_t file, const uint8_t *bytes, si
     return left > count ? 0 : count - left;
 }
 
-{% if over_rtt %}
+{% endif %}
+{% if channel == "uart" %}
+{% include "shared/uart.c" %}
+
+{% elif channel == "rtt" %}
 {% include "shared/rtt.c" %}
 
 {% else %}
@@ -72,14 +84,14 @@ int32_t mt_port_timer_start(void)
         return MT_TIMER_RUNNING;
     }
     timer_running = 1;
-    platform_timer_start();
+    mt_timer_start();
     return MT_OK;
 }
 
 int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
 {
     uint64_t ticks = 0;
-    const int32_t in_range = platform_timer_stop(&ticks); /* first, so that nothing else is measured */
+    const int32_t in_range = mt_timer_stop(&ticks); /* first, so that nothing else is measured */
     *elapsed_ns = 0;
     if (!timer_running) {
         return MT_TIMER_NOT_STARTED;
@@ -88,15 +100,23 @@ int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
     if (!in_range) {
         return MT_TIMER_OVERFLOW;
     }
-    *elapsed_ns = ticks / PLATFORM_TIMER_HZ * 1000000000u + ticks % PLATFORM_TIMER_HZ * 1000000000u / PLATFORM_TIMER_HZ;
+    *elapsed_ns = ticks / MT_TIMER_HZ * 1000000000u + ticks % MT_TIMER_HZ * 1000000000u / MT_TIMER_HZ;
     return MT_OK;
 }
 
 uint32_t mt_port_timer_granularity_ns(void)
 {
-    return (1000000000u + PLATFORM_TIMER_HZ - 1u) / PLATFORM_TIMER_HZ;
+    return (1000000000u + MT_TIMER_HZ - 1u) / MT_TIMER_HZ;
 }
 
+{% if channel == "uart" %}
+int32_t mt_port_random(uint8_t *bytes, size_t count)
+{
+    (void)bytes;
+    (void)count;
+    return MT_NOT_SUPPORTED;
+}
+{% else %}
 int32_t mt_port_random(uint8_t *bytes, size_t count)
 {
     static int32_t source = -1;
@@ -109,3 +129,4 @@ int32_t mt_port_random(uint8_t *bytes, size_t count)
 void mt_port_idle(void)
 {
 }
+{% endif %}

@@ -1,7 +1,6 @@
 /* The cycle counter of a RISC-V core: 64 bits in two registers, which can't overflow in a lifetime. */
-#include <stdint.h>
-
-#include "platform.h"
+#include "mt_board.h"
+#include "mt_ports.h"
 
 __asm__(".option arch, +zicsr"); /* see startup.c */
 
@@ -17,12 +16,12 @@ static uint64_t now(void)
     return ((uint64_t)high << 32) | low;
 }
 
-void platform_timer_start(void)
+void mt_timer_start(void)
 {
     start_ticks = now();
 }
 
-int32_t platform_timer_stop(uint64_t *ticks)
+int32_t mt_timer_stop(uint64_t *ticks)
 {
     *ticks = now() - start_ticks;
     return 1;

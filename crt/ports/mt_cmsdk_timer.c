@@ -1,18 +1,16 @@
 /* The 32-bit timer of Arm's Cortex-M System Design Kit (DDI 0479, "APB timer"). It counts down. Past zero it raises its
  * interrupt, which is not enabled in the NVIC and so interrupts nothing, but can be read here. */
-#include <stdint.h>
+#include "mt_board.h"
+#include "mt_ports.h"
 
-#include "platform.h"
-
-#define BASE {{ "0x%08Xu" % cookiecutter.board.timer.base }}
-#define CTRL (*(volatile uint32_t *)(BASE + 0x0u))
-#define VALUE (*(volatile uint32_t *)(BASE + 0x4u))
-#define RELOAD (*(volatile uint32_t *)(BASE + 0x8u))
-#define INTSTATUS (*(volatile uint32_t *)(BASE + 0xCu)) /* write 1 to clear */
+#define CTRL MT_REGISTER(MT_TIMER_BASE + 0x0u)
+#define VALUE MT_REGISTER(MT_TIMER_BASE + 0x4u)
+#define RELOAD MT_REGISTER(MT_TIMER_BASE + 0x8u)
+#define INTSTATUS MT_REGISTER(MT_TIMER_BASE + 0xCu) /* write 1 to clear */
 #define CTRL_ENABLE 1u
 #define CTRL_INTERRUPT 8u
 
-void platform_timer_start(void)
+void mt_timer_start(void)
 {
     CTRL = 0;
     RELOAD = UINT32_MAX;
@@ -21,7 +19,7 @@ void platform_timer_start(void)
     CTRL = CTRL_ENABLE | CTRL_INTERRUPT;
 }
 
-int32_t platform_timer_stop(uint64_t *ticks)
+int32_t mt_timer_stop(uint64_t *ticks)
 {
     *ticks = UINT32_MAX - VALUE;
     return INTSTATUS == 0;

@@ -1,1 +1,0 @@
-{% include "timer/" ~ cookiecutter.board.timer.kind ~ ".c" %}
