@@ -251,8 +251,8 @@ class Board(Strict):
     lists the roles that a template puts into another memory than `holds` says; `takes` is the memory that a template
     needs, where it needs more than usual. Only the template uses `port`. `flash` maps the flash runners that work with
     the board to their settings (mtool/base/flash_runners.yaml); the first is the default. `power` is the command that
-    cycles the board's power (mtool/device/flash/power.py); `draws` is the chip's power consumption, from which energy is
-    estimated.
+    cycles the board's power (mtool/device/flash/power.py); `draws` is the chip's power consumption, from which energy
+    is estimated.
     """
 
     name: str
