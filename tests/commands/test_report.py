@@ -1,5 +1,6 @@
 """The report: its figures, its page in a browser, and the memory map."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -241,8 +242,8 @@ class Tags(HTMLParser):
         self.found.append(("comment",))
 
 
-def page_of(name: str) -> str:
-    """Return the report of a model that has the name wherever one stands in it; its figures are made up."""
+def report_of(name: str) -> ModelReport:
+    """Return a report of a model that has the name wherever one stands in it; its figures are made up."""
     path = Path("m.onnx")
     save(model([helper.make_node("Relu", [name], ["y"], name=name)], {name: (np.float32, (2,))}, ["y"]), path)
     manifest = mtool.compile(path, board="host").manifest
@@ -264,7 +265,18 @@ def page_of(name: str) -> str:
         layers=LayerReport(1, name, (LayerComparison(one, name, difference, 0),)),
         missing="",
         fits=(),
-    ).as_html()
+    )
+
+
+def page_of(name: str) -> str:
+    return report_of(name).as_html()
+
+
+def test_the_page_says_that_the_firmware_has_several_models() -> None:
+    alone = report_of("x")
+    assert "models" not in alone.as_html()
+    both = alone.manifest.model_copy(update={"firmware": (alone.manifest, alone.manifest)})
+    assert "all of its 2 models" in dataclasses.replace(alone, manifest=both).as_html()
 
 
 def test_names_of_the_model_are_text_on_the_page() -> None:
