@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes figures outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -54,6 +54,10 @@ sizes:          ## measured sizes of code, libraries and templates, for mtool ch
 	scripts/setup --dev
 	.venv/bin/python scripts/sizes.py
 	.venv/bin/python scripts/sizes.py --templates
+
+figures:        ## the pictures of the documentation, from real runs: docs/figures
+	scripts/setup --all
+	.venv/bin/python scripts/figures.py $(ARGS)
 
 outputs:        ## run the `$ mtool …` commands of README.md and docs, and update their output there
 	scripts/setup --dev

@@ -154,24 +154,27 @@ def brought_up_to_date(output: Sequence[str], printed: Sequence[str]) -> list[st
 
 
 class _Both(io.StringIO):
-    """A stream that also writes to another."""
+    """A stream that also writes to another, and may claim to be a terminal."""
 
-    def __init__(self, merged: io.StringIO) -> None:
+    def __init__(self, merged: io.StringIO, is_terminal: bool = False) -> None:
         super().__init__()
-        self.merged = merged
+        self.merged, self.is_terminal = merged, is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
 
     def write(self, text: str) -> int:
         self.merged.write(text)
         return super().write(text)
 
 
-def printed_by(words: Sequence[str]) -> tuple[int, list[str], list[str]]:
+def printed_by(words: Sequence[str], *, is_terminal: bool = False) -> tuple[int, list[str], list[str]]:
     """Run mtool; return its exit code, the lines of standard output, and those together with standard error's."""
     if words[1] == "test":  # another program prints
         done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout.splitlines(), (done.stdout + done.stderr).splitlines()
     merged = io.StringIO()
-    out, err = _Both(merged), _Both(merged)
+    out, err = _Both(merged, is_terminal), _Both(merged, is_terminal)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = app.invoke(list(words[1:]))
     return code, out.getvalue().splitlines(), merged.getvalue().splitlines()
