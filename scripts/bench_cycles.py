@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from published_runs.counting import COUNTED, Source, count
@@ -141,10 +142,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """A run: what was measured, and the estimates, in ms."""
+    """A run: what was measured, and the estimate, in ms."""
 
     run: Run
-    without: float
     estimated: float
 
     @property
@@ -198,23 +198,27 @@ def compare(run: Run) -> Row:
     """Count a run's code."""
     clock = run.clock
     estimate = count_image(run.source, clock) if isinstance(run.source, Image) else count(run.source, clock)
-    return Row(run, estimate.cycles[clock.cpu] / clock.hz * 1e3, estimate.milliseconds(clock))
+    return Row(run, estimate.milliseconds(clock))
 
 
 def table(rows: list[Row]) -> str:
     """Return the table, with the greatest error under it."""
-    lines = ["| code, model | board | measured, ms | no wait states | estimated | error |", "|---|---|--:|--:|--:|--:|"]
-    lines += map(_line, rows)
+    titles = ["code", "board", *(model.upper() for model in MODELS)]
+    lines = [f"| {' | '.join(titles)} |", "|---|---|" + "--:|" * len(MODELS)]
+    for (what, board), group in groupby(rows, lambda row: (row.run.what, _board(row.run))):
+        cells = {row.run.model: f"{row.run.measured:.2f} ({row.error:+.1%})" for row in group}
+        lines.append(f"| {' | '.join([what, board, *(cells.get(model, '') for model in MODELS)])} |")
     worst = max(abs(row.error) for row in rows)
     return "\n".join(lines) + f"\n\nThe greatest error is {worst:.1%}.\n"
 
 
+def _board(run: Run) -> str:
+    return f"{run.clock.name.partition('@')[0]}, {run.clock.hz / 1e6:g} MHz"
+
+
 def _line(row: Row) -> str:
-    board = f"{row.run.clock.name.partition('@')[0]}, {row.run.clock.hz / 1e6:g} MHz"
-    return (
-        f"| {row.run.what}, {row.run.model.upper()} | {board} | {row.run.measured:.2f} "
-        f"| {row.without:.2f} | {row.estimated:.2f} | {row.error:+.1%} |"
-    )
+    run = row.run
+    return f"{run.what}, {run.model.upper()}, {_board(run)}: {run.measured:.2f} ms, estimated {row.estimated:.2f}"
 
 
 if __name__ == "__main__":
