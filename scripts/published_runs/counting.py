@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtool import boards
-from mtool.device.cycles import Clock, Estimate, cores, execution, flash
-from mtool.device.cycles.estimate import summarise
+from mtool.device.cycles import Clock, Estimate, cores, execution
+from mtool.device.cycles.estimate import flash_arguments, summarise
 from mtool.device.cycles.execution import Listing
 
 TOOLCHAIN = "arm-none-eabi-gcc"
@@ -88,7 +88,7 @@ def count(source: Source, clock: Clock) -> Estimate:
         run([TOOLCHAIN, *CORE.split(), *objects, *_LINK.split(), f"-T{folder / 'layout.ld'}", "-lm", "-o", str(elf)])
         listing = Listing(elf, TOOLCHAIN)
         plugin = execution.build_plugin(folder)
-        flashes = flash.arguments([clock], counted)
+        flashes = flash_arguments([clock], counted)
         arguments = execution.emulator_arguments(plugin, listing, ["one_inference"], out, flashes)
         run(["qemu-system-arm", *_MACHINE.split(), *_SEMIHOSTING, *arguments, "-kernel", str(elf)])
         executed = execution.read(out, listing, ["one_inference"])

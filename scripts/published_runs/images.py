@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import boards
-from mtool.device.cycles import Clock, Estimate, cores, execution, flash
-from mtool.device.cycles.estimate import summarise
+from mtool.device.cycles import Clock, Estimate, cores, execution
+from mtool.device.cycles.estimate import flash_arguments, summarise
 from mtool.device.cycles.execution import Listing
 from published_runs.counting import TOOLCHAIN, run
 
@@ -75,7 +75,7 @@ def count_image(image: Image, clock: Clock) -> Estimate:
         folder = Path(temporary)
         out = folder / "counts.txt"
         unlabelled = _linked(image, folder, ())
-        flashes = flash.arguments([clock], boards.get(_HAS_FLASH_THERE))
+        flashes = flash_arguments([clock], boards.get(_HAS_FLASH_THERE))
         plugin = execution.build_plugin(folder)
         listing = Listing(unlabelled, TOOLCHAIN)
         arguments = execution.emulator_arguments(plugin, listing, ["one_inference"], out, flashes)
