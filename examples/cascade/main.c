@@ -1,13 +1,13 @@
-/* A cascade: a small model looks at each image, and calls the large one only where it is not sure itself. */
+/* A cascade: a small model looks at each image, and calls the large one only if it is not sure. */
 #include <stdio.h>
 #include <string.h>
 
 #include "gate_digits.h"
 
-/* How far the best score of the gate has to be above the second, in steps of int8, for its answer to be taken. */
+/* The gate's answer is used if its best score is this far above the second, in int8 steps. */
 #define SURE 25
 
-/* The index of the largest score; *margin is how far it is above the second. */
+/* The index of the largest score; *margin is its distance to the second. */
 static int32_t largest(const int8_t *scores, int32_t *margin)
 {
     int32_t best = 0, second = -128;
@@ -33,7 +33,7 @@ int main(void)
         memcpy(gate_arena_inputs.image, read, GATE_IMAGE_COUNT);
         status = (int)gate_run(&gate_arena_inputs, &gate_arena_outputs);
         int32_t digit = largest(gate_arena_outputs.scores, &margin);
-        if (status == 0 && margin < SURE) { /* the gate's tensors are not needed any more: the arena is one */
+        if (status == 0 && margin < SURE) { /* the gate's tensors are no longer needed: both models share the arena */
             ++passed;
             memcpy(digits_arena_inputs.image, read, GATE_IMAGE_COUNT);
             status = (int)digits_run(&digits_arena_inputs, &digits_arena_outputs);

@@ -1,4 +1,4 @@
-/* A superloop that recognises a digit and never makes its other work wait for a whole inference. */
+/* A superloop that recognizes a digit, without delaying its other work by a whole inference. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const int8_t seven[DIGITS_INT8_IMAGE_COUNT] = {
 
 static int32_t ticks;
 
-/* What can't wait: a watchdog, a sensor's queue, a button. Here it counts how often it gets its turn. */
+/* What can't wait: a watchdog, a sensor's queue, a button. Here it counts its calls. */
 static void other_work(void)
 {
     ++ticks;
@@ -38,7 +38,7 @@ int main(void)
     int32_t inferences = 0;
     memcpy(digits_int8_arena_inputs.image, seven, sizeof seven);
     int32_t status = digits_int8_begin(&digits_int8_arena_inputs, &digits_int8_arena_outputs);
-    while (status == 0 && inferences < 3) { /* on a device: for ever */
+    while (status == 0 && inferences < 3) { /* on a device: forever */
         other_work();
         status = digits_int8_step();
         if (status == 0 && digits_int8_done()) {

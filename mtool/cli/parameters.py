@@ -126,7 +126,7 @@ FitOptions = Annotated["Sequence[Options]", OptionGroup("check", of_models=True)
 """How each model becomes C and a firmware, on any board; nothing is written, and no compiler's version is looked up."""
 TuningOptions = Annotated["Options", OptionGroup("tune")]
 """How the model is read and becomes a firmware; its schedules are those that are not tuned."""
-GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "options.parse_changed")]
+ChangedOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "options.parse_changed")]
 """Options that a new project stores: those that differ from their defaults, by name."""
 ModuleOptions = Annotated["Options", OptionGroup("module")]
 """How a model becomes the C of a module."""

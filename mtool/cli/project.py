@@ -23,7 +23,7 @@ def new(
     test_board: str = "",
     keep: bool = False,
     *,
-    given: parameters.GivenOptions,
+    given: parameters.ChangedOptions,
 ) -> None:
     """Start a project of your own: a program around a model, its tests and its CI."""
     from mtool.commands import new_project

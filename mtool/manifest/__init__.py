@@ -295,7 +295,7 @@ class Claim(Strict):
     refusals: tuple[Refusal, ...] = ()
 
 
-class GrownConstant(Strict):
+class WeightOverhead(Strict):
     """Constants of an operator that take over 10% more flash than in the model's file, and why.
 
     `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are the sum over all of
@@ -385,14 +385,14 @@ class Manifest(Strict):
     `arena_bytes` is the arena up to the last byte that the model uses; the firmware's models may
     share one arena. `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data takes),
-    `shared_constant_bytes` is the part of them that is stored with an earlier model; `grown` has those that take more
-    than in the model's file; `macs` are the multiply-accumulates of the original model, `live_macs` those that remain
-    after constant channels were removed, 0 if none were; `instructions` is a rough, generous estimate for one
-    inference, with floats in software where the core has no FPU: deadlines follow it; `symbols` maps roles ("run",
+    `shared_constant_bytes` is the part of them that is stored with an earlier model; `weight_overhead` has those that
+    take more than in the model's file; `macs` are the multiply-accumulates of the original model, `live_macs` those
+    that remain after constant channels were removed, 0 if none were; `instructions` is a rough, generous estimate for
+    one inference, with floats in software where the core has no FPU: deadlines follow it; `symbols` maps roles ("run",
     "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the
     conventions that it was compiled with; `functions` lists the functions that can be called over the RPC: each
-    operator, in order, and the entry point. `claims` says what computes which operator, if backends were
-    used. `device_buffers` has the bytes of the board's memories, by name, that backends' regions use besides the arena;
+    operator, in order, and the entry point. `claims` says what computes which operator, if backends were used.
+    `device_buffers` has the bytes of the board's memories, by name, that backends' regions use besides the arena;
     `pools` are the memories that hold the arena if it is not in one piece: then `arena_bytes` is the sum over all of
     them. `constant_pools` are the memories that hold its constants, if there are several. `inner_regions` are regions
     in branches and loops. `caller_has_arena`: the entry point takes the arena as its first argument; mtool's firmware
@@ -419,7 +419,9 @@ class Manifest(Strict):
     constants: tuple[str, ...]
     constant_bytes_in_ram: int = 0
     shared_constant_bytes: int = 0
-    grown: tuple[GrownConstant, ...] = ()
+    weight_overhead: tuple[WeightOverhead, ...] = Field(
+        default=(), validation_alias=AliasChoices("weight_overhead", "grown")
+    )
     claims: tuple[Claim, ...] = ()
     symbols: dict[str, str]
     operators: tuple[Operator, ...]

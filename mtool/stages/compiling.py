@@ -36,7 +36,7 @@ def warn_of_weight_overhead(manifest: Manifest) -> None:
 
     Growth that was chosen for speed, where the board has room (plan.for_time), is logged at debug level only.
     """
-    reported = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_OVERHEAD_BYTES]
+    reported = [one for one in manifest.weight_overhead if one.flash_bytes - one.file_bytes >= _LEAST_OVERHEAD_BYTES]
     for one in reported:
         if one.for_speed:
             log.debug("%s: %s B more flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
@@ -51,7 +51,7 @@ def warn_of_weight_overhead(manifest: Manifest) -> None:
         )  # fmt: skip
     if len(grown) > _NAMED:
         log.warning(
-            "%d operators' constants take %s B in the model's file and %s B in flash: see `grown` in mtool.json",
+            "%d operators' constants take %s B in the model's file and %s B in flash: `weight_overhead` in mtool.json",
             len(grown), f"{before:,}", f"{after:,}",
         )  # fmt: skip
 

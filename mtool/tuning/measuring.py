@@ -450,7 +450,7 @@ class OpenBoard(Protocol):
 def measure_slice(
     opened: OpenBoard,
     measuring: Measuring,
-    asked: Slice,
+    slice_: Slice,
     is_over: Callable[[], bool],
     begins: Callable[[str], object] = lambda ident: None,
 ) -> Iterator[tuple[str, Outcome]]:
@@ -459,31 +459,31 @@ def measure_slice(
     Args:
         opened: the board.
         measuring: measures there.
-        asked: what to measure; in turns, each request has an outcome after each of its rounds.
+        slice_: what to measure; in turns, each request has an outcome after each of its rounds.
         is_over: whether to stop.
         begins: called with the id of each measurement that begins, and with "" when it has ended.
     """
-    if asked.mode == "turns":
-        for task in dict.fromkeys(request.task for request in asked.requests):
-            idents = {request.place: request.ident for request in asked.requests if request.task == task}
+    if slice_.mode == "turns":
+        for task in dict.fromkeys(request.task for request in slice_.requests):
+            idents = {request.place: request.ident for request in slice_.requests if request.task == task}
             rounds = dict.fromkeys(idents, 0)
-            for place, outcome in take_turns(measuring, asked.operators[task], idents, is_over):
+            for place, outcome in take_turns(measuring, slice_.operators[task], idents, is_over):
                 yield round_ident(idents[place], rounds[place]), outcome
                 rounds[place] += 1
         return
-    is_whole = asked.unit != measuring.meter.unit  # the slice's unit is computed for all of them at once
+    is_whole = slice_.unit != measuring.meter.unit  # the slice's unit is computed for all of them at once
     measured: list[tuple[MeasurementRequest, Outcome]] = []
-    for request in asked.requests:
+    for request in slice_.requests:
         if is_over():
             break
         begins(request.ident)
-        outcome = measuring.measure(asked.operators[request.task], request.place, request.repeats or None)
+        outcome = measuring.measure(slice_.operators[request.task], request.place, request.repeats or None)
         begins("")
         measured.append((request, outcome))
         if not is_whole:
             yield request.ident, outcome
     if measured and is_whole:
-        operators = [asked.operators[request.task].candidates[request.place] for request, _ in measured]
+        operators = [slice_.operators[request.task].candidates[request.place] for request, _ in measured]
         outcomes = opened.in_unit(operators, [outcome for _, outcome in measured])
         yield from zip((request.ident for request, _ in measured), outcomes, strict=True)
 

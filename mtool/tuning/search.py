@@ -224,7 +224,7 @@ def built_otherwise(
 
 
 log = logging.getLogger(__name__)
-WantedCandidate = tuple[Space, Candidate]
+PendingCandidate = tuple[Space, Candidate]
 _HALVED = 0.1  # of the estimate: this much more cost halves a candidate's priority
 _CHEAPER = -0.3  # the lowest relative cost that is believed, against the cost model's choice
 _MOST_DEARER = 50.0  # times; more expensive candidates come last anyway
@@ -310,7 +310,7 @@ class Search:
             batches = self._final_batches()
             self._drive(lambda: next(batches, []), "turns")
 
-    def _drive(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
+    def _drive(self, source: Callable[[], list[PendingCandidate]], mode: Mode) -> None:
         """Measure batches from the source until it is empty."""
         while not self._is_late() and (batch := source()):
             self._batch(batch, mode)
@@ -320,7 +320,7 @@ class Search:
         """The task that takes longest by the estimate."""
         return self.progress.rows[self._heaviest_key].space if self._heaviest_key else None
 
-    def _unknown(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
+    def _unknown(self, wanted: Sequence[PendingCandidate]) -> list[PendingCandidate]:
         """Return the candidates to measure; those in the log are added to the progress."""
         left = []
         for space, one in wanted:
@@ -335,7 +335,7 @@ class Search:
     def _add_builds(self) -> None:
         """Queue the fastest candidates in other builds before the remaining candidates."""
         self._part = 1.0
-        added: list[WantedCandidate] = []
+        added: list[PendingCandidate] = []
         rows, goal = [*self.progress.rows.values()], self.goal
         for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
@@ -343,7 +343,7 @@ class Search:
         now = {key: row.space for key, row in self.progress.rows.items()}
         self._left = [*self._unknown(added), *((now[space.task.record.key], one) for space, one in self._left)]
 
-    def _next_batch(self) -> list[WantedCandidate]:
+    def _next_batch(self) -> list[PendingCandidate]:
         """Take the next candidates that fit one firmware from the queue; none if the search is over."""
         while self._left and not self._is_over():
             self._left = self._without_misfits(self._left)
@@ -365,7 +365,7 @@ class Search:
     def _is_late(self, part: float = 1.0) -> bool:
         return self.goal.seconds > 0 and self._clock() >= self._start + self.goal.seconds * part
 
-    def _ordered(self) -> list[WantedCandidate]:
+    def _ordered(self) -> list[PendingCandidate]:
         """Return all candidates: first the cost model's choices, then those that may gain most.
 
         A candidate's priority is its task's share of the model, halved for each `_HALVED` by which the cost model
@@ -373,7 +373,7 @@ class Search:
         """
         everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
 
-        def key(wanted: WantedCandidate) -> tuple[bool, float]:
+        def key(wanted: PendingCandidate) -> tuple[bool, float]:
             space, candidate = wanted
             default = max(space.expected(space.default), 1.0)
             dearer = min(max(space.expected(candidate) / default - 1, _CHEAPER), _MOST_DEARER)
@@ -381,7 +381,7 @@ class Search:
 
         return sorted(everything, key=key)
 
-    def _without_misfits(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
+    def _without_misfits(self, wanted: Sequence[PendingCandidate]) -> list[PendingCandidate]:
         """Return the candidates that fit a firmware alone; the others are recorded as too large."""
         fitting = []
         for space, candidate in wanted:
@@ -393,7 +393,7 @@ class Search:
                 )
         return fitting
 
-    def _batch(self, batch: Sequence[WantedCandidate], mode: Mode) -> None:
+    def _batch(self, batch: Sequence[PendingCandidate], mode: Mode) -> None:
         """Measure candidates with one firmware; if it can't be built, with one for each half."""
         phase = "measuring" if mode == "once" else "finals"
         self.progress.set_phase(f"build of {len(batch)} candidates" if mode == "once" else phase)
@@ -410,8 +410,8 @@ class Search:
             measuring = Measuring(opened.meter, self.goal.repeats)
 
             def measure(requests: tuple[MeasurementRequest, ...], is_over: Callable[[], bool] = lambda: False) -> None:
-                asked = Slice(names, requests, self.setup.unit, self.goal.repeats, mode)
-                for ident, outcome in measure_slice(opened, measuring, asked, is_over):
+                slice_ = Slice(names, requests, self.setup.unit, self.goal.repeats, mode)
+                for ident, outcome in measure_slice(opened, measuring, slice_, is_over):
                     self._answer(ident, outcome)
 
             if mode == "once":
@@ -422,14 +422,14 @@ class Search:
             if mode == "once":
                 measure(self._baseline_request(names, _BASELINE_REPEATS))
 
-    def _shares(self, batch: Sequence[WantedCandidate], mode: Mode) -> tuple[Share, ...]:
+    def _shares(self, batch: Sequence[PendingCandidate], mode: Mode) -> tuple[Share, ...]:
         """Return the candidates by task, with the baseline among them if there are others to compare."""
         shares, _ = shares_of(batch, self.room)
         return self._with_baseline(shares) if len(batch) > 1 and mode == "once" else shares
 
     def _halves(
-        self, batch: Sequence[WantedCandidate], refused: FitError | BuildError
-    ) -> Sequence[Sequence[WantedCandidate]]:
+        self, batch: Sequence[PendingCandidate], refused: FitError | BuildError
+    ) -> Sequence[Sequence[PendingCandidate]]:
         """Return the halves of candidates whose firmware can't be built; a single one is recorded as failed."""
         half = len(batch) // 2
         if half:
@@ -438,7 +438,7 @@ class Search:
         return ()
 
     def _requests(
-        self, firmware: Sequence[Names], batch: Sequence[WantedCandidate]
+        self, firmware: Sequence[Names], batch: Sequence[PendingCandidate]
     ) -> list[tuple[MeasurementRequest, ...]]:
         """Return the requests for a batch's candidates in a firmware, by task."""
         wanted = {(space.task.record.key, one.text) for space, one in batch}
@@ -510,7 +510,7 @@ class Search:
             self.progress.drift = change
             log.warning("the board has become %.1f%% %s", abs(change) * 100, "slower" if change > 0 else "faster")
 
-    def _final_batches(self) -> Iterator[list[WantedCandidate]]:
+    def _final_batches(self) -> Iterator[list[PendingCandidate]]:
         """Yield batches of each task's fastest candidates, to be measured again in turns."""
         wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
         while wanted:

@@ -65,8 +65,8 @@ class Desk:
         else:
             with on_a_desk(self.board, self.elf) as port:
                 assert app.invoke([*words, "--port", port]) == 0
-        told = self.said.readouterr()
-        return told.out if "--json" in arguments else told.out + told.err
+        reported = self.said.readouterr()
+        return reported.out if "--json" in arguments else reported.out + reported.err
 
 
 def do_run(desk: Desk) -> None:
@@ -80,16 +80,16 @@ def do_verify(desk: Desk) -> None:
 
 
 def do_bench(desk: Desk) -> None:
-    told = [desk.do("bench", "--layers", over_port=over_port) for over_port in (True, False)]
-    totals = [re.findall(r"^all operators .*", text, re.MULTILINE) for text in told]
+    reported = [desk.do("bench", "--layers", over_port=over_port) for over_port in (True, False)]
+    totals = [re.findall(r"^all operators .*", text, re.MULTILINE) for text in reported]
     assert totals[0] == totals[1] and len(totals[0]) == 1
 
 
 def do_flash(desk: Desk) -> None:
     if shutil.which("gdb-multiarch") is None:
         pytest.skip("gdb-multiarch is not installed")
-    told = desk.do("flash", over_port=False)
-    assert "verified" in told and "equal to onnxruntime" in told
+    reported = desk.do("flash", over_port=False)
+    assert "verified" in reported and "equal to onnxruntime" in reported
 
 
 def do_monitor(desk: Desk) -> None:
@@ -122,8 +122,8 @@ int main(void)
 def do_debug(desk: Desk) -> None:
     if shutil.which("gdb-multiarch") is None:
         pytest.skip("gdb-multiarch is not installed")
-    told = desk.do("debug", "--operator", "2", "--batch", "--ex", "info registers pc", over_port=False)
-    assert "Breakpoint 1, digits_int8_conv_2 (" in told and re.search(r"^pc +0x", told, re.MULTILINE)
+    reported = desk.do("debug", "--operator", "2", "--batch", "--ex", "info registers pc", over_port=False)
+    assert "Breakpoint 1, digits_int8_conv_2 (" in reported and re.search(r"^pc +0x", reported, re.MULTILINE)
 
 
 def do_fault(desk: Desk) -> None:

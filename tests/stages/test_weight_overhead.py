@@ -45,7 +45,7 @@ def test_weights_that_become_int16_are_reported(tmp_path: Path, caplog: pytest.L
     path = written(tmp_path, convolution(0))
     with caplog.at_level(logging.WARNING):
         made = commands.compile(path, board="host", options=LOOPS)
-    (grown,) = made.manifest.grown
+    (grown,) = made.manifest.weight_overhead
     assert grown.tensor == "filters" and 2304 < grown.file_bytes < 2350
     assert grown.flash_bytes >= 2 * 2304 and grown.reason.startswith("uint8 weights less their zero point are int16")
     assert "filters takes 2,3" in caplog.text and "int16" in caplog.text
@@ -54,7 +54,7 @@ def test_weights_that_become_int16_are_reported(tmp_path: Path, caplog: pytest.L
 @pytest.mark.parametrize("zero", [128, 140])
 def test_weights_that_stay_bytes_are_not(zero: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = commands.compile(written(tmp_path, convolution(zero)), board="host", options=LOOPS)
-    assert made.manifest.grown == () and not caplog.records
+    assert made.manifest.weight_overhead == () and not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_float16_that_becomes_float32_is_reported(dilation: int, board: str, is_
         helper.make_node("Conv", ["x", "w"], ["y"], name="conv", dilations=[dilation]),
     ]
     path = written(tmp_path, model(nodes, {"x": (F, (1, 16, 20))}, ["y"], {"halves": weights}))
-    found = [(one.file_bytes, one.reason) for one in commands.compile(path, board=board).manifest.grown]
+    found = [(one.file_bytes, one.reason) for one in commands.compile(path, board=board).manifest.weight_overhead]
     assert found == ([(2048, "float16 weights are float32 in c99_patch")] if is_told else [])
 
 
@@ -80,14 +80,14 @@ def test_integers_that_meet_floats_are_reported(tmp_path: Path) -> None:
     ]
     constants = {"bytes": weights, "s": np.float32(0.01), "z": np.uint8(0)}
     proto = model(nodes, {"x": (np.float32, (1, 64))}, ["y"], constants)
-    (grown,) = commands.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
+    (grown,) = commands.compile(written(tmp_path, proto), board="mps2_an386").manifest.weight_overhead
     assert grown.tensor == "bytes" and grown.flash_bytes > 3.9 * weights.nbytes
     assert grown.reason == "uint8 weights are float32, since the activations are"
 
 
 def test_little_overhead_is_only_in_the_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = commands.compile(written(tmp_path, convolution(0, channels=2)), board="host")
-    assert made.manifest.grown and not caplog.records
+    assert made.manifest.weight_overhead and not caplog.records
     assert Firmware.model_validate(json.loads(made.manifest.to_json())).manifests() == (made.manifest,)
 
 
@@ -95,7 +95,7 @@ def test_check_reports_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     from mtool import boards
 
     report = commands.check(written(tmp_path, convolution(0)), [boards.get("mps2_an386")])
-    assert report.manifest.grown and "filters takes" in caplog.text
+    assert report.manifest.weight_overhead and "filters takes" in caplog.text
 
 
 @pytest.mark.slow
@@ -104,5 +104,5 @@ def test_a_long_row_of_moves_is_not_followed_to_its_end(tmp_path: Path) -> None:
     moves = [helper.make_node("Transpose", [f"t{n}" if n else "x"], [f"t{n + 1}"], perm=[1, 0]) for n in range(3000)]
     nodes = [*moves, helper.make_node("MatMul", ["t3000", "w"], ["y"])]
     proto = model(nodes, {"x": (np.float32, (4, 4))}, ["y"], {"w": np.ones((4, 4), F)})
-    (grown,) = commands.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
+    (grown,) = commands.compile(written(tmp_path, proto), board="mps2_an386").manifest.weight_overhead
     assert (grown.tensor, grown.file_bytes) == ("w", 64)

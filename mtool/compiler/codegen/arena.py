@@ -140,7 +140,7 @@ class Arena:
         lines = []
         for pool in sorted({spot.pool for spot in spots}):
             where = f"in the pool {self.pools[pool].pool.name}" if self.pools else "in the arena"
-            lines.append(comment(f"What lies where {where}, in bytes from its start."))
+            lines.append(comment(f"Offsets {where}, in bytes from its start."))
             for spot in sorted((spot for spot in spots if spot.pool == pool), key=lambda spot: spot.offset):
                 at = f"{self._macro(spot.over)} {IN_PLACE}" if spot.over else str(spot.offset)
                 lines.append(f"#define {self.macro(spot)} {at}")

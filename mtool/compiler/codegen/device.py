@@ -145,7 +145,7 @@ def public_declarations(devices: Devices, *, takes_resource: bool) -> list[str]:
     if not devices.can_fail:
         return []
     lines = [
-        comment("What failed when an inference returned MT_DEVICE (mtool.h)."),
+        comment("The failure of an inference that returned MT_DEVICE (mtool.h)."),
         f"extern struct mt_device_failure {devices.model}_failure;",
         "",
     ]
@@ -252,7 +252,7 @@ def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
     begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
     begin += [f"    {line}" for one in hooks["before"].items() for line in called(*one)]
     return [
-        "/* How many of the functions that open devices have succeeded; one more when nothing is left to do. */",
+        "/* The number of device-opening functions that succeeded; one more when all have. */",
         structure(f"{model}_devices", ["uint16_t opened;", "uint8_t is_running; /* an inference is in progress */"]),
         "",
         function(

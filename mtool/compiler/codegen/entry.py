@@ -252,7 +252,7 @@ def operators_header(model: CModel, calls: Calls) -> list[str]:
     lines: list[str] = [declaration(one.prototype) for one in model.functions.functions]
     lines += inner_declarations(model.devices)
     if model.conventions.executor != "graph":
-        note = "/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */"
+        note = "/* Run one operator by its number: an inference is all of them, in order from 0. */"
         structures = [f"struct {model}_{name};" for name in calls.structures]
         lines += ["", *([note, *structures] if structures else [])]
         lines.append(declaration(operator_prototype(model, calls), "" if structures else note))

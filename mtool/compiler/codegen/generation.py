@@ -23,7 +23,7 @@ from mtool.compiler.codegen.rpc import descriptor
 from mtool.compiler.codegen.source import level_sources, source
 from mtool.compiler.codegen.state_reset import check_conventions, initial_constants
 from mtool.compiler.codegen.streamed import head_of
-from mtool.compiler.codegen.weights import ModelConstants, binary_of, grown_constants
+from mtool.compiler.codegen.weights import ModelConstants, binary_of, weight_overheads
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT
 from mtool.compiler.plan.shared_arena import costs_of
@@ -51,10 +51,15 @@ class Emitted(CModel):
     def manifest(self) -> Manifest:
         """The model's entry in `mtool.json`; computing it writes no C."""
         manifest = manifest_of(self, self.read)
-        grown = grown_constants(self.plan, self.functions, self.read.operators)
+        weight_overhead = weight_overheads(self.plan, self.functions, self.read.operators)
         symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
         protection = protection_of(self, manifest.constant_bytes_in_ram)
-        changes = {"grown": grown, "claims": self.claims, "symbols": symbols, "protection": protection}
+        changes = {
+            "weight_overhead": weight_overhead,
+            "claims": self.claims,
+            "symbols": symbols,
+            "protection": protection,
+        }
         return manifest.model_copy(update=changes)
 
     @functools.cached_property

@@ -117,7 +117,7 @@ def graph_header(model: CModel) -> list[str]:
     lines = [
         declaration(
             f"int32_t {model}_graph_begin({structures})",
-            comment("Read the graph at the first call. With inputs and outputs of the caller, use these from now on."),
+            comment("Read the graph at the first call. From then on, use the caller's inputs and outputs."),
         ),
         "",
         declaration(f"int32_t {model}_graph_step(uint16_t number)", "/* Run one operator, from 0 in order. */"),

@@ -26,7 +26,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     before += include(f"{model}_packed.h") * (conventions.interface == "packed")
     before += [
         "",
-        "/* Objects of other conventions do not link with what includes this. */",
+        "/* Objects with other calling conventions do not link with files that include this. */",
         f"MT_CONVENTION({conventions.name}{'_pools' if arena.is_callers and plan.pools else ''});",
         "",
     ]

@@ -58,7 +58,7 @@ def declarations(model: CModel) -> list[str]:
         return [*lines, *(f"extern uint8_t {pool_symbol(model, name)}[];" for name in used), ""]
     lines += [
         "",
-        comment("The caller's pools. Each address must be a multiple of the number beside it."),
+        comment("The caller's pools. Each address must be a multiple of the number next to it."),
         f"struct {model}_pools {{",
     ]
     lines += [

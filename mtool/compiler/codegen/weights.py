@@ -23,7 +23,7 @@ from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.pool import Pool
-from mtool.manifest import GrownConstant
+from mtool.manifest import WeightOverhead
 
 # Large constants as a binary file that the assembler includes: as text, they take minutes to compile.
 #
@@ -314,7 +314,9 @@ def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> d
     return found
 
 
-def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
+def weight_overheads(
+    plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]
+) -> tuple[WeightOverhead, ...]:
     """Return the weighted operators whose constants grew by more than a tenth, the largest growth in bytes first.
 
     Constants packed for a computer's vectors are left out: its memory is not scarce.
@@ -334,7 +336,7 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
             largest = max(origins, key=lambda one: one.bytes)
             reason = _reason(step, plan.graph, functions.read[symbol], largest.dtype)
             grown.append(
-                GrownConstant(
+                WeightOverhead(
                     tensor=largest.tensor,
                     operator=step.node.title,
                     file_bytes=bytes_in_file,
@@ -358,4 +360,4 @@ def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
         return f"{in_file.label} weights less their zero point are {kind.label} in {name}"
     if step.schedule.grown_bytes(step.node, graph):
         return f"transformed for {name}, which takes fewer instructions; --optimize size leaves them as they are"
-    return f"packed for {name}: filled up, with biases and scales"
+    return f"packed for {name}: padded, with biases and scales"

@@ -127,8 +127,8 @@ def layout_of(name: str, data: Array) -> str:
 
 
 _FACTORS = {
-    "scale": "what its accumulator is multiplied by",
-    "multiplier": "what its accumulator is multiplied by, in fixed point",
+    "scale": "its accumulator's multiplier",
+    "multiplier": "its accumulator's multiplier, in fixed point",
     "shift": "by how many bits the product is shifted",
 }
 

@@ -88,7 +88,7 @@ def packed(weights: Array, bias: Array, together: int, stored: Stored = "") -> A
     With more than `MOST` products, a tile's blocks except the first begin with zeros in place of biases.
 
     Args:
-        weights: float32 or int8 [N, K]; N is filled up to whole tiles, K to a multiple of 4.
+        weights: float32 or int8 [N, K]; N is padded to whole tiles, K to a multiple of 4.
         bias: float32 [N].
         together: T, the channels of a tile.
         stored: how the weights are stored; the biases are floats.

@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.compiler.ir.types import Array, row_blocks
 
-# Sizes and matrices that are filled up to whole vectors, words and tiles.
+# Sizes and matrices that are padded to whole vectors, words and tiles.
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -25,7 +25,7 @@ def filled_up(matrix: Array, rows: int, columns: int) -> Array:
 def by_turns(matrix: Array, together: int, lanes: int, depth: int = 0) -> Array:
     """Interleave each `together` rows of a matrix, `lanes` elements of each in turn, [N / together, ...].
 
-    Rows are filled up to whole `together`, columns to `depth` or whole `lanes`.
+    Rows are padded to whole `together`, columns to `depth` or whole `lanes`.
     """
     count, columns = round_up(len(matrix), together), depth or round_up(matrix.shape[1], lanes)
     blocks = filled_up(matrix, count, columns).reshape(count // together, together, -1, lanes)

@@ -91,7 +91,7 @@ struct misses {
     uint64_t data;
 };
 
-/* What a block did during one call. */
+/* The counts of a block during one call. */
 struct tally {
     struct misses misses[MAX_FLASHES];
     unsigned long call;
@@ -102,7 +102,7 @@ struct tally {
     struct tally *older;
 };
 
-/* A function that is counted. */
+/* A counted function. */
 struct function {
     uint64_t begin;
     uint64_t size;
@@ -114,7 +114,7 @@ struct block {
     uint64_t first;
     uint64_t last;
     uint64_t after; /* the end of its last instruction */
-    const struct function *in; /* NULL: none that is counted */
+    const struct function *in; /* NULL: not in a counted function */
     bool through;
     bool ends;
     struct tally *newest;
@@ -125,7 +125,7 @@ static struct function functions[MAX_FUNCTIONS];
 static size_t function_count;
 static struct function through[MAX_FUNCTIONS];
 static size_t through_count;
-static struct function *running; /* the one that is counted now */
+static struct function *running; /* the one being counted */
 static uint64_t ends[MAX_ENDS];
 static size_t end_count;
 static const char *out_path;
@@ -154,7 +154,7 @@ static void *zeroed(size_t bytes)
     return memory;
 }
 
-/* Read what lies at an address through a cache: whether the flash had to be read. */
+/* Read an address through a cache; returns whether the flash was read. */
 static bool misses(const struct flash *flash, struct cache *cache, uint64_t address)
 {
     uint64_t sets = cache->lines / cache->ways;
@@ -322,7 +322,7 @@ static void on_exit_of_qemu(uint64_t id, void *data)
     fclose(out);
 }
 
-/* Add a flash from its description: whether that is right. */
+/* Add a flash from its description; returns whether that is valid. */
 static bool add_flash(const char *text)
 {
     if (flash_count == MAX_FLASHES) {

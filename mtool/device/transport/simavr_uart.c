@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #define LOOK_EVERY 2000 /* instructions between two looks at the input */
-#define GPIOR0 0x3E     /* of every AVR that an Arduino board of ours has */
-#define ATTENTIVE 16000 /* cycles after a look of the firmware for bytes in which it gets some */
+#define GPIOR0 0x3E     /* of every AVR of mtool's Arduino boards */
+#define ATTENTIVE 16000 /* cycles after the firmware looked for bytes in which it gets some */
 
 static int may_send = 1; /* the UART's input buffer has room */
 
@@ -55,7 +55,7 @@ static void on_xoff(struct avr_irq_t *irq, uint32_t value, void *context)
     may_send = value == 0;
 }
 
-/* Hand on what has come, as far as there is room. Returns 0 at the end of the input. */
+/* Pass on received bytes, as far as they fit. Returns 0 at the end of the input. */
 static int feed(const avr_t *avr, avr_irq_t *input)
 {
     unsigned char byte;
@@ -91,7 +91,7 @@ int main(int count, char **arguments)
     avr->frequency = (uint32_t)strtoul(arguments[2], NULL, 10);
 
     avr_register_io_write(avr, GPIOR0, on_look, NULL);
-    uint32_t flags = 0; /* neither sleep while polled nor print what is sent */
+    uint32_t flags = 0; /* neither sleep while polled nor print sent bytes */
     avr_ioctl(avr, AVR_IOCTL_UART_SET_FLAGS('0'), &flags);
     avr_irq_t *input = avr_io_getirq(avr, AVR_IOCTL_UART_GETIRQ('0'), UART_IRQ_INPUT);
     avr_irq_register_notify(avr_io_getirq(avr, AVR_IOCTL_UART_GETIRQ('0'), UART_IRQ_OUTPUT), on_byte, NULL);

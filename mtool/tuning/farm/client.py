@@ -135,7 +135,7 @@ class Farm:
 
     def _busy(self) -> Counter[str]:
         """Return the number of slices on each worker."""
-        return Counter(asked.worker for asked in self._submitted.values())
+        return Counter(submitted.worker for submitted in self._submitted.values())
 
     def post(self, event: object) -> None:
         """Add an event to those that `wait` returns; may be called by another thread."""
@@ -150,7 +150,7 @@ class Farm:
         """Forget a firmware."""
         self._firmwares.pop(ident, None)
 
-    def submit(self, asked: Slice, firmware: str, avoid: frozenset[str] = frozenset()) -> None:
+    def submit(self, slice_: Slice, firmware: str, avoid: frozenset[str] = frozenset()) -> None:
         """Submit a slice to a worker, if possible to one that is not in `avoid`.
 
         `free` must be more than 0.
@@ -160,7 +160,7 @@ class Farm:
         busy, boards = self._busy(), self._workers
         free = [name for name, count in boards.items() if count > busy[name]]
         address = min(free, key=lambda name: (name in avoid, busy[name] / boards[name]))
-        self._ask(asked.ident, address, tasks.measure, self._future(firmware), asked)
+        self._ask(slice_.ident, address, tasks.measure, self._future(firmware), slice_)
 
     def run(self, bundle: Bundle, unit: Unit, where: tuple[str, str]) -> Ended:
         """Run a whole model on a board, and return the outcome.
@@ -218,14 +218,14 @@ class Farm:
         if epoch != self._epoch:
             return []
         kind, ident, detail = event
-        asked, firmware = self._submitted.get(ident), self._firmwares.get(ident)
+        submitted, firmware = self._submitted.get(ident), self._firmwares.get(ident)
         if kind == "heard":
-            if asked is not None:
-                asked.heard = time.monotonic()
+            if submitted is not None:
+                submitted.heard = time.monotonic()
             return [] if detail is None else [Answer.of_message(detail)]
         if kind == "built" and (firmware is None or firmware.is_built):
             return []
-        if kind == "ended" and (asked is None or asked.future is not detail):
+        if kind == "ended" and (submitted is None or submitted.future is not detail):
             return []
         ended = _ended(detail)
         if ended is None:
@@ -313,7 +313,7 @@ class Farm:
         log.warning("lost the scheduler at %s; waiting for it", self.address)
         self._epoch += 1
         again = "the scheduler was restarted"
-        lost = [Ended(ident, asked.worker, None, again) for ident, asked in self._submitted.items()]
+        lost = [Ended(ident, submitted.worker, None, again) for ident, submitted in self._submitted.items()]
         self._submitted.clear()
         with contextlib.suppress(Exception):  # before there is a new one, which would share its thread
             self._client.close(timeout=1)
@@ -338,21 +338,21 @@ class Farm:
         self.builders = sum(int(offers.get(BUILD, 0)) for offers in declared.values())
         counts = {address: int(offers.get(resource(self.board), 0)) for address, offers in declared.items()}
         busy, self._workers, lost = self._busy(), counts, []
-        for ident, asked in self._submitted.items():
-            worker, reason = asked.worker, ""
+        for ident, submitted in self._submitted.items():
+            worker, reason = submitted.worker, ""
             if worker not in counts:
                 reason = f"the worker {worker} is gone"
-            elif asked.heard is None and busy[worker] > counts[worker]:
+            elif submitted.heard is None and busy[worker] > counts[worker]:
                 busy[worker] -= 1  # the slice would wait for a board that is gone
                 reason = f"the worker {worker} has lost a board"
-            elif asked.heard is not None and now - asked.heard > self.silent_s:
+            elif submitted.heard is not None and now - submitted.heard > self.silent_s:
                 reason = f"the worker {worker} has been silent for {self.silent_s:.0f} s"
             if reason:
                 lost.append(Ended(ident, worker, None, reason))
         for one in lost:
-            asked = self._submitted.pop(one.ident)
+            submitted = self._submitted.pop(one.ident)
             with contextlib.suppress(Exception):
-                asked.future.cancel()
+                submitted.future.cancel()
         return lost
 
 

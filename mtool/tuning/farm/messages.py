@@ -58,7 +58,7 @@ class SliceEnd:
         answers: all of its answers.
         board: the label of its board; "": none was free.
         failed: why the board could not continue; "": it did not fail.
-        asked: the id of the measurement that failed; "": the board failed between two, or during flashing.
+        measurement: the id of the measurement that failed; "": the board failed between two, or during flashing.
         is_quarantined: the board reached the failure limit and gets no more work.
         is_stopped: the worker or the requesting process has ended.
     """
@@ -66,7 +66,7 @@ class SliceEnd:
     answers: tuple[Answer, ...]
     board: str
     failed: str = ""
-    asked: str = ""
+    measurement: str = ""
     is_quarantined: bool = False
     is_stopped: bool = False
 

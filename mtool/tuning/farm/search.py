@@ -33,7 +33,7 @@ from mtool.tuning.measuring import (
     WholeRun,
     round_ident,
 )
-from mtool.tuning.search import Progress, Search, WantedCandidate
+from mtool.tuning.search import PendingCandidate, Progress, Search
 from mtool.tuning.trial import Names
 from mtool.tuning.whole import Whole
 
@@ -45,7 +45,7 @@ class Firmware:
     """A firmware: the candidates it was made for, and the number of unfinished slices."""
 
     ident: str
-    batch: Sequence[WantedCandidate]
+    batch: Sequence[PendingCandidate]
     mode: Mode
     names: tuple[Names, ...] = ()
     open_slices: int = 0
@@ -68,7 +68,7 @@ class UnderWay:
     making: dict[str, Firmware] = field(default_factory=dict)
     waiting: deque[Part] = field(default_factory=deque)
     running: dict[str, Part] = field(default_factory=dict)  # slices that workers have
-    again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of failed builds
+    again: deque[Sequence[PendingCandidate]] = field(default_factory=deque)  # halves of failed builds
     suspects: dict[str, list[str]] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)  # boards whose different speed was reported
 
@@ -118,7 +118,7 @@ class FarmSearch(Search):
         on_the_way += sum(len(batch) for batch in self._state.again)
         return max(super()._trials_left() - on_the_way, 0)
 
-    def _drive(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
+    def _drive(self, source: Callable[[], list[PendingCandidate]], mode: Mode) -> None:
         """Keep the boards busy with batches from the source until it is empty and all answers have arrived."""
         self._state = state = UnderWay()
         self._open.clear()
@@ -132,7 +132,7 @@ class FarmSearch(Search):
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
-    def _fill(self, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
+    def _fill(self, source: Callable[[], list[PendingCandidate]], mode: Mode) -> None:
         """Submit a slice to each free board, and make firmware for the next ones."""
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
@@ -211,7 +211,7 @@ class FarmSearch(Search):
         if firmware.mode == "once":
             requests = (*self._baseline_request(firmware.names, _BASELINE_READINGS), *requests)
         operators = tuple(_without_share(names) for names in firmware.names)
-        asked = Slice(
+        slice_ = Slice(
             operators,
             requests,
             self.setup.unit,
@@ -221,7 +221,7 @@ class FarmSearch(Search):
             self.farm.topic,
             self.farm.board,
         )
-        self.farm.submit(asked, firmware.ident, part.avoid)
+        self.farm.submit(slice_, firmware.ident, part.avoid)
         self._state.running[ident] = part
 
     def _ended(self, event: Ended) -> None:
@@ -233,7 +233,7 @@ class FarmSearch(Search):
             self._answer(answer.ident, answer.outcome, answer.board)
         if end is not None and end.failed:
             self._board_failed(end.board or event.worker, end.failed, end.is_quarantined)
-            self._suspect(end.asked, end.board, end.failed)
+            self._suspect(end.measurement, end.board, end.failed)
         elif not is_whole:
             log.info("submitting a slice again: %s", event.reason or "its worker has ended")
         rest = self._rest(part, is_whole=is_whole)

@@ -65,17 +65,17 @@ def compiler_of(bundle: Bundle) -> str:
     return bundle.toolchain
 
 
-def measure(bundle: Bundle, asked: Slice) -> SliceEnd:
+def measure(bundle: Bundle, slice_: Slice) -> SliceEnd:
     """Measure a slice on a board of this worker, and publish each answer as it comes."""
     worker = get_worker()
     is_stopped = _watch()
 
     def report(answer: Answer) -> None:
         if not is_stopped():
-            worker.log_event(asked.topic, [asked.ident, answer.as_message()])
+            worker.log_event(slice_.topic, [slice_.ident, answer.as_message()])
 
-    worker.log_event(asked.topic, [asked.ident, None])  # it has begun
-    return _plugin().boards.measure(bundle, asked, report, is_stopped)
+    worker.log_event(slice_.topic, [slice_.ident, None])  # it has begun
+    return _plugin().boards.measure(bundle, slice_, report, is_stopped)
 
 
 def run(bundle: Bundle, board: str, label: str, unit: Unit) -> tuple[WholeRun | None, SliceEnd]:

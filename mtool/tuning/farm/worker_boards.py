@@ -84,7 +84,7 @@ class Held:
         is_busy: it works or hangs.
         is_hung: it hangs, until its thread ends.
         beat: the time of its last sign of life, by `time.monotonic`; -1: given up.
-        asked: the id of the current measurement.
+        measurement: the id of the current measurement.
     """
 
     board: str
@@ -94,12 +94,12 @@ class Held:
     is_busy: bool = False
     is_hung: bool = False
     beat: float = 0.0
-    asked: str = ""
+    measurement: str = ""
     reasons: list[str] = field(default_factory=list)
 
     def begins(self, ident: str) -> None:
         """Record the current measurement."""
-        self.asked = ident
+        self.measurement = ident
 
     def answers(self) -> None:
         """Record a sign of life, unless the board was given up."""
@@ -140,34 +140,34 @@ class WorkerBoards:
         return found
 
     def measure(
-        self, bundle: Bundle, asked: Slice, report: Callable[[Answer], object], is_stopped: Callable[[], bool]
+        self, bundle: Bundle, slice_: Slice, report: Callable[[Answer], object], is_stopped: Callable[[], bool]
     ) -> SliceEnd:
         """Measure a slice on a free board.
 
         Args:
             bundle: the firmware.
-            asked: what to measure.
+            slice_: what to measure.
             report: called with each answer as it comes.
             is_stopped: whether the slice is no longer needed.
 
         Raises:
             BoardError: the slice comes from another version of mtool.
         """
-        if asked.version != __version__:
+        if slice_.version != __version__:
             raise BoardError(
-                f"the worker has mtool {__version__}, the tuning process has mtool {asked.version}",
+                f"the worker has mtool {__version__}, the tuning process has mtool {slice_.version}",
                 hint="install the same version on all computers of the board farm",
             )
         answers: list[Answer] = []
-        held = self._take(asked.board, "", is_stopped)
+        held = self._take(slice_.board, "", is_stopped)
         if held is None:
-            return SliceEnd((), "", failed=f"no {asked.board} is free", is_stopped=is_stopped())
+            return SliceEnd((), "", failed=f"no {slice_.board} is free", is_stopped=is_stopped())
 
         def work() -> None:
             with held.opener.open(bundle) as opened:
-                measuring = Measuring(opened.meter, asked.repeats, held.answers)
+                measuring = Measuring(opened.meter, slice_.repeats, held.answers)
                 for ident, outcome in measure_slice(
-                    opened, measuring, asked, lambda: held.beat < 0 or is_stopped(), held.begins
+                    opened, measuring, slice_, lambda: held.beat < 0 or is_stopped(), held.begins
                 ):
                     answers.append(Answer(ident, outcome, held.label))
                     report(answers[-1])
@@ -198,7 +198,7 @@ class WorkerBoards:
                 free = [held for held in able if not held.is_busy]
                 if free:
                     held = min(free, key=lambda one: (one.strikes, one.beat))
-                    held.is_busy, held.asked, held.beat = True, "", time.monotonic()
+                    held.is_busy, held.measurement, held.beat = True, "", time.monotonic()
                     return held
                 self._changed.wait(_POLL_S)
         return None
@@ -233,7 +233,7 @@ class WorkerBoards:
             except queue.Empty:
                 silent_s = time.monotonic() - held.beat
                 if silent_s > self.hang_s:
-                    at, held.beat = held.asked, -1.0  # it stops, if it ever comes back
+                    at, held.beat = held.measurement, -1.0  # it stops, if it ever comes back
                     with self._changed:
                         held.is_hung = held.is_busy
                         self._changed.notify_all()
@@ -248,7 +248,7 @@ class WorkerBoards:
             raise error
         text = "; ".join([error.what, *error.details]) if isinstance(error, MtoolError) else str(error)
         self._strike(held, reason_of(text))
-        return held.reasons[-1], held.asked
+        return held.reasons[-1], held.measurement
 
     def _strike(self, held: Held, reason: str) -> None:
         held.strikes += 1

@@ -70,7 +70,7 @@ def test_weights_stay_bytes(target: Target) -> None:
     _, manifest = codegen.generate(compiled(proto, target), "test.onnx", "0" * 64)
     weights = sum(int(np.prod(shape)) for shape, _ in SHAPES.values())
     outputs = sum(shape[0] for shape, _ in SHAPES.values())
-    assert manifest.constant_bytes <= weights + 14 * outputs  # tiles are filled up
+    assert manifest.constant_bytes <= weights + 14 * outputs  # tiles are padded
 
 
 def test_helium_takes_floats() -> None:

@@ -40,7 +40,7 @@ MT_ALONE void sized_pw_0(const int8_t *input, int8_t *output, const uint32_t *we
         mt_dsp_widen2(scratch, x, x + 6, 2);
         mt_dsp_columns_2x2_turns_4_zero(scratch, scratch + 8, weights, output + p * 4, output + p * 4 + 4, 2, &range);
     }
-    /* the last pixels; words of theirs are read from a copy, since the input ends before they do */
+    /* the last pixels, from a copy: reading whole words would go beyond the input */
     int8_t *const x = staging + (4 * size_n - 8 * (size_n / 2));
     memcpy(x, input + (12 * ((size_n + 1) / 2) - 12), (size_t)(-6 * size_n + 12 * (size_n / 2) + 12));
     if (size_n % 2 == 0) {

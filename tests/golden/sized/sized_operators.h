@@ -4,7 +4,7 @@
 
 #include "sized_weights.h"
 
-/* What lies where in the arena, in bytes from its start. */
+/* Offsets in the arena, in bytes from its start. */
 #define SIZED_IN_X_OFFSET 0
 #define SIZED_OUT_ROWS_OFFSET 0
 #define SIZED_PW_0_OFFSET SIZED_IN_X_OFFSET /* in place */
@@ -24,7 +24,7 @@ void sized_matmul_1(const int8_t *a, const int8_t *b, float *output, const int32
 void sized_softmax_2(const float *input, float *output, const int32_t *in_n);
 void sized_count_5(int32_t *output, const int32_t *in_n);
 
-/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */
+/* Run one operator by its number: an inference is all of them, in order from 0. */
 int32_t sized_operator(uint16_t number);
 
 #ifdef __cplusplus

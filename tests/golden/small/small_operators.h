@@ -4,7 +4,7 @@
 
 #include "small_weights.h"
 
-/* What lies where in the arena, in bytes from its start. */
+/* Offsets in the arena, in bytes from its start. */
 #define SMALL_IN_X_OFFSET 0
 #define SMALL_OUT_Y_OFFSET SMALL_DENSE_4_OFFSET /* in place */
 #define SMALL_CONV_1_OFFSET 0
@@ -28,7 +28,7 @@ void small_pool_3(const int8_t *input, int8_t *output);
 void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias);
 void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential);
 
-/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */
+/* Run one operator by its number: an inference is all of them, in order from 0. */
 int32_t small_operator(uint16_t number);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ const int32_t small_conv_1_bias[4] = {
     -1071,   120,    72,  -183,
 };
 
-/* float32 4: of each output channel: what its accumulator is multiplied by */
+/* float32 4: of each output channel: its accumulator's multiplier */
 const float small_conv_1_scale[4] = {
     0.0050000004f, 0.0066666673f,  0.008333334f,  0.010000001f,
 };
@@ -32,7 +32,7 @@ const int32_t small_dw_2_bias[4] = {
     -14592,  29568,  33152,  -6016,
 };
 
-/* float32 4: of each output channel: what its accumulator is multiplied by */
+/* float32 4: of each output channel: its accumulator's multiplier */
 const float small_dw_2_scale[4] = {
     0.016666668f, 0.019444447f, 0.022222225f,       0.025f,
 };

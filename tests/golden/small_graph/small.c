@@ -101,7 +101,7 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
 MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
                          const int8_t *residual, const float *scale, int8_t *scratch)
 {
-    /* the padding around the plane, once: the channels below overwrite only what is inside */
+    /* the padding around the plane, once: the channels below overwrite only the inside */
     for (int32_t i = 0; i < 64; ++i)
         scratch[i] = -128;
     for (int32_t c = 0; c < 4; ++c) {

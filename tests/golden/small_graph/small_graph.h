@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Read the graph at the first call. With inputs and outputs of the caller, use these from now on. */
+/* Read the graph at the first call. From then on, use the caller's inputs and outputs. */
 int32_t small_graph_begin(const struct small_inputs *inputs, const struct small_outputs *outputs);
 
 /* Run one operator, from 0 in order. */

@@ -4,7 +4,7 @@
 
 #include "small_weights.h"
 
-/* What lies where in the arena, in bytes from its start. */
+/* Offsets in the arena, in bytes from its start. */
 #define SMALL_IN_X_OFFSET 0
 #define SMALL_OUT_Y_OFFSET SMALL_DENSE_4_OFFSET /* in place */
 #define SMALL_CONV_1_OFFSET 0

@@ -6,7 +6,7 @@
 
 #include "mt_convention.h"
 
-/* Objects of other conventions do not link with what includes this. */
+/* Objects with other calling conventions do not link with files that include this. */
 MT_CONVENTION(c_typed);
 
 #ifdef __cplusplus

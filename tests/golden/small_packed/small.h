@@ -7,7 +7,7 @@
 #include "mt_convention.h"
 #include "small_packed.h"
 
-/* Objects of other conventions do not link with what includes this. */
+/* Objects with other calling conventions do not link with files that include this. */
 MT_CONVENTION(packed_packed);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The simulator of a device on this computer, by mtool. POSIX. */
+/* Runs a device's simulator on this computer. POSIX. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "@NAME@_simulator.h"
@@ -48,7 +48,7 @@ static int32_t read_file(const char *path, void *data, size_t bytes)
     return got == bytes && more == EOF ? 0 : failed(3, "of another size than the region's result is", path);
 }
 
-/* In a process of its own: what it prints goes to standard error, since standard output is the host's link. */
+/* In a separate process; its output goes to standard error, since standard output is the host's link. */
 static int32_t run(const struct @NAME@_job *job, const char *folder)
 {
     fflush(NULL);

@@ -1,4 +1,4 @@
-/* The simulator of a device on this computer, by mtool: files in, files out. */
+/* Runs a device's simulator on this computer, with input and output files. */
 #ifndef @NAME@_SIMULATOR_H
 #define @NAME@_SIMULATOR_H
 
@@ -21,7 +21,7 @@ struct @NAME@_job {
 };
 
 /* Run it. Returns 0; or 1 if a file can't be written, 2 if the simulator failed or took too long, 3 if a result is
- * missing or of another size; then standard error says why. */
+ * missing or has another size; standard error has the reason. */
 int32_t @NAME@_simulate(const struct @NAME@_job *job);
 
 #endif

@@ -90,7 +90,7 @@ class TileSchedule(ConvSchedule[T]):
         raise NotImplementedError
 
     def depth(self, conv: Conv) -> int:
-        """Return the elements of a column, filled up."""
+        """Return the elements of a column, padded."""
         raise NotImplementedError
 
     def gathered(self, conv: Conv) -> int:

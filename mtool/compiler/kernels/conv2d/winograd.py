@@ -95,7 +95,7 @@ DSP_LAYOUT = (
 
 
 def pack_pairs(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
-    """Return the stream of mt_dsp_winograd, uint32 [N/4, ...], the input channels filled up to `depth`.
+    """Return the stream of mt_dsp_winograd, uint32 [N/4, ...], the input channels padded to `depth`.
 
     Args:
         weights: integers [N, 3, 3, C].
@@ -148,7 +148,7 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
         return 64 * self._depth(conv) + max(DSP_SUMS + results, _blocks(conv).patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded."""
         conv = Conv.of(node, graph)
         filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
         return max(1, filled - 9 * conv.channels * conv.out_channels)
@@ -202,7 +202,7 @@ INT_LAYOUT = (
 
 
 def pack_words(weights: Array) -> Array:
-    """Return the weights [N, 3, 3, C] as mt_winograd_sums reads them, int16 [N/4, ...], both filled up."""
+    """Return the weights [N, 3, 3, C] as mt_winograd_sums reads them, int16 [N/4, ...], both padded."""
     count, depth = round_up(len(weights), FOURS), round_up(weights.shape[3], FOURS)
     filled = np.zeros((count, 4, 4, depth), np.int16)
     filled[: len(weights), ..., : weights.shape[3]] = by_columns(transformed(weights))
@@ -231,7 +231,7 @@ class IntWinograd(PortableSchedule):
         return 64 * round_up(conv.channels, FOURS) + max(INT_SUMS, Blocks(conv, conv.channels).patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded."""
         conv = Conv.of(node, graph)
         filled = round_up(conv.out_channels, FOURS) * round_up(conv.channels, FOURS)
         return 32 * filled - 9 * conv.channels * conv.out_channels

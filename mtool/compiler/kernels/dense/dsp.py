@@ -36,7 +36,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int, group: int) 
     """Return the stream of mt_dsp_rows or mt_dsp_rows8, uint32 [N/group, group * (depth/4 + 2 or 3)].
 
     Args:
-        weights: int8 [N, K], which `go_in_pairs`; N is filled up to a multiple of `group`, K to `depth`.
+        weights: int8 [N, K], which `go_in_pairs`; N is padded to a multiple of `group`, K to `depth`.
         bias: int32 [N], the input's zero point folded in.
         scaling: of N channels.
         depth: a multiple of 4.

@@ -55,7 +55,7 @@ class GroupedGemv(DenseSchedule[T]):
         return self.together
 
     def filled(self, size: Matrix) -> int:
-        """Return how many inputs the function reads: the depth, filled up with zeros."""
+        """Return how many inputs the function reads: the depth, padded with zeros."""
         return round_up(size.depth, self.multiple)
 
     def groups(self, size: Matrix, epilogue: T) -> int:
@@ -70,7 +70,7 @@ class GroupedGemv(DenseSchedule[T]):
         return group if size.outputs % group else 0
 
     def scratch(self, size: Matrix, epilogue: T) -> int:
-        """Results that are staged, and a row of inputs that has to be filled up."""
+        """Results that are staged, and a row of inputs that has to be padded."""
         row = self.filled(size) if self.filled(size) > size.depth else 0
         return epilogue.kind.size * self._staged(size, epilogue) + self.element.size * row
 
@@ -90,7 +90,7 @@ def pack_f32(weights: Array, bias: Array, group: int, stored: Stored = "") -> Ar
     """Return the stream of mt_f32_rows and mt_mve_f32_rows, float32 [N/group, group * (K + 1)].
 
     Args:
-        weights: float32 [N, K]; N is filled up to a multiple of `group`, K of 4.
+        weights: float32 [N, K]; N is padded to a multiple of `group`, K of 4.
         bias: float32 [N].
         group: outputs at a time.
         stored: how the weights are stored, if not as floats: then they may be int8, and the stream is of words

@@ -35,13 +35,13 @@ UNROLLS = (8, 4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
-    """Return the stream of mt_mve_rows, int8 [N/8, 64 or 96 + 8 * depth]; N is filled up to a multiple of 8.
+    """Return the stream of mt_mve_rows, int8 [N/8, 64 or 96 + 8 * depth]; N is padded to a multiple of 8.
 
     Args:
         weights: int8 [N, K].
         bias: int32 [N], the input's zero point folded in.
         scaling: of N channels.
-        depth: whole vectors, which K is filled up to.
+        depth: whole vectors, which K is padded to.
     """
     order = mve.EVEN_FIRST if isinstance(scaling, NearFloatScaling | mve.MultiplierScaling) else None
     tails = scaling.padded(round_up(len(weights), GROUP)).vectors(GROUP, order)

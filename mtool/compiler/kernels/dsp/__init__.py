@@ -224,7 +224,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4 or 6].
 
     Args:
-        weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros;
+        weights: int8 [N, K] in the columns' order; N is padded to an even number, K to `depth`, with zeros;
             `are_pairs_exact` holds.
         bias: int32 [N], the input's zero point folded in.
         scaling: of N channels.
@@ -320,7 +320,7 @@ def pack_int16(
     """Return a stream, uint32 [N/together, ...]: for `together` channels biases, interleaved words of weights, scales.
 
     Args:
-        weights: int8 or int16 [N, K]; N is filled up to a multiple of `together`, K to `depth`, with zeros.
+        weights: int8 or int16 [N, K]; N is padded to a multiple of `together`, K to `depth`, with zeros.
         bias: int32 or int64 [N], the input's zero point folded in.
         scale: float32 [N]; None: the stream has none.
         depth: a multiple of 4.

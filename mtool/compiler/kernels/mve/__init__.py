@@ -66,7 +66,7 @@ def pack_int16(weights: Array, bias: Array, scale: Array | None = None, *, toget
     """Return the stream of mt_mve16_columns and mt_mve16_rows, int8 [N/T, 4 or 8 * T + T * K].
 
     Args:
-        weights: int8 [N, K]; N is filled up to whole T, K to `depth` or whole vectors.
+        weights: int8 [N, K]; N is padded to whole T, K to `depth` or whole vectors.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N]; None: the stream has none.
         together: T, the channels that are computed together.

@@ -10,7 +10,7 @@ from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, remembered
 
 
 LANES = 8
-"""Channels are filled up to a multiple of this, the longest vector."""
+"""Channels are padded to a multiple of this, the longest vector."""
 WORTH = 50_000.0
 """Instructions that vectors have to save in a node: small nodes stay loops, which are easier to read."""
 _EXACT = 2**24  # integers up to this are exact in float32
@@ -41,6 +41,6 @@ def packed(weights: Array) -> Array:
     """Return the weights of mt_simd_columns, float32 [N/8, K, 8].
 
     Args:
-        weights: numbers [N, K]; N is filled up to a multiple of 8.
+        weights: numbers [N, K]; N is padded to a multiple of 8.
     """
     return by_turns(weights.astype(np.float32), LANES, 1).reshape(-1, weights.shape[1], LANES)

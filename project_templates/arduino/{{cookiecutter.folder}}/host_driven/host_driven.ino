@@ -1,1 +1,1 @@
-// Arduino wants a file of this name in the sketch's folder; the sketch is main.cpp.
+// Arduino requires a file with this name in the sketch's folder; the sketch is main.cpp.

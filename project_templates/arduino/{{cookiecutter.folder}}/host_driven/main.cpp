@@ -6,7 +6,7 @@ extern "C" {
 #include <mtool.h>
 
 #ifdef __AVR__
-extern uint8_t __heap_start; /* behind .bss; the sketch has no heap, so that the stack may come down to here */
+extern uint8_t __heap_start; /* after .bss; the sketch has no heap, so the stack may grow down to here */
 #endif
 }
 
@@ -34,5 +34,5 @@ void loop()
 #ifdef __AVR__
     config.stack_low = &__heap_start;
 #endif
-    mt_server_run(&config); /* returns when the host asks for a reset; loop() then starts it again */
+    mt_server_run(&config); /* returns when the host requests a reset; loop() then starts it again */
 }

@@ -111,7 +111,7 @@ class Taps(ConvSchedule[T]):
         scaling, bias = self._scaling(epilogue)
         taps = self._traversal(conv).turned_taps(epilogue.weights.reshape(conv.out_channels, *conv.kernel))
         words = "" if scaling is None else f" and {scaling.meaning}"
-        layout = f"a channel a row: bytes of bias{words}, taps in rows that are filled up"
+        layout = f"a channel a row: bytes of bias{words}, taps in rows that are padded"
         return Products(pack(taps, bias, scaling), layout, self.header)
 
     def values(self, conv: Conv, epilogue: T, target: Target) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Depthwise(Taps[Int8Epilogue]):
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
-    """Return for each channel bias, scaling and taps in the taps' own type; a row of taps is filled up to whole steps.
+    """Return for each channel bias, scaling and taps in the taps' own type; a row of taps is padded to whole steps.
 
     Args:
         taps: int8 or int16 [N, rows, columns], along (slow, fast).

@@ -34,7 +34,7 @@ FUNCTION = 300  # bytes of a function besides
 
 
 def sums_of(depth: int) -> int:
-    """Return the number of elements for a column's own sums, each within int16, filled up to a word."""
+    """Return the number of elements for a column's own sums, each within int16, padded to a word."""
     return round_up(-(-round_up(depth, 4) // SUMMED), 4)
 
 
@@ -63,7 +63,7 @@ class ColumnLayout:
 
     @classmethod
     def of(cls, conv: Conv) -> "ColumnLayout":
-        """Choose: whole rows, rows and last bytes, rows filled up to words, or taps."""
+        """Choose: whole rows, rows and last bytes, rows padded to words, or taps."""
         height, row = conv.kernel[0], conv.kernel[1] * conv.channels
         if conv.group > 1 or (conv.channels % 4 and conv.dilation != (1, 1)):
             order = (*range(conv.depth), *[-1] * (-conv.depth % 4))
@@ -79,7 +79,7 @@ class ColumnLayout:
         return cls(filled // 4, False, tuple(taps))
 
     def last_left(self, conv: Conv) -> int:
-        """Return the image's last column from which a patch's row, filled up, is copied by words; negative: none."""
+        """Return the image's last column from which a patch's row, padded, is copied by words; negative: none."""
         copied = conv.kernel[1] * conv.channels if self.lasts else self.row_words * 4
         return (conv.size[1] * conv.channels - copied) // conv.channels
 
@@ -271,7 +271,7 @@ class Int16Tiles(TileSchedule[Epilogue16]):
         return super().fits(conv, epilogue) and epilogue.weights.dtype in (np.int8, np.int16)
 
     def order(self, conv: Conv) -> Array:
-        """Return the index into the filter of each element of a column: rows filled up to pairs by -1, or all taps."""
+        """Return the index into the filter of each element of a column: rows padded to pairs by -1, or all taps."""
         if self.pointwise:
             return np.arange(conv.channels)
         height, row = (1, conv.depth) if goes_by_taps(conv) else (conv.kernel[0], conv.kernel[1] * conv.channels)

@@ -101,10 +101,10 @@ class Pairs(PatchSchedule):
         return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + made)
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
-        """The weights, filled up to whole turns."""
+        """The weights, padded to whole turns."""
         rows = epilogue.stored_weights.reshape(conv.out_channels, -1)
         weights = filled_up(rows, len(rows), self._filled(conv, epilogue))
-        layout = "output channels, the elements of a patch, filled up"
+        layout = "output channels, the elements of a patch, padded"
         return Products(weights, layout, "mt_int_pairs_int8.h", ties=epilogue.beside_halves(1))
 
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     """Return int8 [C/16, 128 or 192 + 16 * T]: biases, taps, scaling; the lanes of all but taps as they are widened.
 
     Args:
-        taps: int8 [C, T]; C is filled up to a multiple of 16, T to an even number.
+        taps: int8 [C, T]; C is padded to a multiple of 16, T to an even number.
         bias: int32 [C], the input's zero point folded in.
         scaling: of C channels.
     """
@@ -91,7 +91,7 @@ def pack_int16(taps: Array, bias: Array, scale: Array | None = None) -> Array:
     """Return int8 [C/8, 32 or 64 + 8 * T]: biases and scales of even and odd channels around eight of each tap.
 
     Args:
-        taps: int8 [C, T]; C is filled up to a multiple of 8.
+        taps: int8 [C, T]; C is padded to a multiple of 8.
         bias: int32 [C], the input's zero point folded in.
         scale: float32 [C]; None: there are none.
     """
@@ -387,7 +387,7 @@ def block_cost(conv: Conv, outputs: int) -> int:
 
 
 def pack_taps(taps: Array, bias: Array) -> Array:
-    """Return the stream of vectors, float32 [C/4, 1 + taps, 4]: biases, then a vector a tap; C is filled up.
+    """Return the stream of vectors, float32 [C/4, 1 + taps, 4]: biases, then a vector a tap; C is padded.
 
     Args:
         taps: float32 [C, taps].

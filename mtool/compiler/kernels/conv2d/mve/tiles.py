@@ -36,7 +36,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: i
     """Return the stream of mt_mve_columns, int8 [N/T, T * padded + 32 or 48].
 
     Args:
-        weights: int8 [N, K]; N is filled up to whole tiles, K to `padded`.
+        weights: int8 [N, K]; N is padded to whole tiles, K to `padded`.
         bias: int32 [N], the input's zero point folded in.
         scaling: of N channels.
         padded: whole vectors.

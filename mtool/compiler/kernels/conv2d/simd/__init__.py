@@ -87,7 +87,7 @@ class Depthwise(PortableSchedule):
         return WORTH + channels * (conv.pixels * (0.5 * conv.depth + 4) + conv.plane[0] * conv.plane[1])
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
-        """The channels together, filled up to whole vectors."""
+        """The channels together, padded to whole vectors."""
         taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T, np.float32)
         weights = filled_up(taps, len(taps), round_up(conv.channels, LANES))
         return Products(weights, f"packed for {TAPS_HEADER}: the channels of a tap a row", TAPS_HEADER)
