@@ -33,6 +33,11 @@ PHRASES = {
     rf"\b(?:{NAMES})\b": "the names that replaced it: buffers, cache_key, reconnect, protection, ...",
     r"\bwhat is (?:asked|given|made|told|left|said)\b": "the noun: the options, the rest",
 }
+IN_MESSAGES = {  # of mtool itself
+    r"(?m)^(?!.*\bassert\b).*(?<! of )\{len\([^{}]+\)(?::,)?\} (?!(?:is|has|does|was|needs|bytes|times)\b)[a-z]+s\b": (
+        "plural.count(…): 1 thing has no s"
+    ),
+}
 
 
 def places() -> list[str]:
@@ -43,7 +48,7 @@ def places() -> list[str]:
     for name in names.stdout.split("\0"):
         if name.endswith(ENDINGS) and "third_party" not in name and name not in ("CHANGELOG.md", "scripts/words.py"):
             text = (ROOT / name).read_text()
-            for phrase, plain in PHRASES.items():
+            for phrase, plain in (PHRASES | (IN_MESSAGES if name.startswith("mtool/") else {})).items():
                 for match in re.finditer(phrase, text):
                     line = text.count("\n", 0, match.start()) + 1
                     found.append(f"{name}:{line}: {match[0]!r}: {plain}")

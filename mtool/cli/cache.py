@@ -1,5 +1,6 @@
 """`mtool cache`: earlier compilations and builds that are kept for reuse."""
 
+from mtool.base import plural
 from mtool.cli.output import Output
 
 
@@ -21,5 +22,5 @@ def cache(out: Output, clear: bool = False) -> None:
     did = "removed" if clear else "kept"
     out.result({"folder": str(found.folder), did: content.entries, "bytes": content.size, "limit": found.limit})
     out.text(f"{found.folder}")
-    entries = "1 entry" if content.entries == 1 else f"{content.entries:,} entries"
+    entries = plural.count(content.entries, "entry")
     out.text(f"{did}: {entries}, {content.size / 2**20:.1f} MB of {found.limit / 2**20:,.0f} MB")

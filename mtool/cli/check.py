@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import commands
+from mtool.base import plural
 from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.cli import parameters
@@ -215,7 +216,7 @@ def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
     for group in groups:
         first, last = group[0], group[-1]
         number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
-        parts = f" in {len(group)} parts" if first.whole else f", {len(group)} times"
+        parts = f" in {plural.count(len(group), 'part')}" if first.whole else f", {len(group)} times"
         label = first.label + (parts if len(group) > 1 else "")
         rows.append([number, label, first.shape, first.by, f"{sum(one.macs for one in group):,}"])
     return rows

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from mtool.base import plural
 from mtool.base.errors import BuildError
 from mtool.cli.output import Output, table
 
@@ -40,7 +41,11 @@ def doctor(out: Output, board: list[str] | None = None, template: str = "") -> N
     for name, items in found.items():
         _print(out, name, items)
     if lacking:
-        what = f"{len(lacking)} things are missing" if len(lacking) > 1 else f"{lacking[0].name} is missing"
+        what = (
+            f"{plural.count(len(lacking), 'thing')} are missing"
+            if len(lacking) > 1
+            else f"{lacking[0].name} is missing"
+        )
         raise BuildError(what, details=[f"{item.name}: {item.install}" for item in lacking])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
+from mtool.base import plural
 from mtool.base.errors import UsageError
 from mtool.base.identifiers import model_name
 from mtool.cli.output import Output
@@ -48,7 +49,7 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
             )
     if names and len(names) != len(paths):
         raise UsageError(
-            f"--name is given {_times(len(names))} for {len(paths)} models",
+            f"--name is given {_times(len(names))} for {plural.count(len(paths), 'model')}",
             hint="give it once for each, in order: " + " ".join(f"--name {model_name(path.stem)}" for path in paths),
         )
     names = names or [model_name(path.stem) for path in paths]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtool import boards
-from mtool.base import checked, files, locks
+from mtool.base import checked, files, locks, plural
 from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import Board
 from mtool.device import cycles as counting
@@ -195,11 +195,11 @@ class Cost:
         if self.instructions is not None:
             live = f", {self.instructions / self.live_macs:.2f} per live one" if self.live_macs else ""
             each = f" ({self.instructions_per_mac:.2f} per MAC{live})" if self.macs else ""
-            return f"{self.instructions:,} instructions{each}"
+            return f"{plural.count(self.instructions, 'instruction')}{each}"
         if self.time_ns is None:
             return "not measured"
         time = f"{self.time_ns / 1e3:,.1f} µs"
-        return time if self.clock_cycles is None else f"{self.clock_cycles:,} cycles ({time})"
+        return time if self.clock_cycles is None else f"{plural.count(self.clock_cycles, 'cycle')} ({time})"
 
     def flash(self) -> str:
         """Return the flash as text."""
@@ -622,7 +622,7 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
     for cpu, cycles in estimate.cycles.items():
         each = f"{cycles / macs:.2f} per MAC, " if macs else ""
         ratio = f"{cycles / estimate.instructions:.2f} per instruction"
-        rows.append([f"{names[cpu]}, estimated", f"{cycles:,} cycles ({each}{ratio})"])
+        rows.append([f"{names[cpu]}, estimated", f"{plural.count(cycles, 'cycle')} ({each}{ratio})"])
     for clock in at:
         milliseconds = estimate.milliseconds(clock)
         energy = estimate_energy(milliseconds, 0, clock.draws, clock.hz)

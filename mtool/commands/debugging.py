@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import boards, manifest, project
-from mtool.base import proc, spelling
+from mtool.base import plural, proc, spelling
 from mtool.base.errors import BuildError, DeviceError, MtoolError, UsageError
 from mtool.commands.execution import project_of
 from mtool.device import session
@@ -121,7 +121,7 @@ def find(described: Manifest, name: str) -> Operator:
         return (exact or found)[0]
     if found:
         raise UsageError(
-            f"{name!r} matches {len(found)} operators",
+            f"{name!r} matches {plural.count(len(found), 'operator')}",
             details=[f"{one.index}: {one.name}, {one.label}" for one in found],
         )
     names = [each for one in operators for each in (one.name, *one.origins)]

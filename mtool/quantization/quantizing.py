@@ -253,8 +253,8 @@ def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[s
     if is_same_class or flat[0].size < _FEWEST_CLASSES or any(int(one.argmax()) != first for one in flat):
         return ()
     return (
-        f"the float model's largest output is number {first} for all {len(before)} samples: a classifier should "
-        "distinguish them; check the data",
+        f"the float model's largest output is number {first} for all {plural.count(len(before), 'sample')}: "
+        "a classifier should distinguish them; check the data",
     )
 
 
@@ -625,7 +625,7 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
         near = spelling.near(unknown[0], names, most=4) or names[:4]
         raise UsageError(
             f"the model has no node {unknown[0]!r} to exclude",
-            details=[f"some of its {len(names)} nodes: {', '.join(near)}"],
+            details=[f"some of its {plural.count(len(names), 'node')}: {', '.join(near)}"],
             hint="use a name from the list of layers that mtool quantize prints",
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mtool import manifest
-from mtool.base import checked, filetree, locks
+from mtool.base import checked, filetree, locks, plural
 from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import CHANNEL, Format
@@ -243,7 +243,7 @@ def build_plan(
         log.warning("%s is missing: %s", item.name, item.install)
     project_folder = folder or model.default_folder()
     lines = [
-        f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
+        f"# compile {model.path.name}, write the project {project_folder} ({plural.count(len([*tree]), 'file')})",
         f"cd {shlex.quote(str(project_folder))}",
         *building.plan(described.in_project, kinds),
     ]

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from mtool.base import plural
 from mtool.base.plural import count
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def arena(described: "Manifest") -> str:
     ]
     where = f" in {', '.join(pools)}" if pools else ""
     of_constants = ", ".join(
-        f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B ({len(pool.constants)} arrays)"
+        f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B ({plural.count(len(pool.constants), 'array')})"
         for pool in described.constant_pools
     )
     constants = f", constants in {of_constants}" if of_constants else ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mtool.base import files, locks
+from mtool.base import files, locks, plural
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import record
 from mtool.base.filetree.open_folder import Found, OpenFolder, open_folder
@@ -186,7 +186,7 @@ def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
 
 
 def _counted(number: int) -> str:
-    return "a file" if number == 1 else f"{number} files"
+    return "a file" if number == 1 else plural.count(number, "file")
 
 
 def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Record | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from mtool.base import plural
 from mtool.compiler.backends.interface import Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
@@ -131,7 +132,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
         origins = tuple(dict.fromkeys(origin for one in region.operations for origin in one.origins))
         kinds = tuple(dict.fromkeys(one.kind.lower() for one in region.operations))
         count = len(region.operations)
-        label = f"{backend} {'+'.join(kinds)}" if count < 4 else f"{backend}, {count} operators"
+        label = f"{backend} {'+'.join(kinds)}" if count < 4 else f"{backend}, {plural.count(count, 'operator')}"
         if product.cycles:
             label += f", {product.cycles:,.0f} cycles"
         attrs = External(

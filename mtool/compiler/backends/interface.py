@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.option_values import Rounding
 from mtool.compiler.ir import Graph
@@ -189,7 +190,7 @@ class Pattern:
             yield "it is quantized"
         first = operation.inputs[0] if operation.inputs else None
         if self.ranks and first is not None and len(first.shape) not in self.ranks:
-            yield f"it has {len(first.shape)} dimensions"
+            yield f"it has {plural.count(len(first.shape), 'dimension')}"
         if self.same_shapes and len({one.shape for one in tensors}) > 1:
             yield "its operands have several shapes"
         if self.same_grid and first is not None and first.quant != operation.output.quant:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler import frontend, passes
 from mtool.compiler.bytecode import call, lowering
@@ -133,8 +134,8 @@ def plan_bytecode(graph: Graph) -> Plan:
             continue
         steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
     if missing:
-        operators, them = ("1 operator", "it") if len(missing) == 1 else (f"{len(missing)} operators", "them")
-        what = f"{operators} of {graph.name} can't be compiled to bytecode: the library has no kernel for {them}"
+        what = f"{plural.count(len(missing), 'operator')} of {graph.name} can't be compiled to bytecode"
+        what += f": the library has no kernel for {'it' if len(missing) == 1 else 'them'}"
         raise ModelError(what, details=missing, hint=PAGE)
     graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
     ordered = tuple(steps[node.name] for node in graph.nodes if node.name in steps)

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.base import plural
 from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.importer import Importer, NotThisWay
@@ -35,9 +36,9 @@ def body_named(bodies: Bodies, name: str, inputs: int, outputs: int) -> Body:
         raise Unsupported(f"it has no {name}")
     graph = bodies[name].graph
     if len(graph.input) != inputs:
-        raise Unsupported(f"its {name} has {len(graph.input)} inputs instead of {inputs}")
+        raise Unsupported(f"its {name} has {plural.count(len(graph.input), 'input')} instead of {inputs}")
     if len(graph.output) < outputs:
-        raise Unsupported(f"its {name} has {len(graph.output)} outputs instead of {outputs}")
+        raise Unsupported(f"its {name} has {plural.count(len(graph.output), 'output')} instead of {outputs}")
     return bodies[name]
 
 
@@ -116,7 +117,7 @@ def single(data: Any, role: str) -> Any:
         Unsupported: it does not have exactly one element.
     """
     if data.size != 1:
-        raise Unsupported(f"its {role} has {data.size} elements instead of 1")
+        raise Unsupported(f"its {role} has {plural.count(data.size, 'element')} instead of 1")
     return data.item()
 
 
@@ -601,7 +602,10 @@ def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     trips, condition, *values = [*node.inputs, "", ""][: max(len(node.inputs), 2)]
     body = body_named(bodies, "body", 2 + len(values), 1 + max(len(values), len(node.outputs)))
     if len(body.graph.output) < 1 + len(values):
-        raise Unsupported(f"its body has {len(body.graph.output)} outputs and its node {len(values)} carried values")
+        raise Unsupported(
+            f"its body has {plural.count(len(body.graph.output), 'output')} and "
+            f"its node {plural.count(len(values), 'carried value')}"
+        )
     limit = max(int(single(state.constants[trips], "M")), 0) if trips in state.constants else None
     going = bool(single(state.constants[condition], "cond")) if condition in state.constants else not condition
     # The rounds are the same in each run.
@@ -641,7 +645,7 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
             raise Unsupported("sequence lengths of Scan 8 are not supported")
         batch, inputs = (state.types[inputs[1]].shape or (0,))[0], inputs[1:]
     if not 1 <= count <= len(inputs):
-        raise Unsupported(f"it has {count} scan inputs among {len(inputs)} inputs")
+        raise Unsupported(f"it has {plural.count(count, 'scan input')} among {plural.count(len(inputs), 'input')}")
     check_is_tensor(state, {value: f"its input {value!r}" for value in inputs})
     states, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
     body = body_named(bodies, "body", len(inputs), max(len(states), len(node.outputs)))
@@ -650,7 +654,9 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     turned = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
     out_axes, out_turned = (attrs.get(key) or [0] * made for key in ("scan_output_axes", "scan_output_directions"))
     if not (len(axes) == len(turned) == count and len(out_axes) == len(out_turned) == made):
-        raise Unsupported(f"its axes or directions do not match its {count} scan inputs and {made} scan outputs")
+        raise Unsupported(
+            f"its axes or directions do not match its {plural.count(count, 'scan input')} and {made} scan outputs"
+        )
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - len(node.outputs))]
     scan = Repetition(
         body, states, outputs[: len(states)],

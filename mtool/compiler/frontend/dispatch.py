@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.base import plural
 from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.control import CONTROL
@@ -131,7 +132,7 @@ def _write_out(
 
 def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Array:
     if len(proto.attribute) != 1:
-        raise Unsupported(f"it has {len(proto.attribute)} attributes for its value; expected 1")
+        raise Unsupported(f"it has {plural.count(len(proto.attribute), 'attribute')} for its value; expected 1")
     attr = proto.attribute[0]
     if attr.name == "value":
         return tensors.array_of(attr.t, state.budget, f"Constant {origin}")
@@ -265,8 +266,8 @@ def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, 
         raise Unsupported("the function calls itself")
     if len(proto.input) > len(function.input) or len(proto.output) > len(function.output):
         raise Unsupported(
-            f"it has {len(proto.input)} inputs and {len(proto.output)} outputs; the function has "
-            f"{len(function.input)} and {len(function.output)}"
+            f"it has {plural.count(len(proto.input), 'input')} and {plural.count(len(proto.output), 'output')}; "
+            f"the function has {len(function.input)} and {len(function.output)}"
         )
     scope = Scope(
         {domain_of(entry.domain): entry.version for entry in function.opset_import},

@@ -6,6 +6,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mtool.base import plural
 from mtool.compiler.frontend.scope import domain_of
 from mtool.compiler.ir import Attributes, DType, TensorType
 from mtool.compiler.ir.types import Array
@@ -34,7 +35,9 @@ def check_size(kind: TensorType, what: str) -> TensorType:
     if kind.bytes > MOST_BYTES:
         raise TooLarge(f"{what} {kind} is larger than 2 GiB")
     if len(kind.shape) > MOST_DIMENSIONS:
-        raise TooLarge(f"{what} has {len(kind.shape)} dimensions; at most {MOST_DIMENSIONS} are supported")
+        raise TooLarge(
+            f"{what} has {plural.count(len(kind.shape), 'dimension')}; at most {MOST_DIMENSIONS} are supported"
+        )
     if max(kind.shape, default=0) > MOST_BYTES:
         raise TooLarge(f"{what} {kind} has a dimension of more than 2,147,483,647")
     return kind
@@ -147,7 +150,7 @@ def own_outputs(proto: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[
         return {proto.output[0]: TensorType(dtype, types[proto.input[0]].shape)}
     kinds = operator.infer(attributes_of(operator.attributes, attrs), [types[name] for name in proto.input if name])
     if len(kinds) != len(proto.output):
-        raise Unsupported(f"it has {len(proto.output)} outputs instead of {len(kinds)}")
+        raise Unsupported(f"it has {plural.count(len(proto.output), 'output')} instead of {len(kinds)}")
     return dict(zip(proto.output, kinds, strict=True))
 
 

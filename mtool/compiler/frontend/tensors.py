@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler.ir.types import Array, DType
 from mtool.compiler.operators.budget import Budget
@@ -127,7 +128,9 @@ def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
     values = array_of(sparse.values, budget, where)
     indices = array_of(sparse.indices, budget, where)
     if min(shape, default=0) < 0 or values.ndim != 1 or len(indices) != len(values) or indices.dtype != np.int64:
-        raise Unsupported(f"its sparse tensor is malformed: {len(values)} values for shape {list(shape)}")
+        raise Unsupported(
+            f"its sparse tensor is malformed: {plural.count(len(values), 'value')} for shape {list(shape)}"
+        )
     budget.afford("constants", math.prod(shape) * values.dtype.itemsize, where)
     made = np.zeros(shape, values.dtype)
     try:

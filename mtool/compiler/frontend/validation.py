@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
+from mtool.base import plural
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.onnx_node import IndexRange, OnnxNode
@@ -119,7 +120,7 @@ def check_attributes(node: OnnxNode, operator: Operator) -> None:
     for index in operator.sizes:
         count = types[node.input(index)].count if node.input(index) in types else 0
         if count > max(operator.most_sizes, len(node.outputs)):
-            found = f"its input {index} has {count:,} elements"
+            found = f"its input {index} has {plural.count(count, 'element')}"
             raise Unsupported(f"{found}; at most {operator.most_sizes:,} are supported")
     for key, value in node.attrs.items():
         numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]

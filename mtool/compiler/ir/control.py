@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
+from mtool.base import plural
 from mtool.compiler.ir.graph import Graph
 from mtool.compiler.ir.node import Attributes, Node
 from mtool.compiler.ir.types import Array, TensorType
@@ -28,7 +29,10 @@ class Control(Attributes):
         return replace(self, bodies=tuple(bodies))
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={len(body.nodes)} nodes" for name, body in zip(self.names, self.bodies, strict=True))
+        return " ".join(
+            f"{name}={plural.count(len(body.nodes), 'node')}"
+            for name, body in zip(self.names, self.bodies, strict=True)
+        )
 
 
 class Branches(Control):

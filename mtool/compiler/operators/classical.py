@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from mtool.base import plural
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
 from mtool.compiler.ir.types import Array
@@ -49,7 +50,7 @@ class ClassicalNode(OnnxNode):
         if len(shape) == 1:
             value = self("Unsqueeze", value, [0])
         elif len(shape) != 2:
-            raise Unsupported(f"its input has {len(shape)} dimensions; expected [examples, features]")
+            raise Unsupported(f"its input has {plural.count(len(shape), 'dimension')}; expected [examples, features]")
         return value
 
     def label(self, chosen: str, labels: list[int]) -> None:
@@ -126,7 +127,8 @@ def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
     coefficients, intercepts = write.numbers("coefficients"), write.numbers("intercepts")
     if rows * features != len(coefficients) or len(intercepts) not in (0, 1, rows):
         raise Unsupported(
-            f"its {len(coefficients)} coefficients and {len(intercepts)} intercepts do not fit {features} features"
+            f"its {plural.count(len(coefficients), 'coefficient')} and "
+            f"{plural.count(len(intercepts), 'intercept')} do not fit {features} features"
         )
     inputs = [x, write.constant(np.reshape(coefficients, (rows, features)))]
     if intercepts:
@@ -208,7 +210,7 @@ def _label_encoder(write: ClassicalNode) -> None:
         raise Unsupported(STRINGS)
     keys, values = _table(write, "keys"), _table(write, "values")
     if len(keys) != len(values):
-        raise Unsupported(f"it has {len(keys)} keys and {len(values)} values")
+        raise Unsupported(f"it has {plural.count(len(keys), 'key')} and {plural.count(len(values), 'value')}")
     if "default_tensor" in write.attrs:
         default = numpy_helper.to_array(write.attrs["default_tensor"]).reshape(-1)[0]
     elif values.dtype.kind == "f":
@@ -244,7 +246,7 @@ def _imputer(write: ClassicalNode) -> None:
     key = "replaced_value_float" if attrs.get("imputed_value_floats") else "replaced_value_int64"
     marked = attrs.get(key, 0)
     if len(values) not in (1, write.kind(x).shape[-1]):
-        raise Unsupported(f"it has {len(values)} values for {write.kind(x).shape[-1]} features")
+        raise Unsupported(f"it has {plural.count(len(values), 'value')} for {write.kind(x).shape[-1]} features")
     missing = write("IsNaN", x) if np.isnan(marked) else write("Equal", x, marked)
     write.give(write("Where", missing, write.constant(values, dtype), x))
 
@@ -259,7 +261,7 @@ def _feature_vectorizer(write: ClassicalNode) -> None:
         if len(shape) == 1:
             value = write("Unsqueeze", value, [1])
         elif len(shape) != 2:
-            raise Unsupported(f"an input has {len(shape)} dimensions; expected 1 or 2")
+            raise Unsupported(f"an input has {plural.count(len(shape), 'dimension')}; expected 1 or 2")
         found = write.kind(value).shape[1]
         width = widths[index] if index < len(widths) else found
         if width < found:
@@ -306,7 +308,9 @@ def _kernel(write: ClassicalNode, x: str, count: int) -> str:
     features = write.kind(x).shape[1]
     vectors = write.numbers("support_vectors")
     if count < 1 or len(vectors) != count * features:
-        raise Unsupported(f"its support vectors have {len(vectors)} numbers; expected {count} times {features}")
+        raise Unsupported(
+            f"its support vectors have {plural.count(len(vectors), 'number')}; expected {count} times {features}"
+        )
     rows = np.reshape(np.asarray(vectors, np.float32), (count, features))
     gamma, offset, degree = [*write.numbers("kernel_params"), 0.0, 0.0, 0.0][:3]
     how = write.word("kernel_type", "LINEAR")
@@ -331,7 +335,9 @@ def _svm_regressor(write: ClassicalNode) -> None:
     coefficients, rho = write.numbers("coefficients"), write.numbers("rho")
     seen = _kernel(write, x, count) if count else x
     if len(coefficients) != write.kind(seen).shape[1] or not rho:
-        raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets")
+        raise Unsupported(
+            f"it has {plural.count(len(coefficients), 'coefficient')} and {plural.count(len(rho), 'offset')}"
+        )
     result = _decision(write, seen, np.reshape(np.asarray(coefficients, np.float32), (1, -1)), rho[:1])
     if write.attrs.get("one_class"):
         result = write("Where", write("Greater", result, 0), 1, -1)
@@ -343,12 +349,17 @@ def _svm_classifier(write: ClassicalNode) -> None:
     labels = write.integer_labels("classlabels_ints")
     per_class = list(write.attrs.get("vectors_per_class") or ())
     if not per_class or len(per_class) != len(labels):
-        raise Unsupported(f"it has support vectors of {len(per_class)} classes, but {len(labels)} labels")
+        raise Unsupported(
+            f"it has support vectors of {len(per_class)} classes, but {plural.count(len(labels), 'label')}"
+        )
     x, classes, count = write.matrix(), len(labels), sum(per_class)
     pairs = list(itertools.combinations(range(classes), 2))
     rho, coefficients = write.numbers("rho"), write.numbers("coefficients")
     if len(coefficients) != (classes - 1) * count or len(rho) != len(pairs):
-        raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets for {classes} classes")
+        raise Unsupported(
+            f"it has {plural.count(len(coefficients), 'coefficient')} and {plural.count(len(rho), 'offset')} "
+            f"for {classes} classes"
+        )
     decisions = _decisions(write, _kernel(write, x, count), coefficients, rho, per_class, pairs)
     for_first = write("Cast", write("Greater", decisions, 0), to=1)
     share, start = np.zeros((len(pairs), classes), np.float32), np.zeros(classes, np.float32)
@@ -360,7 +371,10 @@ def _svm_classifier(write: ClassicalNode) -> None:
     a, b = write.numbers("prob_a"), write.numbers("prob_b")
     if a:
         if len(a) != len(pairs) or len(b) != len(pairs):
-            raise Unsupported(f"it has {len(a)} and {len(b)} probability parameters for {len(pairs)} pairs of classes")
+            raise Unsupported(
+                f"it has {len(a)} and {plural.count(len(b), 'probability parameter')} "
+                f"for {plural.count(len(pairs), 'pair')} of classes"
+            )
         scores = transformed(write, _probabilities(write, decisions, a, b, classes), how)
     else:
         both = write("Concat", write("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
@@ -518,7 +532,7 @@ def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
         raise Unsupported(f"a leaf's target is out of range; there are {targets}")
     if len(base) not in (0, 1, targets):
-        raise Unsupported(f"it has {len(base)} base values for {targets} targets")
+        raise Unsupported(f"it has {plural.count(len(base), 'base value')} for {targets} targets")
     index = np.int16 if max(len(forest.feature), len(forest.leaves), forest.features) < 2**15 else np.int32
     lists: dict[str, tuple[list[Any], Any]] = {
         "roots": (forest.roots, index), "feature": (forest.feature, index), "split": (forest.split, dtype),

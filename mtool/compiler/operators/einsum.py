@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
@@ -28,7 +29,7 @@ class Einsum(Attributes):
 def _einsum(ctx: Lowering, node: Node) -> None:
     if len(node.inputs) > MOST:
         raise ModelError(
-            f"Einsum {node.name!r} has {len(node.inputs)} operands; at most {MOST} are supported",
+            f"Einsum {node.name!r} has {plural.count(len(node.inputs), 'operand')}; at most {MOST} are supported",
             hint="split it into several",
         )
     attrs, dtype = Einsum.of(node), ctx.types[node.outputs[0]].dtype
@@ -74,7 +75,7 @@ def _check_equation(node: OnnxNode) -> None:
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
-        raise Unsupported(f"its equation {equation!r} does not match its {len(shapes)} inputs")
+        raise Unsupported(f"its equation {equation!r} does not match its {plural.count(len(shapes), 'input')}")
     for term, shape in zip(terms, shapes, strict=True):
         count = len(term.replace("...", ""))
         if count != len(shape) and not ("..." in term and count < len(shape)):

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.base import plural
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrapped
 from mtool.compiler.kernels.concat import Concat
@@ -209,7 +210,9 @@ def _carry_slice(bounded: Bounded) -> int | None:
 
 def _check_outputs(node: OnnxNode) -> None:
     if node.attrs.get("num_outputs", len(node.outputs)) != len(node.outputs):
-        raise Unsupported(f"its num_outputs is {node.attrs['num_outputs']}, but it has {len(node.outputs)} outputs")
+        raise Unsupported(
+            f"its num_outputs is {node.attrs['num_outputs']}, but it has {plural.count(len(node.outputs), 'output')}"
+        )
 
 
 def _split_form(node: OnnxNode) -> None:
@@ -235,7 +238,7 @@ def _pad_form(node: OnnxNode) -> None:
     if node.input(3):
         axes = tuple(int(axis) for axis in np.atleast_1d(node.state.value_of(node.inputs[3], "axes"))) or axes
     if len(pads) != 2 * len(axes):
-        raise Unsupported(f"it has {len(pads)} pads for {len(axes)} axes")
+        raise Unsupported(f"it has {plural.count(len(pads), 'pad')} for {plural.count(len(axes), 'axis')}")
     before = [0] * len(kind.shape)
     for dim, amount in zip(axes, pads[: len(axes)], strict=True):
         before[dim % len(kind.shape)] = amount

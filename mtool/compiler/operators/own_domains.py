@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from mtool.base import plural
 from mtool.base.errors import ModelError, MtoolError, UsageError
 from mtool.base.spelling import did_you_mean
 from mtool.compiler import added_operators
@@ -118,7 +119,12 @@ def types_of(
         if kind.bytes > _MOST_BYTES:
             raise _wrong(own, where, f"output {number} has {kind.bytes:,} bytes; expected at most {_MOST_BYTES:,}")
     if len(kinds) < count:
-        raise _wrong(own, where, f"it has {count} outputs in the model, but the package returns {len(kinds)} types")
+        raise _wrong(
+            own,
+            where,
+            f"it has {plural.count(count, 'output')} in the model, "
+            f"but the package returns {plural.count(len(kinds), 'type')}",
+        )
     return kinds
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, call, choose, const, every, load
 from mtool.compiler.kernels.pool2d import Pool2d
@@ -158,7 +159,7 @@ def _form(node: OnnxNode) -> None:
     kernel, rank = tuple(attrs["kernel_shape"]), len(spatial)
     strides, dilations, _ = spatial_attributes(attrs, rank)
     if not len(kernel) == len(strides) == len(dilations) == rank:
-        raise Unsupported(f"its kernel has {len(kernel)} dimensions; its input has {rank}")
+        raise Unsupported(f"its kernel has {plural.count(len(kernel), 'dimension')}; its input has {rank}")
     check_window(attrs, kernel, strides, dilations)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = tuple(attrs.get("pads") or ())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx
 
+from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
@@ -167,7 +168,7 @@ def _form(node: OnnxNode) -> None:
     directions, attrs = node.kind(1).shape[0], node.attrs
     names = list(attrs.get("activations") or ()) or list(default) * directions
     if len(names) != len(default) * directions:
-        raise Unsupported(f"it has {len(names)} activations; expected {len(default) * directions}")
+        raise Unsupported(f"it has {plural.count(len(names), 'activation')}; expected {len(default) * directions}")
     alphas, betas = list(attrs.get("activation_alpha") or ()), list(attrs.get("activation_beta") or ())
     functions = []
     for name in names:

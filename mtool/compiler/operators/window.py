@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import choose, every, inside
 from mtool.compiler.ir.types import Array
@@ -152,7 +153,7 @@ def convolution_form(node: OnnxNode) -> None:
     """
     x, w, group = node.shape, node.kind(1).shape, node.attrs.get("group", 1)
     if len(x) < 3 or len(x) != len(w):
-        raise Unsupported(f"its input has {len(x)} dimensions; its filters have {len(w)}")
+        raise Unsupported(f"its input has {plural.count(len(x), 'dimension')}; its filters have {len(w)}")
     if group < 1 or x[1] != w[1] * group or w[0] % group:
         raise Unsupported(f"its {x[1]} input channels do not fit its {w[0]}x{w[1]} filters in {group} groups")
     window = window_of(node, w[2:])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.base.errors import ModelError, UsageError
 from mtool.base.escaping import argument
 from mtool.base.formulas import Point
@@ -196,7 +197,9 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
         ModelError: the model can't be compiled at some sizes, or depends on them in a way that no formula describes.
     """
     if len(maxima) > _MOST_SIZES:
-        raise UsageError(f"--max is given for {len(maxima)} input dimensions; at most {_MOST_SIZES} are supported")
+        raise UsageError(
+            f"--max is given for {plural.count(len(maxima), 'input dimension')}; at most {_MOST_SIZES} are supported"
+        )
     of_data = {name: most for name, most in options.maxima.items() if name not in maxima}
     names = tuple(maxima)
     symbols = tuple(f"{name}_" if keyword.iskeyword(name) else name for name in tensor_names(names))

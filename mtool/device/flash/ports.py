@@ -15,7 +15,7 @@ from typing import Any
 
 from serial.tools import list_ports
 
-from mtool.base import configuration
+from mtool.base import configuration, plural
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
 from mtool.device.flash.runner import no_device_hint
@@ -216,7 +216,7 @@ def any_port(selector: DeviceSelector, devices: Sequence[Attached] | None = None
         raise BoardError(
             f"{asked} is attached", details=_listed(found) if selector.probe else (), hint=no_device_hint()
         )
-    what = f"{len(candidates)} devices with a serial port are attached"
+    what = f"{plural.count(len(candidates), 'device')} with a serial port are attached"
     details = [str(device) for device in candidates]
     raise BoardError(what, details=details, hint="choose one with --port, --probe or --board")
 
@@ -274,7 +274,9 @@ def _ambiguous(board: Board, candidates: Sequence[Attached]) -> BoardError:
     else:
         hint = f"choose one with --port {candidates[0].port} or set MTOOL_PORT"
     return BoardError(
-        f"{len(candidates)} boards match {board.name}", details=[str(device) for device in candidates], hint=hint
+        f"{plural.count(len(candidates), 'board')} match {board.name}",
+        details=[str(device) for device in candidates],
+        hint=hint,
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mtool.base import plural
 from mtool.base.errors import BoardError, CommunicationError, DeviceError, UsageError
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, Expected, Served, loading, protocol
@@ -210,7 +211,7 @@ class Connection(Closing):
             return named(self.models, model) if model else self.models[0]
         names = [one.model for one in self.models]
         raise UsageError(
-            f"the firmware has {len(names)} models: {', '.join(names)}",
+            f"the firmware has {plural.count(len(names), 'model')}: {', '.join(names)}",
             hint=f'choose one: device["{names[0]}"]',
         )
 

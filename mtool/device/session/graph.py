@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mtool.base import records, spelling
+from mtool.base import plural, records, spelling
 from mtool.base.errors import UsageError
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.protocol import Placed
@@ -288,7 +288,7 @@ def operator_of(manifest: Manifest, name: str) -> int | None:
         return own[name] if name in own else shared[0].index
     if shared:
         raise UsageError(
-            f"{name} computes {len(shared)} operators of {manifest.model}",
+            f"{name} computes {plural.count(len(shared), 'operator')} of {manifest.model}",
             details=[f"choose one: {', '.join(operator.name for operator in shared)}"],
         )
     known = [*(operator.name for operator in manifest.operators), f"{manifest.model}_run"]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from mtool.base import checked, files, resources
+from mtool.base import checked, files, plural, resources
 from mtool.base.errors import DeviceError, UsageError
 from mtool.device.rpc import Client
 
@@ -77,7 +77,7 @@ class Timing:
         return max(self.runs) - min(self.runs)
 
     def __str__(self) -> str:
-        what = f"{len(self.runs)} x {self.number} inferences"
+        what = f"{len(self.runs)} x {plural.count(self.number, 'inference')}"
         calibrated = ", calibrated" if self.ratio != 1.0 else ""
         return f"{self.median:,.0f} {self.unit} (median of {what}, spread {self.spread:,.0f}{calibrated})"
 

@@ -114,7 +114,7 @@ CASES = [
     ("FULLY_CONNECTED", [x([2, 4]), T("w", [3, 0]), y([2, 3])],
      "FullyConnectedOptions", {}, "its weights are for 0 inputs"),
     ("FULLY_CONNECTED", [x([]), w([3, 1]), y([1, 3])], "FullyConnectedOptions", {}, "its input is []"),
-    ("BATCH_MATMUL", [x([4]), T("w", [4, 2]), y([2])], "BatchMatMulOptions", {}, "its input 0 has 1 dimensions"),
+    ("BATCH_MATMUL", [x([4]), T("w", [4, 2]), y([2])], "BatchMatMulOptions", {}, "its input 0 has 1 dimension"),
     ("AVERAGE_POOL_2D", [x(), y()], "Pool2DOptions", {**POOL, "FilterWidth": 0}, "its window 2 x 0"),
     ("MAX_POOL_2D", [x(), y()], "Pool2DOptions", {**POOL, "StrideH": -1}, "its stride is -1 x 1"),
     ("RESIZE_BILINEAR", [x(), known("s", [0, 4]), y()], "ResizeBilinearOptions", {}, "its size [0, 4]"),
@@ -208,7 +208,7 @@ CASES = [
     ("EXP", [x([2]), T("y", [2], I8, 1e-40)], "", {}, "the scale of its output 'y', 1e-40, is too small"),
     ("ADD", [q(x()), q(T("b", IMAGE)), y()], "AddOptions", {}, "'y' is float32, but its input 'x' is quantized"),
     ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),
-    ("EXP", [x([2]), T("y", [2], I32, 0.1)], "", {}, "its output 'y' is int32 with 1 scales"),
+    ("EXP", [x([2]), T("y", [2], I32, 0.1)], "", {}, "its output 'y' is int32 with 1 scale"),
     ("EXP", [x([2]), T("y", [2], I8, [0.1, 0.2])], "", {}, "its output 'y' is int8 with 2 scales"),
 ]  # fmt: skip
 
@@ -271,7 +271,7 @@ EXACT = [
      "LiteRT supports int8 and int16"),
     ("FULLY_CONNECTED", [wide(x([2, 4])), w([3, 4], I8, 0.1), known("b", [1, 2, 3]), wide(y([2, 3]))],
      "FullyConnectedOptions", {}, "its bias is int32"),
-    ("QUANTIZE", [x(), T("y", IMAGE, I32, 0.1)], "QuantizeOptions", {}, "its output is int32 with 1 scales"),
+    ("QUANTIZE", [x(), T("y", IMAGE, I32, 0.1)], "QuantizeOptions", {}, "its output is int32 with 1 scale"),
     ("RELU", [q(x()), T("y", IMAGE, I16, 0.1)], "", {}, "'y' is int16; --rounding tflite needs 8 bits"),
 ]  # fmt: skip
 

@@ -184,7 +184,7 @@ def appends(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        (GIVES, "return []", "it has 1 outputs in the model, but the package returns 0 types"),
+        (GIVES, "return []", "it has 1 output in the model, but the package returns 0 types"),
         (GIVES, "return None", "TypeError"),
         (GIVES, "return [inputs[0].shape]", "the type of output 0 is (2, 40)"),
         (GIVES, "return [TensorType(inputs[0].dtype, [2, 40])]", "the type of output 0 is"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from flatbuffers import flexbuffers
 
+from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
@@ -100,7 +101,7 @@ def _read(data: bytes) -> dict[str, int | float | bool]:
         raise ValueError("expected a flexbuffer map")
     entries = root.AsMap
     if len(entries) > MOST_NUMBERS:
-        raise ValueError(f"they have {len(entries):,} entries")
+        raise ValueError(f"they have {plural.count(len(entries), 'entry')}")
     found: dict[str, int | float | bool] = {}
     for index in range(len(entries)):
         key, value = entries.Keys[index], entries.Values[index]
@@ -131,7 +132,9 @@ def _detection_grid(tensor: Tensor) -> tuple[float, float]:
     if tensor.dtype == np.float32:
         return 0.0, 0.0
     if tensor.dtype not in _DETECTION_TYPES or tensor.scale.size != 1:
-        raise Unsupported(f"its input {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        raise Unsupported(
+            f"its input {tensor.name!r} is {tensor.dtype} with {plural.count(tensor.scale.size, 'scale')}"
+        )
     return float(tensor.scale[0]), float(tensor.zero_point[0])
 
 
@@ -198,7 +201,9 @@ def _pose_grid(tensor: Tensor, unit: float) -> tuple[float, float]:
     if tensor.dtype == np.float32:
         return unit, 0.0
     if tensor.dtype != np.uint8 or tensor.scale.size != 1:
-        raise Unsupported(f"its input {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        raise Unsupported(
+            f"its input {tensor.name!r} is {tensor.dtype} with {plural.count(tensor.scale.size, 'scale')}"
+        )
     scale = float(np.float32(tensor.scale[0]) * np.float32(unit))
     if scale < np.finfo(np.float32).tiny:
         raise Unsupported(f"the scale of its input {tensor.name!r}, {scale:g}, is out of range")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.compiler.frontend.tflite.fixed_point import (
     SIGMOIDS,
     between,
@@ -228,7 +229,7 @@ def exact_prelu(t: Translation) -> None:
     eight_bits(t, 0, wide=True)
     slope = t.tensor(1)
     if slope.dtype not in EIGHT_BITS or slope.scale.size != 1:
-        raise Unsupported(f"its slopes are {slope.dtype} with {slope.scale.size} scales")
+        raise Unsupported(f"its slopes are {slope.dtype} with {plural.count(slope.scale.size, 'scale')}")
     _put_by_sign(t, t.tensor(0).scale[0] * slope.scale[0], lambda x: t("Mul", x, centred(t, 1)))
 
 
@@ -279,7 +280,7 @@ def exact_quantize(t: Translation) -> None:
         t.put(requantized(t))
         return
     if out.dtype.name not in GRIDS or out.scale.size != 1:
-        raise Unsupported(f"its output is {out.dtype} with {out.scale.size} scales")
+        raise Unsupported(f"its output is {out.dtype} with {plural.count(out.scale.size, 'scale')}")
     t.put(t("RoundedSteps", t("Div", t.stored(0), out.scale[0]), zero_point=out.zero, **kept_of(out)))
 
 

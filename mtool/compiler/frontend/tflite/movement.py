@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tflite
 
+from mtool.base import plural
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
@@ -99,7 +100,10 @@ def transpose(t: Translation) -> None:
 def _pads(t: Translation) -> list[int]:
     pads = np.reshape(t.known(1, "the pads"), (-1, 2))
     if len(pads) != len(t.shape(0)):
-        raise Unsupported(f"it has {len(pads)} pairs of pads; its input has {len(t.shape(0))} dimensions")
+        raise Unsupported(
+            f"it has {plural.count(len(pads), 'pair')} of pads; "
+            f"its input has {plural.count(len(t.shape(0)), 'dimension')}"
+        )
     if (pads < 0).any():
         raise Unsupported(f"its pads are {pads.tolist()}")
     return [int(number) for number in pads.T.reshape(-1)]
@@ -441,7 +445,7 @@ def embedding_lookup(t: Translation) -> None:
     table = t.tensor(1)
     if table.is_quantized and t.result().dtype == np.float32:
         if table.scale.size != 1:
-            raise Unsupported(f"its table has {table.scale.size} scales; expected one")
+            raise Unsupported(f"its table has {plural.count(table.scale.size, 'scale')}; expected one")
         rows = t("Gather", t.stored(1), t.stored(0), axis=0)
         t.put(t.dequantize(rows, table.dtype, table.scale, table.zero_point))
         return
@@ -455,7 +459,9 @@ def dynamic_update_slice(t: Translation) -> None:
     if len(shape) != len(part) or any(size > whole for size, whole in zip(part, shape, strict=True)):
         raise Unsupported(f"its update {list(part)} does not fit its operand {list(shape)}")
     if t.shape(2) != (len(shape),):
-        raise Unsupported(f"its start indices are {list(t.shape(2))}; its operand has {len(shape)} dimensions")
+        raise Unsupported(
+            f"its start indices are {list(t.shape(2))}; its operand has {plural.count(len(shape), 'dimension')}"
+        )
     t.afford(8 * sum(shape))
     begin, value, hits = t.cast(t.stored(2), np.int64), t.stored(1), []
     for axis, (size, whole) in enumerate(zip(part, shape, strict=True)):

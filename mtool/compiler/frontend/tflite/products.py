@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import tflite
 
+from mtool.base import plural
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.frontend.tflite.fixed_point import limits, single_rounding
 from mtool.compiler.frontend.tflite.rescaling import (
@@ -59,7 +60,9 @@ def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis
     if tensor.is_quantized:
         lie = tensor is t.tensor(index) or _are_along(tensor, arranged, axis)
         if tensor.scale.size not in (1, data.shape[axis]) or not lie:
-            raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
+            raise Unsupported(
+                f"its weights have {plural.count(tensor.scale.size, 'scale')} for {data.shape[axis]} channels"
+            )
         _check_range(t, x, index)
         name = t.constant("weights", data)
         return t.dequantize(name, data.dtype, tensor.scale, tensor.zero_point, axis)
@@ -101,7 +104,7 @@ def bias(t: Translation, index: int, channels: int, x: int, w: int) -> list[str]
     tensor = t.weights(index)
     data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
-        raise Unsupported(f"its bias has {data.size} elements; expected {channels}, one per channel")
+        raise Unsupported(f"its bias has {plural.count(data.size, 'element')}; expected {channels}, one per channel")
     if data.dtype.kind == "f" and not t.tensor(x).is_quantized:
         return [t.constant("bias", data, np.float32)]
     if tensor is not t.tensor(index):  # integers that DEQUANTIZE makes real
@@ -234,7 +237,7 @@ class Hybrid(Real):
     def _channel_scales(self, channels: int) -> str:
         scale = self.t.tensor(self.w).scale
         if scale.size not in (1, channels):
-            raise Unsupported(f"its weights have {scale.size} scales for {channels} channels")
+            raise Unsupported(f"its weights have {plural.count(scale.size, 'scale')} for {channels} channels")
         return self.t.constant("scale", scale if scale.size > 1 else scale[0], np.float32)
 
     def _finish(self, made: str, channels: int) -> None:
@@ -454,7 +457,7 @@ def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
     """Return weights [O, KH, KW, C] as those of the phases, OIHW; missing taps are the zero point."""
     points = np.unique(t.tensor(1).zero_point)
     if points.size != 1:
-        raise Unsupported(f"its weights have {points.size} zero points; expected one")
+        raise Unsupported(f"its weights have {plural.count(points.size, 'zero point')}; expected one")
     t.afford(2 * math.prod((*phases.taps, *phases.stride)) * weights.shape[0] * weights.shape[3])
     centred = weights.astype(np.int16) - points[0]
     made: Array = phases.filters(centred.transpose(3, 0, 1, 2)).transpose(0, 3, 1, 2) + points[0]

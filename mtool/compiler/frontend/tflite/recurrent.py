@@ -14,6 +14,7 @@ import onnx
 import tflite
 from onnx import helper, numpy_helper
 
+from mtool.base import plural
 from mtool.compiler.frontend.tflite.elementwise import power_of_2
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.rescaling import centred_of, mean_of, rescale_to, unscaled, whole
@@ -92,7 +93,7 @@ def sizes(t: Translation) -> tuple[int, int, int]:
     """Return the numbers of steps, batches and features of the input."""
     shape = t.shape(0)
     if len(shape) not in (2, 3):
-        raise Unsupported(f"its input has {len(shape)} dimensions; expected 2 or 3")
+        raise Unsupported(f"its input has {plural.count(len(shape), 'dimension')}; expected 2 or 3")
     if len(shape) == 2:
         return 1, *shape
     first, second, count = shape
@@ -203,7 +204,9 @@ def _real(t: Translation, index: int, role: str) -> Array:
     data, tensor = t.known(index, role), t.tensor(index)
     if data.dtype.kind != "f":
         if not tensor.is_quantized or tensor.scale.size != 1:
-            raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales; expected one")
+            raise Unsupported(
+                f"its {role} are {data.dtype} with {plural.count(tensor.scale.size, 'scale')}; expected one"
+            )
         return real_numbers(data, tensor.scale, tensor.zero_point, None)
     return data.astype(np.float32)
 
@@ -460,7 +463,9 @@ def _products(t: Translation, value: str, operands: Sequence[int], biases: Seque
 def _weights(t: Translation, index: int) -> Array:
     data, tensor = t.known(index, "weights"), t.tensor(index)
     if data.dtype != np.int8 or data.ndim != 2 or tensor.scale.size != 1 or tensor.zero_point.any():
-        raise Unsupported(f"its weights {tensor.name!r} are {data.dtype} with {tensor.scale.size} scales")
+        raise Unsupported(
+            f"its weights {tensor.name!r} are {data.dtype} with {plural.count(tensor.scale.size, 'scale')}"
+        )
     return data
 
 
@@ -494,7 +499,7 @@ def _integer_cell(t: Translation, at: Operands, state: Tensor, cell: Tensor) -> 
         inner = t.tensors[t.op.intermediates[4]]
     for tensor in (x, out, state, cell, inner):
         if tensor.scale.size != 1:
-            raise Unsupported(f"{tensor.name!r} has {tensor.scale.size} scales; expected one")
+            raise Unsupported(f"{tensor.name!r} has {plural.count(tensor.scale.size, 'scale')}; expected one")
     exponent = power_of_2(cell.scale[0])
     if exponent is None or not 0 <= (point := 15 + exponent) <= MOST_WHOLE or cell.zero:
         raise Unsupported(f"the scale of its cell is {cell.scale[0]:.3g}; expected a power of 2 from 2^-15 to 2^-9")
@@ -564,7 +569,9 @@ def _integer_features(t: Translation, state: State) -> str:
     x, w, kept = t.tensor(0), t.tensor(1), state.tensor
     data = t.known(1, "weights")
     if x.dtype != np.int8 or data.dtype != np.int8 or w.scale.size != 1 or w.zero_point.any() or kept.scale.size != 1:
-        raise Unsupported(f"its input is {x.dtype}, its weights are {data.dtype} with {w.scale.size} scales")
+        raise Unsupported(
+            f"its input is {x.dtype}, its weights are {data.dtype} with {plural.count(w.scale.size, 'scale')}"
+        )
     weights = whole(t, t.constant("weights", data), data.dtype)
     sums = t("Gemm", unscaled(t, t.stored(0), x), weights, transB=1)
     factor = float(x.scale[0] * w.scale[0] / kept.scale[0])  # of float32
@@ -579,5 +586,7 @@ def _integer_terms(t: Translation, state: State, seen: str) -> str:
     """Return the history, less its zero point, times the time weights."""
     w, out, data = t.tensor(2), t.result(), t.known(2, "time weights")
     if out.dtype != np.int8 or out.scale.size != 1 or w.scale.size != 1 or w.zero_point.any():
-        raise Unsupported(f"its output is {out.dtype}, its time weights are {w.dtype} with {w.scale.size} scales")
+        raise Unsupported(
+            f"its output is {out.dtype}, its time weights are {w.dtype} with {plural.count(w.scale.size, 'scale')}"
+        )
     return t("Mul", centred_of(t, seen, state.tensor), t.cast(t.constant("time", data), INT32))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import tflite
 
+from mtool.base import plural
 from mtool.compiler.frontend.tflite.elementwise import looked_up
 from mtool.compiler.frontend.tflite.fixed_point import exponentials, narrowed
 from mtool.compiler.frontend.tflite.rescaling import EIGHT_BITS, centred, eight_bits, rescale, rescale_to
@@ -167,7 +168,7 @@ MOST_SQUARES = (2**31 - 1) // 255**2
 def _check_rows(t: Translation, scale: float, zero: int, most: int) -> None:
     x, out = t.tensor(0), t.result()
     if x.dtype not in EIGHT_BITS or x.dtype != out.dtype or x.scale.size != 1:
-        raise Unsupported(f"its input is {x.dtype} with {x.scale.size} scales, its output {out.dtype}")
+        raise Unsupported(f"its input is {x.dtype} with {plural.count(x.scale.size, 'scale')}, its output {out.dtype}")
     zero += 128 if out.dtype == np.uint8 else 0
     if float(out.scale[0]) != scale or out.zero != zero:
         raise Unsupported(f"its output has scale {out.scale[0]:g}, zero point {out.zero}; expected {scale} and {zero}")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers, narrowed
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
@@ -99,7 +100,9 @@ def requantized(t: Translation) -> str:
     """Return a per-tensor quantized input with the output's quantization."""
     x, out = t.tensor(0), t.result()
     if x.scale.size != 1 or out.scale.size != 1:
-        raise Unsupported(f"its input has {x.scale.size} scales, its output {out.scale.size}; expected one each")
+        raise Unsupported(
+            f"its input has {plural.count(x.scale.size, 'scale')}, its output {out.scale.size}; expected one each"
+        )
     wide = out.dtype == np.int32
     scale = float(x.scale[0]) / float(out.scale[0])
     made = rescale_to(t, centred(t, 0), scale, out.dtype, 0 if wide else out.zero)

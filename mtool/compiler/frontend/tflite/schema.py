@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 import tflite
 
+from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend.inference import MOST_DIMENSIONS
 from mtool.compiler.frontend.reading import FLATBUFFER, read_bytes
@@ -133,7 +134,9 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
         sizes[axis] = shape[axis] // sizes[number]
     found = _indices(described, sizes, values.size, where)
     if values.size != found[order[-1]].size:
-        raise Damaged(f"{where} has {values.size:,} sparse elements, but {found[order[-1]].size:,} indices")
+        raise Damaged(
+            f"{where} has {plural.count(values.size, 'sparse element')}, but {found[order[-1]].size:,} indices"
+        )
     for number, axis in enumerate(blocked, rank):
         found[axis] = found[axis] * sizes[number] + found[number]
     made = np.zeros(shape, values.dtype)
@@ -383,7 +386,10 @@ class _Reader:
             axis = 0  # converters have written a bias with the axis of its weights
         along = shape[axis] if 0 <= axis < len(shape) else 0
         if points.size != scale.size or (scale.size > 1 and scale.size != along):
-            raise Damaged(f"{where} {list(shape)} has {scale.size} scales, {points.size} zero points")
+            raise Damaged(
+                f"{where} {list(shape)} has {plural.count(scale.size, 'scale')}, "
+                f"{plural.count(points.size, 'zero point')}"
+            )
         return scale, points, axis
 
     def _operator(self, number: int, operator: Any, kinds: list[str], tensors: tuple[Tensor, ...]) -> Operator:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mtool.base import plural
 from mtool.compiler.frontend.tflite.custom import numbers_of
 from mtool.compiler.frontend.tflite.schema import COMPLEX, Tensor
 from mtool.compiler.frontend.tflite.translation import State, Translate, Translation
@@ -104,7 +105,8 @@ def filter_bank(t: Translation) -> None:
     )
     if {starts.size, offsets.size, widths.size} != {channels + 1}:
         raise Unsupported(
-            f"it has {starts.size}, {offsets.size} and {widths.size} positions; expected {channels + 1} each"
+            f"it has {starts.size}, {offsets.size} and {plural.count(widths.size, 'position')}; "
+            f"expected {channels + 1} each"
         )
     used = widths > 0
     outside = (starts < 0) | (offsets < 0) | (starts + widths > t.shape(0)[0])

@@ -15,6 +15,7 @@ import onnx
 import tflite
 from onnx import helper, numpy_helper
 
+from mtool.base import plural
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
@@ -244,7 +245,7 @@ class Translation(Names):
             Unsupported: they are different.
         """
         if len(self.op.inputs) != inputs or len(self.op.outputs) != outputs:
-            counts = f"{len(self.op.inputs)} inputs and {len(self.op.outputs)} outputs"
+            counts = f"{plural.count(len(self.op.inputs), 'input')} and {plural.count(len(self.op.outputs), 'output')}"
             raise Unsupported(f"it has {counts}; expected {inputs} and {outputs}")
 
     def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
@@ -255,7 +256,7 @@ class Translation(Names):
         """
         shape = self.tensor(index).shape
         if rank is not None and len(shape) != rank:
-            raise Unsupported(f"its input {index} has {len(shape)} dimensions; expected {rank}")
+            raise Unsupported(f"its input {index} has {plural.count(len(shape), 'dimension')}; expected {rank}")
         return shape
 
     def known(self, index: int, role: str) -> Array:
@@ -386,7 +387,9 @@ class Translation(Names):
             Unsupported: the tensor is not quantized in a supported way.
         """
         if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
-            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+            raise Unsupported(
+                f"its output {tensor.name!r} is {tensor.dtype} with {plural.count(tensor.scale.size, 'scale')}"
+            )
         if tensor.scale[0] < np.finfo(np.float32).tiny:
             raise Unsupported(
                 f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
