@@ -222,7 +222,7 @@ def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
     files = {env.from_string(path).render(values): env.get_template(path).render(values).encode() for path in texts}
     if form in NO_BINARIES:  # these are published in a registry
         files["LICENSE"] = resources.path("LICENSE").read_bytes()
-    return {path: data for path, data in files.items() if path and not path.endswith("/")}
+    return {path: data for path, data in files.items() if all(path.split("/"))}
 
 
 def _emulated_by_zephyr() -> list[str]:
