@@ -1,7 +1,7 @@
 """Directives of the reference pages, which document from the code what the page's name says.
 
 `commands`: each command with all of its options. `keys`: the keys of a file's records. `schedules`: each schedule with
-its knobs. `statuses`: the status codes of the C runtime.
+its knobs. `statuses`: the status codes of the C runtime. `tflite`: TFLite's operators.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from pydoc import locate
 
+import tflite
 import typer
 from docutils import nodes
 from pydantic import BaseModel
@@ -22,6 +23,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from mtool.cli import app
+from mtool.compiler.frontend.tflite.builtins import BUILTINS
+from mtool.compiler.frontend.tflite.rewriting import COPY, ROW
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.discovery import INSTRUCTION_SETS, instruction_set
 from mtool.compiler.kernels.schedule import Schedule
@@ -180,6 +183,21 @@ def schedules() -> list[str]:
     return lines
 
 
+def tflite_operators() -> list[str]:
+    """Return the names of TFLite's operators: which mtool reads, which it does not."""
+    read = {name for name in BUILTINS if name not in (COPY, ROW)} | {"STABLEHLO_COMPOSITE"}
+    builtin = {name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
+    groups = {
+        "Built in": read & builtin,
+        "Custom": {name.removeprefix("CUSTOM ") for name in read - builtin},
+        "Not read": builtin - read - {"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"},
+    }
+    return [f"**{title}.** {' '.join(f'`{name}`' for name in sorted(names))}\n" for title, names in groups.items()]
+
+
+WRITERS = {"commands": commands, "schedules": schedules, "statuses": statuses, "tflite": tflite_operators}
+
+
 class Reference(SphinxDirective):
     """Insert what one of the functions above returns."""
 
@@ -191,12 +209,12 @@ class Reference(SphinxDirective):
         if self.name == "keys":
             lines = keys(self.arguments[0], self.env.temp_data.setdefault("described", []))
         else:
-            lines = {"commands": commands, "schedules": schedules, "statuses": statuses}[self.name]()
+            lines = WRITERS[self.name]()
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 def setup(site: Sphinx) -> dict[str, bool]:
     """Add the directives."""
-    for name in ("commands", "keys", "schedules", "statuses"):
+    for name in ("keys", *WRITERS):
         site.add_directive(name, Reference)
     return {"parallel_read_safe": True}
