@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image, PngImagePlugin
-from playwright.sync_api import sync_playwright
 
 import mtool
 
@@ -29,6 +28,8 @@ def main() -> int:
     if chromium is None:
         print("Chromium is not installed: apt-get install chromium", file=sys.stderr)
         return 5
+    from playwright.sync_api import sync_playwright  # of the extra "slow"
+
     with tempfile.TemporaryDirectory() as folder:
         deployment = mtool.Deployment(Path(folder) / "project")
         report = mtool.report(ROOT / "examples/digits/digits_int8.onnx", board="mps2_an386", deployment=deployment)
