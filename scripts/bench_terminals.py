@@ -21,7 +21,7 @@ from mtool.tuning.farm.client import Farm
 from mtool.tuning.farm.messages import Bundle, pack
 from mtool.tuning.farm.search import FarmSearch
 from mtool.tuning.firmware import TrialLimits, TrialSite, shares_of
-from mtool.tuning.search import Goal, Progress, PendingCandidate
+from mtool.tuning.search import Goal, PendingCandidate, Progress
 from mtool.tuning.trial import Names, Share, trial_of
 from tests.tuning.dense import network
 from tests.tuning.farm.cluster import Cluster, cluster, wait_for
