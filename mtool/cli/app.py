@@ -79,7 +79,7 @@ class GroupedCommand(TyperCommand):
                 name = "Arguments"
             elif "--help" in parameter.opts:
                 name = OF_EVERY_COMMAND
-            groups.setdefault(name, []).append((re.sub(r" <(str|path|list\[\w+\])>$", "", record[0]), record[1]))
+            groups.setdefault(name, []).append((re.sub(r" <(str|[pP]ath|list\[\w+\])>$", "", record[0]), record[1]))
         groups[OF_EVERY_COMMAND] = groups.pop(OF_EVERY_COMMAND, [])
         for name, rows in groups.items():
             if rows:
@@ -87,7 +87,7 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl(rows)
         if rare:
             formatter.write_paragraph()
-            formatter.write_text(f"{count(len(rare), 'more option')}: {ctx.command_path} {ALL}")
+            formatter.write(f"{count(len(rare), 'more option')}: {ctx.command_path} {ALL}\n")
 
 
 # The command-line parser's errors about options and values, in the form of every other error.

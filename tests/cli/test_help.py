@@ -1,6 +1,7 @@
 """--help shows the options that people use, in groups; --help-all shows every one."""
 
 import re
+from typing import get_args
 
 import pytest
 
@@ -60,3 +61,9 @@ def test_a_placeholder_is_a_word_not_a_type(capsys: Captured) -> None:
 def test_a_rare_option_is_completed_and_suggested(capsys: Captured) -> None:
     assert app.invoke(["run", "m.onnx", "--roundin", "onnx"]) == 2
     assert "did you mean --rounding?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("one", list(option_table.OPTIONS.values()), ids=lambda one: one.name)
+def test_the_help_of_an_option_explains_each_of_its_values(one: option_table.Option) -> None:
+    values = [value for kind in (one.kind, *get_args(one.kind)) for value in get_args(kind) if isinstance(value, str)]
+    assert all(re.search(rf"\b{value}\b", one.help) for value in values), values
