@@ -153,7 +153,7 @@ def _tail(argv: Sequence[str], output: str) -> list[str]:
     return ["$ " + " ".join(argv), *output.rstrip().splitlines()[-LAST_LINES:]]
 
 
-# A program that runs beside mtool and ends, with its children, when mtool does, however that ends.
+# A program that runs alongside mtool and ends, with its children, when mtool does, however that ends.
 #
 # It has its own process group, which is signalled as a whole: an emulator may be a script that starts the real one.
 

@@ -400,7 +400,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Read:
 
 
 def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """Yield the board files in order: mtool's own, mtool.toml's, those beside it in boards/, then MTOOL_BOARDS'.
+    """Yield the board files in order: mtool's own, mtool.toml's, those next to it in boards/, then MTOOL_BOARDS'.
 
     A folder stands for its .yaml files.
 
@@ -509,7 +509,7 @@ def broken() -> list[Broken]:
 
 
 def get(name: str) -> Board:
-    """Return a board by its name, or by Zephyr's: "zephyr:NAME", or NAME alone if a Zephyr tree has it.
+    """Return a board by its name, or by Zephyr's: "zephyr:NAME", or just NAME if a Zephyr tree has it.
 
     Raises:
         BoardError: the name is unknown; the message lists similar names.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The first run of a new build is compared with the reference, if that is installed: this is cheap.
 #
-# One sample is compared. The hash of a build that matched is stored beside it, so that later runs of the same build are
+# One sample is compared. The hash of a build that matched is stored with it, so that later runs of the same build are
 # not slowed down; a build whose outputs differ is compared, and reported, each time.
 
 

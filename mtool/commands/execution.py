@@ -37,7 +37,7 @@ from mtool.stages.samples import Array, Sample
 
 # The project folder as a cache: it is reused if the model, the options, mtool and the folder have not changed.
 #
-# Hashes of its inputs and of its contents are stored beside its build. If both still match, nothing is compiled or
+# Hashes of its inputs and of its contents are stored with its build. If both still match, nothing is compiled or
 # rendered again: the project describes itself.
 
 

@@ -90,7 +90,7 @@ def grown(
 ) -> list[tuple[int, ...]]:
     """Return the largest possible regions of claimed operations, each as the numbers of its operations.
 
-    The regions, and the operations beside them, can always be computed one after another.
+    The regions, and the operations outside of them, can always be computed one after another.
 
     Args:
         operations: in an order in which they can be computed.

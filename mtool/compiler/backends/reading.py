@@ -122,7 +122,7 @@ class _Reader:
         return found, activation, biases
 
     def _is_channels_last(self, node: Node) -> bool:
-        """Whether an operator on images stands between a transposition to ONNX's layout and one back."""
+        """Whether an operator on images is between a transposition to ONNX's layout and one back."""
         source = self.producers.get(node.inputs[0])
         while source is not None and source.op == "DequantizeLinear" and self._grid(source) is not None:
             source = self.producers.get(source.inputs[0])
@@ -320,7 +320,7 @@ class _ChannelsLast(Rewriter):
         self._known(node.outputs[0], made)
 
     def _has_one_grid(self, node: Node) -> bool:
-        """Whether a node dequantizes with one scale, so that a transposition may stand before it."""
+        """Whether a node dequantizes with one scale, so that a transposition may precede it."""
         return node.op == "DequantizeLinear" and self.types[node.inputs[1]].count == 1
 
     def _known(self, value: str, last: str) -> None:

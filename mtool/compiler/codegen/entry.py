@@ -135,7 +135,7 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
     `memories` are the structures that `work` uses: "inputs", "outputs".
     """
     conventions, devices = model.conventions, model.devices
-    is_inner = conventions.takes_resource  # and the entry point stands around it
+    is_inner = conventions.takes_resource  # inside the entry point
     handed = [f", {one}" for one in devices.declared if is_inner]
     own = devices.no_resource(takes_resource=is_inner)
     name = outer = "static int32_t run" if is_inner else f"int32_t {model}_run"

@@ -665,7 +665,7 @@ class _Registry:
         return Call(self._function(step, made), used)
 
     def _function(self, step: Step, kernel: Kernel) -> Function:
-        without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone
+        without = replace(kernel, constants={})  # which are of each step, and identified only by their symbols
         key = (kernel.arguments, kernel.body, kernel.level)
         if key not in self.functions:
             alone = not kernel.can_fail and not kernel.inner and not isinstance(step.node.attrs, Control)

@@ -47,7 +47,7 @@ class RealFormula:
         return float(np.float32(self.numerator) / np.float32(number) / np.float32(self.divisor))
 
     def c(self, prefix: str, *, is_single: bool) -> str:
-        """Return it as C, of type float or double; `prefix` stands before the names of the sizes."""
+        """Return it as C, of type float or double; `prefix` precedes the names of the sizes."""
         text = f"({'float' if is_single else 'double'}){self.formula.c(prefix)}"
         if not self.is_inverse:
             return text

@@ -173,7 +173,7 @@ class EpilogueText(Epilogue):
             name: the template's name.
             products: the weights.
             scratch: the type of the scratch; "": none.
-            values: the template's variables beside `epilogue`, `products`, `x`, `w` and `acc` (the types of inputs,
+            values: the template's variables besides `epilogue`, `products`, `x`, `w` and `acc` (the types of inputs,
                 weights and sums), `offset` and `ties`.
         """
         node, graph, weights, ties = self.node, self.graph, products.weights, products.ties
@@ -254,7 +254,8 @@ class TileEpilogue(Epilogue):
             name: the template's name.
             products: packed weights, and the function that multiplies by them.
             scratch: the type of the scratch; "": none.
-            values: the template's variables beside `epilogue`, `rest`, `x` (the type of the inputs), `products`, and of
+            values: the template's variables besides `epilogue`, `rest`, `x` (the type of the inputs), `products`, and
+            of
                 those `function`, `declared` and `last`.
         """
         call = {"function": products.function, "declared": products.declared, "last": products.last}
@@ -314,7 +315,7 @@ def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_chann
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
-SCALED = ("requantize", "rescale")  # the expressions that stand for a Scaling
+SCALED = ("requantize", "rescale")  # the expressions of a Scaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +370,7 @@ class Int8Epilogue(TileEpilogue):
     def is_near(self) -> bool:
         """Whether floats give all of int8, and no result has more than 16 bits before it is clamped.
 
-        Then a float that has whole steps alone can round: results plus an even zero point are its low half.
+        Then a float with only whole steps can round: results plus an even zero point are its low half.
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantize):
             return False
@@ -400,7 +401,7 @@ class Int16Epilogue(Int8Epilogue):
 
     @property
     def numbers(self) -> list[Array]:
-        """What is packed beside the weights: the biases and the scales."""
+        """What is packed with the weights: the biases and the scales."""
         return [self.bias_of_model, self.scale]
 
     def exact_scaling(self, together: Together = ALONE) -> tuple[Scaling, Array]:
@@ -457,7 +458,7 @@ class SumEpilogue(TileEpilogue):
 
     @property
     def numbers(self) -> list[Array]:
-        """What is packed beside the weights: the biases."""
+        """What is packed with the weights: the biases."""
         return [self.bias_of_model]
 
     def declared(self, struct: str, macro: str) -> str:

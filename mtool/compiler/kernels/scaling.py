@@ -73,16 +73,16 @@ class Scaling(ABC):
         return self
 
     def paired(self, sign: Array) -> Array:
-        """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
+        """Return the words of channels a and b side by side, uint32 [N/2, ...]; sums of b have 256 * sign."""
         a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
         return self.beside(np.concatenate([a.words, b.stepped(sign).words], axis=1))
 
     def apart(self) -> Array:
-        """Return the words of channels a and b beside each other, uint32 [N/2, ...]."""
+        """Return the words of channels a and b side by side, uint32 [N/2, ...]."""
         return self.beside(self.words.reshape(len(self.words) // 2, -1))
 
     def beside(self, words: Array) -> Array:
-        """Return the words of channels a and b, beside each other, as the runtime reads them."""
+        """Return the words of channels a and b, side by side, as the runtime reads them."""
         return words
 
     def padded(self, count: int) -> Self:

@@ -58,7 +58,7 @@ def _transform(ctx: Lowering, node: Node) -> None:
         return call("mul", load(0, kind.dtype, tuple(index)), load(1 + number, dtype, (which, turn)))
 
     body = part(0) if kind.shape[-1] == 1 else call("add", part(0), part(1))
-    if real_again:  # the other half of the spectrum is the conjugate: twice the real part, but for the ends
+    if real_again:  # the other half of the spectrum is the conjugate: twice the real part, except at the ends
         terms = min(terms, length // 2 + 1)
         weight = np.full(terms, 2.0)
         weight[0] = 1

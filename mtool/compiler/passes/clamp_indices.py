@@ -1,9 +1,9 @@
 """Clamp indices that depend on data: whatever the data, no load reads outside its tensor.
 
-This is the only place that does so for expressions, and so for every loop and epilogue. An index of loop axes and
-constants alone is right by construction. An index that depends on data is left unchanged where its range is proven: by
-the element's type, by constants, by a condition around it, by the loop that computed it (an ArgMax). The result for an
-index out of range is unspecified (docs/limits.md).
+This is the only place that does so for expressions, and so for every loop and epilogue. An index computed only from
+loop axes and constants is right by construction. An index that depends on data is left unchanged where its range is
+proven: by the element's type, by constants, by a condition around it, by the loop that computed it (an ArgMax). The
+result for an index out of range is unspecified (docs/limits.md).
 """
 
 from collections.abc import Iterator, Sequence

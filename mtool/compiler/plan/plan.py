@@ -18,7 +18,7 @@ class Plan:
     `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
     steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
     values that lie in a state which the caller keeps: its number, and at which byte. With `pools` the arena lies in
-    several memories, and all offsets count through them, one behind the other; `offers` are the constants that could
+    several memories, and all offsets count through them, one after the other; `offers` are the constants that could
     have copies there, by operator. With `constant_pools` constants lie in these; `reads` says how often they are read.
     """
 

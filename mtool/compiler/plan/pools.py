@@ -1,4 +1,4 @@
-"""Pools: which of a model's plans fits in several memories of a board, and what lies in which of them.
+"""Pools: which of a model's plans fits in several memories of a board, and which tensors each of them holds.
 
 A pool is a memory for tensors, for copies of constants, or for constants themselves. A model's pools are those that
 the user requests, or the board's own where one memory is too small.

@@ -62,7 +62,7 @@ class Compiled:
 
 
 def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compiled:
-    """Compile a TFLite model by Vela; its files lie beside the model.
+    """Compile a TFLite model by Vela; its files are next to the model.
 
     Args:
         model: the path of the model.

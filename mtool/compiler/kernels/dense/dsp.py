@@ -136,7 +136,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 class Rows(GroupedGemv[Epilogue16]):
     """The common part of the schedules with int16 results and of those whose results are the sums.
 
-    storing: instructions for four outputs, beside their sums.
+    storing: instructions for four outputs, besides their sums.
     """
 
     core = "has_dsp"

@@ -97,7 +97,7 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 class Rows(GroupedGemv[Epilogue16]):
     """The common part of the schedules with int16 results and of those whose results are the sums.
 
-    storing: instructions for eight outputs, beside their sums.
+    storing: instructions for eight outputs, besides their sums.
     """
 
     core = "has_mve"

@@ -192,7 +192,7 @@ def are_pairs_exact(weights: Array, bias: Array, real: Array) -> bool:
 
 
 def _has_lowest_beside_both_signs(weights: Array) -> bool:
-    """Whether a channel b has -128 both beside a negative weight of a and beside another."""
+    """Whether a channel b has -128 both next to a negative weight of a and next to another."""
     flat = weights.reshape(len(weights), -1)
     b = flat[1::2]
     a, lowest = flat[0::2][: len(b)], b == -128
@@ -200,7 +200,7 @@ def _has_lowest_beside_both_signs(weights: Array) -> bool:
 
 
 def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array]:
-    """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
+    """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b is next to a negative a.
 
     Args:
         weights: int8 [N, K], N even, K a multiple of 4; `are_pairs_exact` holds.

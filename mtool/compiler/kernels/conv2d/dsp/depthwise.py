@@ -107,7 +107,7 @@ class Taps(ConvSchedule[T]):
         return None, epilogue.bias_of_model
 
     def products(self, conv: Conv, epilogue: T, target: Target) -> Products:
-        """A channel alone."""
+        """A single channel."""
         scaling, bias = self._scaling(epilogue)
         taps = self._traversal(conv).turned_taps(epilogue.weights.reshape(conv.out_channels, *conv.kernel))
         words = "" if scaling is None else f" and {scaling.meaning}"
@@ -273,7 +273,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         return conv.channels * self._traversal(conv).cost()
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
-        """A channel alone."""
+        """A single channel."""
         weights = epilogue.stored_weights
         scaling, bias = best_scaling(epilogue.node, epilogue.graph, ALONE)
         taps = self._traversal(conv).turned_taps(weights.reshape(conv.channels, 3, 3))

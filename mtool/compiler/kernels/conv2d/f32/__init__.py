@@ -128,7 +128,7 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
         return conv.channels * min(map(cost, self._traversals(conv)))
 
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
-        """A channel alone."""
+        """A single channel."""
         traversal = min(self._traversals(conv), key=cost)
         taps = traversal.turned_taps(epilogue.weights.reshape(conv.channels, *conv.kernel))
         return Products(pack(taps, epilogue.bias_of_model), "a channel a row: bias, taps", "mt_f32.h")

@@ -366,7 +366,7 @@ class Segment:
 
 
 def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
-    """Cut a row of the kernel into as few segments as the registers allow beside the sums and an input."""
+    """Cut a row of the kernel into as few segments as the registers allow, besides the sums and an input."""
     most = REGISTERS - 1 - outputs
     made = []
     for first in range(0, conv.kernel[1], most):
