@@ -150,7 +150,7 @@ def kind(of: typing.Any) -> str:
     if origin is typing.Annotated:
         return kind(inner[0])
     if origin is typing.Literal:
-        return ", ".join(f"`{one}`" for one in inner)
+        return ", ".join(f"`{one}`" if one != "" else '`""`' for one in inner)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(kind(one) for one in inner if one is not type(None))
     if origin in (tuple, list, frozenset):

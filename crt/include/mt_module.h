@@ -1,5 +1,5 @@
 /* Internal to mtool: applications include mtool.h. */
-/* A module: a model that firmware loads at run time, from one signed file (.mtm). docs/modules.md describes the format.
+/* A module: a model that firmware loads at run time, from one signed file (.mtm).
  *
  * The file is kept as it was sent, readable like any memory and never patched, so that its hash and signature can be
  * checked again at any time. Mutable data lies in RAM that the caller provides: the arena, the addresses of the
@@ -17,42 +17,46 @@
 extern "C" {
 #endif
 
-/* The header of a file: everything before the table of tensors. Offsets in bytes from the file's start; fields are
- * 32 bits, little-endian, unless MT_..._BYTES states otherwise. */
+/* A file: the header, the table of tensors (inputs first), the imports, a description in JSON for the host (names, types,
+ * shapes, scales, operators, states), zeros up to a multiple of the alignment, and the image: code, then constants. The
+ * signature covers the header, which has the hash of the rest.
+ *
+ * The header's fields by offset in bytes; they are unsigned, of 32 bits, little-endian, unless MT_..._BYTES states
+ * otherwise. */
 #define MT_MODULE_MAGIC 0x314D544Du /* "MTM1" */
 #define MT_MODULE_AT_MAGIC 0u
-#define MT_MODULE_AT_FILE_BYTES 4u
-#define MT_MODULE_AT_KIND 8u
+#define MT_MODULE_AT_FILE_BYTES 4u /* of the whole file */
+#define MT_MODULE_AT_KIND 8u       /* MT_MODULE_NATIVE or MT_MODULE_BYTECODE */
 #define MT_MODULE_AT_VERSION 12u
-#define MT_MODULE_AT_MACHINE 16u
-#define MT_MODULE_AT_COUNTER 20u
-#define MT_MODULE_AT_ALIGNMENT 24u
+#define MT_MODULE_AT_MACHINE 16u           /* MT_MACHINE_...; 0 for bytecode */
+#define MT_MODULE_AT_COUNTER 20u           /* at least the highest that the device has had for this name */
+#define MT_MODULE_AT_ALIGNMENT 24u         /* of the image in the file, and of the file in memory: 2^n, 16 to 4096 */
 #define MT_MODULE_AT_IMAGE_BYTES 28u
-#define MT_MODULE_AT_CODE_BYTES 32u
-#define MT_MODULE_AT_ENTRY 36u
-#define MT_MODULE_AT_INPUTS 40u
-#define MT_MODULE_AT_OUTPUTS 44u
-#define MT_MODULE_AT_IMPORTS 48u
-#define MT_MODULE_AT_OPERATORS 52u
-#define MT_MODULE_AT_DESCRIPTION_BYTES 56u
+#define MT_MODULE_AT_CODE_BYTES 32u        /* of these */
+#define MT_MODULE_AT_ENTRY 36u             /* an offset in the code */
+#define MT_MODULE_AT_INPUTS 40u            /* at most 255 */
+#define MT_MODULE_AT_OUTPUTS 44u           /* at most 255 */
+#define MT_MODULE_AT_IMPORTS 48u           /* at most 1024 */
+#define MT_MODULE_AT_OPERATORS 52u         /* at most 65533 */
+#define MT_MODULE_AT_DESCRIPTION_BYTES 56u /* at most 65536 */
 #define MT_MODULE_AT_ARENA_BYTES 60u
-#define MT_MODULE_AT_ARENA_ALIGNMENT 64u
-#define MT_MODULE_AT_STACK_BYTES 68u
-#define MT_MODULE_AT_NAME 72u
+#define MT_MODULE_AT_ARENA_ALIGNMENT 64u /* 2^n, 16 to 4096 */
+#define MT_MODULE_AT_STACK_BYTES 68u     /* of its own code, without imports; 0: unknown */
+#define MT_MODULE_AT_NAME 72u            /* a C identifier, padded with zeros */
 #define MT_MODULE_NAME_BYTES 32u
-#define MT_MODULE_AT_MODEL_HASH 104u
+#define MT_MODULE_AT_MODEL_HASH 104u /* SHA-256 of the model's file */
 #define MT_MODULE_MODEL_HASH_BYTES 32u
-#define MT_MODULE_AT_CONTENTS_HASH 136u
+#define MT_MODULE_AT_CONTENTS_HASH 136u /* SHA-512 of everything after the header */
 #define MT_MODULE_CONTENTS_HASH_BYTES 64u
-#define MT_MODULE_AT_KEY_ID 200u
+#define MT_MODULE_AT_KEY_ID 200u /* the first bytes of SHA-512 of the public key; zeros if unsigned */
 #define MT_MODULE_KEY_ID_BYTES 8u
 #define MT_MODULE_SIGNED_BYTES 208u /* the signature covers everything before it */
-#define MT_MODULE_AT_SIGNATURE 208u
+#define MT_MODULE_AT_SIGNATURE 208u /* Ed25519; zeros if unsigned */
 #define MT_MODULE_SIGNATURE_BYTES 64u
 #define MT_MODULE_HEAD_BYTES 272u
 
-#define MT_MODULE_TENSOR_BYTES 8u   /* offset in the arena, bytes */
-#define MT_MODULE_IMPORT_BYTES 4u   /* mt_module_hash of the declaration */
+#define MT_MODULE_TENSOR_BYTES 8u /* offset in the arena, bytes */
+#define MT_MODULE_IMPORT_BYTES 4u /* mt_module_hash of the declaration, as "float expf(float)" */
 
 /* Module kinds. */
 #define MT_MODULE_NATIVE 1u
@@ -87,7 +91,7 @@ struct mt_module_view;
 
 /* A function of the firmware that modules may import. */
 struct mt_export {
-    uint32_t hash;      /* FNV-1a, 32 bits, of its declaration as written in docs/modules.md */
+    uint32_t hash;      /* FNV-1a, 32 bits, of its declaration, as "float expf(float)" */
     void (*address)(void);
 };
 

@@ -8,7 +8,7 @@
 #include "mt_sha512.h"
 #include "mtool.h"
 
-/* Limits that keep every sum of sizes far below 2^32; see docs/modules.md. */
+/* Limits that keep every sum of sizes far below 2^32; see mt_module.h. */
 #define MOST_BYTES 0x40000000u
 #define MOST_TENSORS 255u
 #define MOST_IMPORTS 1024u

@@ -1,1 +1,1 @@
-"""Modules: models that firmware loads at run time, from one signed file. docs/modules.md has the format."""
+"""Modules: models that firmware loads at run time, from one signed file (crt/include/mt_module.h)."""

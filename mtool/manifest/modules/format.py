@@ -1,4 +1,4 @@
-"""The bytes of a module's file (.mtm). docs/modules.md has the table, crt/include/mt_module.h the other side."""
+"""The bytes of a module's file (.mtm), which crt/include/mt_module.h describes."""
 
 import hashlib
 import re
@@ -248,7 +248,7 @@ _OFFSET, _PRIME = 0x811C9DC5, 0x01000193
 
 
 def declaration_hash(declaration: str) -> int:
-    """Return FNV-1a, 32 bits, of a C declaration as docs/modules.md writes it: "float expf(float)"."""
+    """Return FNV-1a, 32 bits, of a C declaration: "float expf(float)"."""
     value = _OFFSET
     for byte in declaration.encode("ascii"):
         value = (value ^ byte) * _PRIME & 0xFFFFFFFF

@@ -26,10 +26,21 @@ class _Table(Strict):
 
 
 class Operator(_Table):
-    """Operations of one kind that a device supports, as a `Pattern`; "float16" is float32 in the float16 mode.
+    """Operations of one kind that a device supports. In the float16 mode, float32 is "float16".
 
     op: the operator's name in ONNX; "Pool" is every pooling.
     rounding: the roundings of mtool that its integers equal; none: those of the device.
+    dtypes: the element types that variable operands and results may have; none: any.
+    constant_dtypes: the element types of constant operands; none: any.
+    quantized: whether all variable operands and results are quantized with one scale; missing: either.
+    constants: the operands that must be constants if they are present, counted from 0.
+    variables: the number of operands that are not constant.
+    ranks: the numbers of dimensions that the first operand may have; none: any.
+    same_shapes: all variable operands and results have one shape.
+    same_grid: the first operand and the result have one scale and zero point.
+    symmetric_weights: the zero points of constants are 0.
+    groups: of a convolution's channels: "one", or "depthwise" (each channel by itself); none: any.
+    attributes: the allowed values of attributes; of a tuple, those of each number.
     """
 
     op: str
@@ -52,7 +63,7 @@ class Operator(_Table):
 
 
 class Limits(_Table):
-    """The limits of a region; None: no limit.
+    """The limits of a region, which grows until one is reached.
 
     operations, inputs, outputs: their numbers.
     constant_bytes: all constants together.
@@ -73,14 +84,17 @@ class Device(_Table):
     layout: "NHWC": images have their channels last; "": as the model has them.
     rounding: the roundings of mtool that its integers equal; others need --tolerance.
     compiler, simulator: commands, in which {here} is the folder of this file.
-    driver: a C file, or a folder of C files, relative to this file.
+    driver: a C file, or a folder of .c, .h and .inc files, relative to this file.
     driver_name: the name before `_run`; default: the driver's file or folder name.
     scratch_bytes, alignment: the driver's working memory in the arena.
     hooks: C functions of the driver that are called around its work, by occasion (crt/include/mtool.h).
     resource: the driver's functions have one more parameter, the `void *resource` that the model's caller gives.
     memory: the board's memory where the device reads inputs and scratch and writes outputs; "": the arena's.
     cached: the core's cache holds what lies there.
-    caches: C functions of the driver that clean and invalidate a range of the cache.
+    caches: C functions of the driver, void f(const void *address, size_t bytes): clean before its work, for what the
+        device reads or writes; invalidate after it, for what it writes.
+    limits: of a region.
+    operators: an operation that meets one of them is claimed.
     """
 
     name: str = Field("json", pattern=r"^[a-z][a-z0-9_]{0,30}$")

@@ -25,7 +25,7 @@ from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth of the instructions"
 HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
-CYCLES = {"3x2": 1.08, "2x2": 0.88}  # an instruction, on a core that issues two a cycle: docs/schedules.md
+CYCLES = {"3x2": 1.08, "2x2": 0.88}  # an instruction, on a core that issues two a cycle (ic_int8_qdq, bench --cycles)
 SUMMED = 248  # elements of a column, of int8, whose sum is an int16: MT_DSP_SUMMED of mt_dsp_tile_int8.h
 SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
 END = {"3x2": 3, "2x2": 2}  # instructions of a turn's end
