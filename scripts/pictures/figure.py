@@ -100,6 +100,8 @@ def table(page: str, first: str, number: int = 0) -> list[list[str]]:
     """Return the rows of a page's table whose heading begins with some words."""
     lines = (DOCS / page).read_text().splitlines()
     begins = [at for at, line in enumerate(lines) if line.startswith("|") and line.strip("| ").startswith(first)]
+    if len(begins) <= number:
+        raise ValueError(f"docs/{page} has no table {number} that begins with {first}")
     rows = []
     for line in lines[begins[number] :]:
         if not line.startswith("|"):
