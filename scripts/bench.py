@@ -116,6 +116,9 @@ The cost of one inference of the MLPerf Tiny models and the example on each emul
 [instructions](what-a-number-means.md#instructions) and bytes. `make bench` writes this page. For a Cortex-M7 mtool
 chooses schedules by estimated cycles.
 
+![Bars of four models: mtool takes fewer instructions than TFLM and microTVM, less RAM than TFLM and less \
+time than X-CUBE-AI](figures/benchmarks.svg)
+
 - *per MAC*: instructions per multiply-accumulate of the original ONNX model.
 - *per live MAC*: the same, without channels whose outputs are constant, which mtool removes: half of VWW's MACs.
 - *code*: the whole standalone image without the model's constants.
