@@ -417,22 +417,17 @@ def numbers(data: Any) -> Picture:
 
 
 def _forms() -> Any:
-    rows = list(table("bytecode.md", "model | form"))
-    kws = {row[1]: row for row in rows[:3]}
-    delta = next(row for row in table("modules.md", "changed") if row[0] == "the last layer")
+    rows = {row[0]: row[1:] for row in table("compiled-modules-bytecode.md", "compiled C")}
+    bytes_of = [
+        [amount(number) for number in re.findall(r"[\d,]*\d", cell)] for cell in rows["KWS in flash: code + constants"]
+    ]
+    times = [re.search(r"[\d.]+$|KWS\D* ([\d.]+)", cell) for cell in rows["instructions on a Cortex-M4, relative to C"]]
+    delta = re.search(r"delta ([\d,]+) B", rows["update"][1])
     return {
-        "compiled C": [amount(kws["C"][4]), amount(kws["C"][5]), 1.0],
-        "native module": [
-            amount(kws["native module"][4]),
-            amount(kws["native module"][5]),
-            amount(kws["native module"][3]),
-        ],
-        "bytecode module": [amount(kws["bytecode"][4]), amount(kws["bytecode"][5]), amount(kws["bytecode"][3])],
-        "files": {
-            "native module": amount(kws["native module"][6]),
-            "bytecode module": amount(kws["bytecode"][6]),
-            "delta": amount(delta[1]),
-        },
+        "code and constants": [sizes[:2] for sizes in bytes_of],
+        "files": [sizes[2:] for sizes in bytes_of],
+        "instructions": [float(found[1] or found[0]) for found in times if found],
+        "delta": amount(delta[1]) if delta else 0,
     }
 
 
@@ -446,24 +441,18 @@ def forms(data: Any) -> Picture:
     picture = Picture(322)
     picture.heading("Three forms of one model", "keyword spotting in int8 on a Cortex-M4")
     picture.keys(20, 80, {"code": MAIN, "constants": OTHER})
-    files = data["files"]
-    rows = [
+    native, bytecode = (f"{size:,.0f} B" for sizes in data["files"] for size in sizes)
+    rows = (
         ("compiled C", "new firmware", "no", BLUE_SOFT, BLUE),
-        (
-            "native module",
-            f"{files['native module']:,.0f} B, or a delta of {files['delta']:,.0f} B",
-            "yes, signed",
-            MAIN_SOFT,
-            MAIN,
-        ),
-        ("bytecode module", f"{files['bytecode module']:,.0f} B, or a delta", "no", WARM_SOFT, WARM),
-    ]
-    scale = 270 / max(sum(data[name][:2]) for name, *_ in rows)
+        ("native module", f"{native}, or a delta of {data['delta']:,.0f} B", "yes, signed", MAIN_SOFT, MAIN),
+        ("bytecode module", f"{bytecode}, or a delta", "no", WARM_SOFT, WARM),
+    )
+    scale = 270 / max(map(sum, data["code and constants"]))
     for x, text in ((180, "bytes of the model"), (486, "to change it, send"), (628, "loads machine code")):
         picture.note(x, 112, text)
     for number, (name, send, loads, fill, edge) in enumerate(rows):
         y = 130 + 62 * number
-        code, constants, times = data[name]
+        (code, constants), times = data["code and constants"][number], data["instructions"][number]
         picture.box(20, y, 146, 46, fill=fill, edge=edge)
         picture.text(93, y + 15, name, anchor="center", weight="bold")
         picture.text(93, y + 33, f"{times:.2f} × the instructions", size=10, anchor="center", colour=MUTED)

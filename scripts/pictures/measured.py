@@ -1,6 +1,7 @@
 """Charts of what was measured: speed, size, cycles, searches."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,7 @@ def _benchmarks() -> Any:
     ours = {name: rows[f"{name}_int8_qdq"] for name in TINY}
     peers = {name: bench.PEERS[BOARD][f"{name}_int8_qdq"] for name in TINY}
     ram = ("arena_bytes", "ram_static_bytes", "stack_bytes")
-    published = {row[0]: row for row in table("cycles.md", "code, model")}
-    board = {name: published[f"microTVM with CMSIS-NN, {name.upper()}"] for name in TINY}
+    published = next(row for row in table("cycles.md", "code | board") if row[0] == "microTVM with CMSIS-NN")
     balanced = {row[0]: amount(row[2]) for row in table("cycles.md", "`size`")}
     return {
         "models": list(TINY.values()),
@@ -41,7 +41,7 @@ def _benchmarks() -> Any:
         "ms on a NUCLEO-L4R5ZI": {
             "mtool, estimated": [balanced[name.upper()] for name in TINY],
             "X-CUBE-AI, published": [X_CUBE_AI[name] for name in TINY],
-            "microTVM + CMSIS-NN, published": [amount(board[name][2]) for name in TINY],
+            "microTVM + CMSIS-NN, published": [amount(cell) for cell in published[2:]],
         },
     }
 
@@ -182,20 +182,13 @@ def executors(data: Any) -> Picture:
 
 
 def _bytecode() -> Any:
-    found, model = [], ""
-    for row in table("bytecode.md", "model | form"):
-        model = row[0] or model
-        code, constants = (amount(cell) if cell else 0 for cell in row[4:6])
-        found.append(
-            {
-                "model": model,
-                "form": row[1],
-                "instructions": amount(row[2]) if row[2] else None,
-                "code": code,
-                "constants": constants,
-            }
-        )
-    return found
+    rows = {row["model"]: row for row in json.loads((DOCS / "benchmarks.json").read_text()) if row["board"] == BOARD}
+    pairs = [(row, rows[f"{row[0].lower()}_int8_qdq"]) for row in table("bytecode.md", "model | instructions")]
+    return {
+        "models": [row[0] for row, _ in pairs],
+        "instructions": {"C": [1.0] * len(pairs), "bytecode": [amount(row[2]) for row, _ in pairs]},
+        "code": {"C": [c["flash_code_bytes"] for _, c in pairs], "bytecode": [amount(row[3]) for row, _ in pairs]},
+    }
 
 
 @figure(_bytecode)
@@ -206,16 +199,10 @@ def bytecode(data: Any) -> Picture:
     """
     picture = Picture(322)
     picture.heading("Bytecode beside compiled C", "int8 on a Cortex-M4; shorter is better")
-    picture.keys(20, 80, {"compiled C": BLUE, "bytecode": MAIN})
-    names = list(dict.fromkeys(row["model"] for row in data))
-    rows = {form: {row["model"]: row for row in data if row["form"] == form} for form in ("C", "bytecode")}
-    times = {
-        form: [one[name]["instructions"] / rows["C"][name]["instructions"] for name in names]
-        for form, one in rows.items()
-    }
-    code = {form: [one[name]["code"] for name in names] for form, one in rows.items()}
+    picture.keys(20, 80, {"compiled C, the whole image": BLUE, "bytecode": MAIN})
+    names, times, code = data.values()
     _bars(picture, (70, 126, 280, 170), "Instructions, relative to C", times, names, (BLUE, MAIN))
-    _bars(picture, (440, 126, 280, 170), "Code for the model, bytes", code, names, (BLUE, MAIN))
+    _bars(picture, (440, 126, 280, 170), "Code without constants, bytes", code, names, (BLUE, MAIN))
     return picture
 
 
@@ -271,16 +258,11 @@ def cycles(data: Any) -> Picture:
 
 
 def _estimates() -> Any:
-    rows = table("cycles.md", "code, model")
-    return [
-        {
-            "code": row[0].split(", ")[0],
-            "board": row[1].split(",")[0],
-            "measured": amount(row[2]),
-            "estimated": amount(row[4]),
-        }
-        for row in rows
-    ]
+    found: dict[str, list[list[float]]] = {}
+    for _, board, *cells in table("cycles.md", "code | board"):
+        pairs = (re.findall(r"-?[\d.]+", cell) for cell in cells)
+        found.setdefault(board.split(",")[0], []).extend([float(ms), float(error)] for ms, error in pairs)
+    return found
 
 
 @figure(_estimates)
@@ -292,25 +274,18 @@ def estimates(data: Any) -> Picture:
     """
     picture = Picture(352)
     picture.heading(
-        "Estimates beside published measurements", f"{len(data)} runs of MLPerf Tiny whose code is published"
+        "Estimates beside published measurements",
+        f"{sum(map(len, data.values()))} runs of MLPerf Tiny whose code is published",
     )
-    names = list(dict.fromkeys(row["board"] for row in data))
+    names = list(data)
     colours = dict(zip(names, (MAIN, BLUE, WARM, OTHER, INK), strict=True))
     markers = dict(zip(names, "osD^v", strict=True))
     axes = picture.chart(70, 84, 470, 212, grid="both")
     axes.axhspan(-10, 10, color=PLAIN, zorder=0)
     axes.axhline(0, color=MUTED, lw=1)
     for name in names:
-        rows = [row for row in data if row["board"] == name]
         axes.plot(
-            [row["measured"] for row in rows],
-            [100 * (row["estimated"] / row["measured"] - 1) for row in rows],
-            markers[name],
-            ms=7,
-            color=colours[name],
-            mec=CARD,
-            mew=0.6,
-            label=name,
+            *zip(*data[name], strict=True), markers[name], ms=7, color=colours[name], mec=CARD, mew=0.6, label=name
         )
     axes.set(xscale="log", xlim=(1, 2600), ylim=(-16, 16), xlabel="measured, ms")
     axes.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])

@@ -13,6 +13,7 @@ import script
 FILES = sorted((pages.ROOT / "docs" / "figures").glob("*.svg"))
 SHOWN = re.compile(r"!\[([^\]]*)\]\((?:[\w./-]*/)?figures/([\w-]+)\.svg\)")
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
+FROM_PAGES = ("benchmarks", "bytecode", "estimates", "executors", "farm", "forms", "risc-v")
 TOOLS = ("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
 
 
@@ -42,6 +43,12 @@ def test_each_has_a_title_and_a_description_and_loads_nothing(path: Path) -> Non
 @pytest.mark.slow
 def test_each_file_is_drawn_by_the_script(drawn: dict[str, Any]) -> None:
     assert sorted(drawn) == sorted(path.stem for path in FILES)
+
+
+@pytest.mark.parametrize("name", FROM_PAGES)
+def test_the_numbers_of_pages_are_still_so(name: str, drawn: dict[str, Any]) -> None:
+    found = drawn[name].current_data()
+    assert found == sys.modules["pictures.style"].data_in(drawn[name].path), "run `make figures`"
 
 
 @pytest.mark.slow
