@@ -23,36 +23,26 @@ from pictures.style import BLUE, BLUE_SOFT, CARD, LINE, MAIN, MAIN_SOFT, MUTED, 
 def _pipeline() -> Any:
     import onnx
 
-    from mtool.compiler import frontend, passes
-    from mtool.compiler.compilation import target_of
+    from mtool.compiler import frontend
 
-    graph = frontend.load(DIGITS_MODEL)
-    board = boards.get(BOARD)
-    kernels = passes.run(graph, target_of(board))
     model = mtool.compile(DIGITS_MODEL, board=BOARD)
     sources = model.files.files
     with folder():
-        run = printed("run", str(DIGITS_MODEL), "--board", BOARD)
-        project = [
-            path for path in Path(run["folder"]).rglob("*") if path.is_file() and "build" not in path.parts[2:-1]
-        ]
+        cost = printed("run", str(DIGITS_MODEL), "--board", BOARD)["cost"]
     return {
         "model": {
             "file": DIGITS_MODEL.name,
             "bytes": DIGITS_MODEL.stat().st_size,
             "nodes": len(onnx.load(DIGITS_MODEL).graph.node),
         },
-        "graph": len(graph.nodes),
+        "graph": len(frontend.load(DIGITS_MODEL).nodes),
         "kernels": len(model.manifest.operators),
-        "views": len(kernels.nodes) - len(model.manifest.operators),
         "schedules": sorted({one.schedule for one in model.manifest.operators}),
         "arena": model.manifest.arena_bytes,
-        "constants": model.manifest.constant_bytes,
-        "files": {str(path): text.count(b"\n") for path, text in sources.items()},
-        "project": len(project),
-        "instructions": run["cost"]["instructions"],
-        "flash": run["cost"]["flash_code_bytes"] + run["cost"]["flash_const_bytes"],
-        "outputs": run["outputs"]["scores"][0],
+        "files": len(sources),
+        "lines": round(sum(text.count(b"\n") for text in sources.values()), -2),
+        "instructions": cost["instructions"],
+        "flash_kb": round((cost["flash_code_bytes"] + cost["flash_const_bytes"]) / 1024),
     }
 
 
@@ -66,18 +56,16 @@ def pipeline(data: Any) -> Picture:
     """
     picture = Picture(402)
     picture.heading("From a model to a board", f"the stages, and what they make of {data['model']['file']} for {BOARD}")
-    lines = sum(data["files"].values())
-    c = [name for name in data["files"] if name.endswith((".c", ".h"))]
     upper = [
         ("frontend", [f"{data['graph']} ONNX nodes", "static shapes"]),
         ("passes", [f"{data['kernels']} kernels", "layout, fusion, int8"]),
         ("plan", [f"arena of {data['arena']:,} B", f"{len(data['schedules'])} schedules"]),
-        ("codegen", [f"{len(c)} C files", f"{lines:,} lines"]),
+        ("codegen", [f"{data['files']} C files", f"{data['lines']:,} lines"]),
     ]
     lower = [
         ("session", [f"{data['instructions']:,}", "instructions"]),
-        ("build", [f"{data['flash'] / 1024:.1f} KB of flash", "compiler, linker"]),
-        ("project", [f"{data['project']} files", "CMake, C runtime"]),
+        ("build", [f"{data['flash_kb']} KB of flash", "compiler, linker"]),
+        ("project", ["template, runtime", "mtool.json"]),
     ]
     picture.box(14, 70, 732, 122, fill="none", edge=LINE, radius=8)
     picture.note(26, 88, "the compile half: no board needed")
@@ -112,25 +100,19 @@ def _symbols(elf: Path) -> dict[str, int]:
 
 
 def _protect() -> Any:
-    names = (
-        "mt_stack_low",
-        "mt_stack_top",
-        "mt_data_start",
-        "mt_data_end",
-        "digits_int8_arena",
-        "digits_int8_variables_start",
-        "digits_int8_variables_end",
-        "timer_running",
-        "mt_bss_end",
-    )
     with folder():
         built = printed("build", str(DIGITS_MODEL), "--board", BOARD, "--protect", "-d", "made")
-        symbols = _symbols(Path(built["firmware"]["host_driven"]))
+        at = _symbols(Path(built["firmware"]["host_driven"]))
+    found = built["protection"]["digits_int8"]
+    area = next(area for area in found["areas"] if area["name"] == "arena")
     flash = next(one for one in boards.get(BOARD).memories.values() if "code" in one.holds)
     return {
-        **built["protection"]["digits_int8"],
+        "unit": found["unit"],
         "flash": [flash.base, flash.size],
-        "symbols": {name: symbols[name] for name in names},
+        "stack": [at["mt_stack_low"], at["mt_stack_top"] - at["mt_stack_low"]],
+        "data": [at["mt_data_start"], at["digits_int8_arena"] - at["mt_data_start"]],
+        "arena": [at["digits_int8_arena"], area["used"], area["bytes"]],
+        "server_kb": round((at["mt_bss_end"] - at["digits_int8_arena"] - area["bytes"]) / 1024, 1),
     }
 
 
@@ -143,26 +125,19 @@ def protect(data: Any) -> Picture:
     stack and the peripherals are closed.
     """
     picture = Picture(432)
-    at, arena = data["symbols"], next(area for area in data["areas"] if area["name"] == "arena")
     picture.heading("What the model can access while it runs", f"digits_int8 on {BOARD} ({data['unit']}); not to scale")
     picture.keys(20, 80, {"read, write": MAIN, "read, execute": BLUE, "no access": PLAIN})
-    begin = at["digits_int8_arena"]
-    used, end = begin + arena["used"], begin + arena["bytes"]
+    begin, used, size = data["arena"]
+    (stack, stack_bytes), (variables, variable_bytes) = data["stack"], data["data"]
     rows = [
         (0x40000000, "peripherals, and all other addresses", "", "none", 40),
-        (at["mt_bss_end"], "", "", "gap", 12),
-        (end, "the server: buffers, session, fault", f"{at['mt_bss_end'] - end:,} B", "none", 46),
-        (used, "padding to a granule", f"{end - used:,} B", "pad", 30),
-        (begin, "arena: inputs, outputs, tensors, scratch", f"{arena['used']:,} B", "write", 64),
-        (at["mt_data_start"], "the server's variables", f"{begin - at['mt_data_start']:,} B", "none", 30),
-        (
-            at["mt_stack_low"],
-            "stack; above it the server's part, closed",
-            f"{at['mt_stack_top'] - at['mt_stack_low']:,} B",
-            "write",
-            46,
-        ),
-        (0x400000, "", "", "gap", 12),
+        (0, "", "", "gap", 12),
+        (begin + size, "the server: buffers, session, fault", f"{data['server_kb']} KB", "none", 46),
+        (begin + used, "padding to a granule", f"{size - used:,} B", "pad", 30),
+        (begin, "arena: inputs, outputs, tensors, scratch", f"{used:,} B", "write", 64),
+        (variables, "the server's variables", f"{variable_bytes:,} B", "none", 30),
+        (stack, "stack; above it the server's part, closed", f"{stack_bytes:,} B", "write", 46),
+        (0, "", "", "gap", 12),
         (data["flash"][0], "flash: code and constants", f"{data['flash'][1] >> 20} MB", "read", 46),
     ]
     fills = {"none": PLAIN, "write": MAIN_SOFT, "pad": MAIN_SOFT, "read": BLUE_SOFT}
@@ -192,6 +167,12 @@ def protect(data: Any) -> Picture:
 _KIND = {0x4842544D: "HEAD", 0x4C42544D: "LOAD", 0x4342544D: "COMMIT"}  # crt/include/mt_slots.h
 
 
+def _record(kind: int, slot: int, _: int, there: int, name: int, counter: int, names: dict[int, str]) -> dict[str, Any]:
+    """Return what is drawn of a record of the journal."""
+    found = {"kind": _KIND[kind], "slot": slot, "name": names.get(name, ""), "counter": counter}
+    return found | {"there": there} if found["kind"] == "LOAD" else found
+
+
 def _modules() -> Any:
     import struct
     import zlib
@@ -210,7 +191,7 @@ def _modules() -> Any:
     journals = []
     for start in (room, room + area):
         words = (struct.unpack_from("<7I", flash, start + at) for at in range(0, area, 64))
-        journals.append([[_KIND[one[0]], *one[1:4], names.get(one[4], ""), one[5]] for one in words if one[0] in _KIND])
+        journals.append([_record(*one[:6], names) for one in words if one[0] in _KIND])
     return {"loads": loads, "bytes": len(flash), "slots": 8, "slot_bytes": room // 8 & ~4095, "journals": journals}
 
 
@@ -225,14 +206,18 @@ def modules(data: Any) -> Picture:
     picture = Picture(372)
     steps = ", then ".join(f"{name} (counter {counter})" for name, counter in data["loads"])
     picture.heading("Slots and journal", f"flash of {data['bytes'] / 1024:,.0f} KB after loading {steps}")
-    journal = max(data["journals"], key=lambda rows: max((row[5] for row in rows if row[0] == "HEAD"), default=0))
-    last = {row[1]: (at, row) for at, row in enumerate(journal) if row[0] == "COMMIT"}
-    newest = {row[4]: max(at for at, other in last.values() if other[4] == row[4]) for _, row in last.values()}
+    journal = max(
+        data["journals"], key=lambda rows: max((row["counter"] for row in rows if row["kind"] == "HEAD"), default=0)
+    )
+    last = {row["slot"]: (at, row) for at, row in enumerate(journal) if row["kind"] == "COMMIT"}
+    newest = {
+        row["name"]: max(at for at, other in last.values() if other["name"] == row["name"]) for _, row in last.values()
+    }
     width = 71
     for slot in range(data["slots"]):
         x = 20 + slot * (width + 3)
         at, row = last.get(slot, (-1, None))
-        is_active = row is not None and newest[row[4]] == at
+        is_active = row is not None and newest[row["name"]] == at
         picture.box(
             x,
             92,
@@ -244,8 +229,8 @@ def modules(data: Any) -> Picture:
         )
         picture.note(x + width / 2, 82, f"slot {slot}", anchor="center")
         if row is not None:
-            picture.text(x + width / 2, 114, row[4], anchor="center", weight="bold")
-            picture.note(x + width / 2, 133, f"counter {row[5]}", anchor="center")
+            picture.text(x + width / 2, 114, row["name"], anchor="center", weight="bold")
+            picture.note(x + width / 2, 133, f"counter {row['counter']}", anchor="center")
             picture.text(
                 x + width / 2,
                 154,
@@ -266,16 +251,20 @@ def modules(data: Any) -> Picture:
     picture.note(20, 194, f"{data['slots']} × {data['slot_bytes'] / 1024:,.0f} KB: one module file each, byte for byte")
     picture.note(740, 194, "2 × 4 KB", anchor="right")
     picture.text(20, 232, "The journal's records, in order", weight="bold")
-    loads = [row for row in journal if row[0] == "LOAD"]
-    shown = [row for row in journal if row[0] != "LOAD"]
+    loads = [row for row in journal if row["kind"] == "LOAD"]
+    shown = [row for row in journal if row["kind"] != "LOAD"]
     cells = [
         (
-            f"{row[0]}",
-            f"slot {row[1]}, {row[4]}, counter {row[5]}" if row[0] == "COMMIT" else "the records so far are all",
+            row["kind"],
+            f"slot {row['slot']}, {row['name']}, counter {row['counter']}"
+            if row["kind"] == "COMMIT"
+            else "the records so far are all",
         )
         for row in shown
     ]
-    cells.insert(len(cells) - 1, (f"LOAD × {len(loads)}", f"slot {loads[-1][1]}: 0 to {loads[-1][3]:,} B are there"))
+    cells.insert(
+        len(cells) - 1, (f"LOAD × {len(loads)}", f"slot {loads[-1]['slot']}: 0 to {loads[-1]['there']:,} B are there")
+    )
     for number, (kind, what) in enumerate(cells):
         x, y = 20 + 362 * (number % 2), 248 + 36 * (number // 2)
         picture.box(x, y, 352, 30, fill=WARM_SOFT if kind == "COMMIT" else PLAIN)
