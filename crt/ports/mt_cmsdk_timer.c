@@ -10,13 +10,14 @@
 #define CTRL_ENABLE 1u
 #define CTRL_INTERRUPT 8u
 
-void mt_timer_start(void)
+int32_t mt_timer_start(void)
 {
     CTRL = 0;
     RELOAD = UINT32_MAX;
     VALUE = UINT32_MAX;
     INTSTATUS = 1;
     CTRL = CTRL_ENABLE | CTRL_INTERRUPT;
+    return 1;
 }
 
 int32_t mt_timer_stop(uint64_t *ticks)

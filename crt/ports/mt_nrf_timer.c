@@ -18,7 +18,7 @@
 #define MODE_TIMER 0u
 #define BITMODE_32 3u
 
-void mt_timer_start(void)
+int32_t mt_timer_start(void)
 {
     STOP = 1;
     SHORTS = 0;
@@ -29,6 +29,7 @@ void mt_timer_start(void)
     CLEAR = 1;
     COMPARE1 = 0;
     START = 1;
+    return 1;
 }
 
 int32_t mt_timer_stop(uint64_t *ticks)

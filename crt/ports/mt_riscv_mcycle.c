@@ -16,9 +16,10 @@ static uint64_t now(void)
     return ((uint64_t)high << 32) | low;
 }
 
-void mt_timer_start(void)
+int32_t mt_timer_start(void)
 {
     start_ticks = now();
+    return 1;
 }
 
 int32_t mt_timer_stop(uint64_t *ticks)

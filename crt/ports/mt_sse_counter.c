@@ -8,12 +8,13 @@
 #define CNTCV_HIGH MT_REGISTER(MT_TIMER_BASE + 0xCu)
 #define CNTCR_ENABLE 1u
 
-void mt_timer_start(void)
+int32_t mt_timer_start(void)
 {
     CNTCR = 0;
     CNTCV_LOW = 0;
     CNTCV_HIGH = 0;
     CNTCR = CNTCR_ENABLE;
+    return 1;
 }
 
 int32_t mt_timer_stop(uint64_t *ticks)

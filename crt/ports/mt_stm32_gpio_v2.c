@@ -23,6 +23,11 @@ static void connect(uint32_t pin, uint32_t pull)
 
 void mt_pins_init(void)
 {
+#ifdef MT_PINS_SUPPLY /* of PG2 to PG15 of an L4: RM0432, 5.1.2 */
+    MT_REGISTER(MT_PINS_SUPPLY_ENABLE) |= 1u << MT_PINS_SUPPLY_ENABLE_BIT;
+    (void)MT_REGISTER(MT_PINS_SUPPLY_ENABLE);
+    MT_REGISTER(MT_PINS_SUPPLY) |= 1u << MT_PINS_SUPPLY_BIT;
+#endif
     connect(MT_UART_TX, 0);
     connect(MT_UART_RX, PULL_UP);
 }

@@ -16,7 +16,7 @@
 #define SR_UIF 1u
 #define EGR_UG 1u
 
-void mt_timer_start(void)
+int32_t mt_timer_start(void)
 {
     MT_REGISTER(MT_TIMER_ENABLE) |= 1u << MT_TIMER_ENABLE_BIT;
     (void)MT_REGISTER(MT_TIMER_ENABLE); /* the clock needs two cycles */
@@ -28,6 +28,7 @@ void mt_timer_start(void)
     CNT = 0;
     SR = 0;
     CR1 = CR1_CEN;
+    return 1;
 }
 
 int32_t mt_timer_stop(uint64_t *ticks)

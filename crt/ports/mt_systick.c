@@ -41,13 +41,14 @@ void mt_systick_watch(int32_t is_watching)
     run();
 }
 
-void mt_timer_start(void)
+int32_t mt_timer_start(void)
 {
     CSR = 0; /* a measurement begins with a period, so that equal ones are equal; a watchdog waits up to 20 ms longer */
     ICSR = ICSR_PENDSTCLR;
     periods = 0;
     is_timing = 1;
     run();
+    return 1;
 }
 
 int32_t mt_timer_stop(uint64_t *ticks)

@@ -12,7 +12,7 @@ from mtool.base import records, resources, spelling
 FOLDER = "ports"
 """Where the drivers are, below crt/."""
 
-Role = Literal["clock", "pins", "uart", "timer", "flash"]
+Role = Literal["boot", "clock", "cache", "pins", "uart", "timer", "flash"]
 ROLES: tuple[Role, ...] = get_args(Role)
 Setting = int | str | tuple[int, int]
 """A number, a pin ("PA9"), or a register and a bit in it."""

@@ -4,7 +4,9 @@
 {% set ports = cookiecutter.board.ports %}
 {% set uart_irq = ports.uart.irq if cookiecutter.options.channel == "uart" else -1 %}
 {% set has_systick = cookiecutter.board.timer.kind == "systick" %}
-{% if has_systick or "clock" in ports %}
+{% set has_cache = "cache" in ports and not cookiecutter.modules %}{# code of modules is written to RAM #}
+
+{% if has_systick or has_cache or "clock" in ports %}
 #include "mt_board.h"
 #include "mt_ports.h"
 {% endif %}
@@ -111,6 +113,9 @@ void mt_reset(void)
 {% endif %}
 {% if "clock" in ports %}
     mt_clock_init();
+{% endif %}
+{% if has_cache %}
+    mt_cache_init();
 {% endif %}
     platform_exit(main());
 }

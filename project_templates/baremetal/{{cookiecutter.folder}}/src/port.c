@@ -83,9 +83,8 @@ int32_t mt_port_timer_start(void)
     if (timer_running) {
         return MT_TIMER_RUNNING;
     }
-    timer_running = 1;
-    mt_timer_start();
-    return MT_OK;
+    timer_running = mt_timer_start();
+    return timer_running ? MT_OK : MT_NOT_SUPPORTED;
 }
 
 int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
