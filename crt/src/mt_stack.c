@@ -4,16 +4,22 @@
 
 #define PAINT 0xC5u
 
-/* Below its own local variable this function leaves some bytes unpainted, for what the compiler keeps there. */
-#define SLACK 32u
-
 /* The last bytes of the stack are its canary. */
 #define CANARY 16u
 
-void mt_stack_paint(uint8_t *low)
+/* Set *end to an address below the caller's frame, in this function's own. */
+__attribute__((noinline)) static void find_end(uintptr_t *end)
 {
     const volatile uint8_t here = 0;
-    const uintptr_t end = low == NULL ? 0u : (uintptr_t)&here - SLACK;
+    *end = (uintptr_t)&here;
+}
+
+void mt_stack_paint(uint8_t *low)
+{
+    uintptr_t end = 0;
+    if (low != NULL) {
+        find_end(&end);
+    }
     for (uintptr_t at = (uintptr_t)low; at < end; ++at) {
         *(volatile uint8_t *)at = PAINT;
     }

@@ -165,6 +165,7 @@ def build(
     protection = {one.model: one.protection.model_dump() for one in prepared.manifest.models if one.protection}
     sizes = {kind: prepared.sizes(kind) for kind in prepared.built.firmware}
     firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
+    stack = prepared.stack_bounds()
     out.result(
         {
             "folder": str(prepared.folder),
@@ -180,6 +181,7 @@ def build(
                 }
                 for kind, one in sizes.items()
             },
+            "stack": {name: dataclasses.asdict(bound) for name, bound in stack.items()},
             **({"protection": protection} if protection else {}),
         }
     )
@@ -187,6 +189,7 @@ def build(
         needs = [f"  {line(need, prepared.manifest)}" for need in sizes[kind].memories]
         flash, ram = (kilobytes(count) for count in (sizes[kind].flash_bytes, sizes[kind].ram_bytes))
         out.text(f"{kind:<12} {path}", *(needs or [f"  the models' own: flash {flash}, RAM {ram}"]))
+    out.text(*(f"{'stack':<12} {name}: at most {bound}" for name, bound in stack.items()))
 
 
 # `mtool compile`: a model's C files, without a project.

@@ -16,6 +16,8 @@ from mtool.device import cycles as counting
 from mtool.device.build import builds_whole_framework, measure
 from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.build.size import Size
+from mtool.device.build.stack import Bound
+from mtool.device.build.stack import firmware as stack
 from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
 from mtool.device.session.bench import Speed, measure_speed
@@ -151,6 +153,9 @@ class Cost:
     own_code_bytes, own_const_bytes: in a firmware of several models, this model's functions and constants that no
         model before it has.
     stack_bytes: the deepest stack of an inference, measured by stack painting; None: not measured.
+    stack_bound_bytes: the most stack that the model's entry points can need, by the firmware's code; None: unknown.
+    served_stack_bound_bytes: the same with the RPC server's call of the entry point, which is measured too.
+    stack_bound_unknown: why there is no bound; empty: there is one, or the code of this core can't be read.
     firmware: what the flash and RAM are of: "standalone" firmware only runs inferences, "host_driven" also has the
         RPC server; "module": the module itself; "own": the model's constants and arena, as the firmware is the user's.
     cycles: an estimate of cycles; None unless it was requested.
@@ -177,6 +182,9 @@ class Cost:
     weights_in_ram_bytes: int = 0
     own_code_bytes: int = 0
     own_const_bytes: int = 0
+    stack_bound_bytes: int | None = None
+    served_stack_bound_bytes: int | None = None
+    stack_bound_unknown: str = ""
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -228,6 +236,16 @@ class Cost:
         if not self.firmware_arena_bytes:
             return code, constants
         return f"{self.own_code_bytes:,} B of {code} in all", f"{self.own_const_bytes:,} B of {constants} in all"
+
+    def stack_bound(self) -> str:
+        """Return the stack's bound as text."""
+        if self.stack_bound_unknown:
+            return f"not known: {self.stack_bound_unknown}"
+        if self.stack_bound_bytes is None:
+            return ""
+        served = self.served_stack_bound_bytes
+        measured = "" if served is None else f", {served:,} B with the RPC server's call, which is measured too"
+        return f"{self.stack_bound_bytes:,} B{measured}"
 
     def data(self) -> str:
         """Return the static RAM as text."""
@@ -353,6 +371,7 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     else:
         firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
         size = measure(prepared.built.firmware[firmware], manifest)
+    bound, served = _stack_bounds(prepared, speed.stack_bytes)
     own_code = sum(count for name, count in size.functions.items() if name.startswith(f"{manifest.model}_"))
     counted = speed.unit == "instructions"
     timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
@@ -372,12 +391,27 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes
         + sum(one.constant_bytes for each in manifest.models for one in each.pools),
         stack_bytes=speed.stack_bytes,
+        stack_bound_bytes=bound.bytes if bound is not None else None,
+        served_stack_bound_bytes=served.bytes if served is not None else None,
+        stack_bound_unknown=bound.unknown if bound is not None else "",
         own_code_bytes=own_code if manifest.firmware else 0,
         own_const_bytes=manifest.constant_bytes - manifest.shared_constant_bytes if manifest.firmware else 0,
         weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
         firmware=firmware,
         clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
     )
+
+
+def _stack_bounds(prepared: BuiltProject, measured: int | None) -> tuple[Bound | None, Bound | None]:
+    """Return the stack bound of a model's entry points, and that with the server's call; None: can't be read."""
+    built = prepared.built.firmware
+    bound = stack.deepest(prepared.stack_bounds(prepared.manifest).values())
+    if bound is None or HOST_DRIVEN not in built:
+        return bound, None
+    served = stack.served(built[HOST_DRIVEN], prepared.manifest)
+    if measured is not None and served.bytes is not None and measured > served.bytes:
+        return Bound(None, unknown=f"{measured:,} B were used, but the code shows {served.bytes:,} B: report it"), None
+    return bound, served
 
 
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:
@@ -393,6 +427,9 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
         rows["RAM: arena of all models"] = [f"{cost.firmware_arena_bytes:,} B" for cost in costs]
     rows["RAM: data, bss"] = [cost.data() for cost in costs]
     rows["RAM: stack"] = ["" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs]
+    rows["RAM: stack (bound)"] = [cost.stack_bound() for cost in costs]
+    if not any(rows["RAM: stack (bound)"]):
+        del rows["RAM: stack (bound)"]
     if any(cost.firmware != STANDALONE for cost in costs):
         rows["flash, RAM are of"] = [_NAMES[cost.firmware] for cost in costs]
     if all(cost.firmware == OWN for cost in costs):

@@ -21,6 +21,7 @@ from mtool.stages.options import Options
 if TYPE_CHECKING:
     from mtool.device.build import Built
     from mtool.device.build.fit import Need
+    from mtool.device.build.stack import Bound
     from mtool.device.session import Device
     from mtool.stages.checkup import Item
 
@@ -154,6 +155,20 @@ class BuiltProject:
             sum(one.constant_bytes_in_ram for one in self.manifest.models),
             needs_of(size, self.manifest) if self.board.memories else (),
         )
+
+    def stack_bounds(self, *models: Manifest) -> "dict[str, Bound]":
+        """Return the most stack that each entry point of models needs, by its name; of all models if none is given.
+
+        It is read from the firmware without the RPC server, if that was built. Empty: the core's code can't be read.
+        """
+        from mtool.device.build.stack import firmware
+
+        built = self.built.firmware
+        if not built:
+            return {}
+        elf = built.get(STANDALONE, next(iter(built.values())))
+        found = [firmware.entry_points(elf, model) for model in models or self.manifest.models]
+        return {name: one for each in found for name, one in each.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from mtool.base.errors import BuildError, UsageError
 from mtool.base.filetree import FileTree, write
 from mtool.boards import Board
 from mtool.device.build import symbolizer, toolchains
+from mtool.device.build.stack import CallGraph
 from mtool.manifest.modules import format as machines
 from mtool.manifest.modules.exports import EXPORTS
-from mtool.manifest.modules.veneers import CALLED, ENTRY, Base, assembly, base_of
+from mtool.manifest.modules.veneers import ENTRY, Base, assembly, base_of
 
 _TIMEOUT_S = 900.0
 _ADDRESSES = (0x10000000, 0x30004000)
@@ -38,7 +39,6 @@ _COMMON = (
 )  # fmt: skip
 _ARM = ("-mpic-data-is-text-relative", "-mno-single-pic-base")
 _RISC_V = ("-mcmodel=medany", "-msmall-data-limit=0")
-_CALL_GRAPH = "-fcallgraph-info=su"  # from GCC 10 on
 _HIDDEN = "mt_module_hidden.h"
 _SCRIPT = """\
 ENTRY({entry})
@@ -127,9 +127,6 @@ class _Build:
         self.compiler = [board.toolchain, *board.cflags]
         self.is_arm = board.toolchain.startswith("arm")
         self.machine = self._machine()
-        self.call_graph = (
-            [_CALL_GRAPH] if self._run([_CALL_GRAPH, "-E", "empty.c"], check=False).returncode == 0 else []
-        )
 
     def image(self, files: FileTree, base: Base, levels: Mapping[str, str], level: str) -> Image:
         (self.folder / _HIDDEN).write_text("#pragma GCC visibility push(hidden)\n")
@@ -137,7 +134,7 @@ class _Build:
         sources = [path for path in files if path.endswith(".c")]
         objects = []
         for number, path in enumerate(sources):
-            own = ["-g0", "-w", *self.call_graph, *flags, levels.get(path, level), "-Isrc"]
+            own = ["-g0", "-w", *flags, levels.get(path, level), "-Isrc"]
             objects.append(self._compile(own, f"src/{path}", number))
         imports = sorted(self._undefined(objects) & set(EXPORTS))
         if len(imports) > base.most:
@@ -148,10 +145,8 @@ class _Build:
         image, other = (self._linked(objects, address) for address in _ADDRESSES)
         if other != image:
             raise self._addresses(objects)
-        # The stack of the entry and of the module's functions that it calls; 0: unknown.
-        inner = symbolizer.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
-        stack_bytes = inner and inner + base.stack_bytes
-        return replace(image, imports=tuple(imports), machine=self.machine, stack_bytes=stack_bytes)
+        bound = CallGraph(self.folder / "module.elf").bound(ENTRY, dict.fromkeys(imports, ()))
+        return replace(image, imports=tuple(imports), machine=self.machine, stack_bytes=bound.bytes or 0)
 
     def _run(self, arguments: Sequence[str], *, check: bool = True) -> proc.Completed:
         argv, what = [*self.compiler, *arguments], "build of the module"

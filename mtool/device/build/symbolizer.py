@@ -1,8 +1,6 @@
 """The symbolizer: function, file and line of an address in firmware, read from its ELF file."""
 
-import graphlib
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -117,50 +115,3 @@ def _in_program(program: Any, address: int) -> tuple[str, int] | None:
             return PurePosixPath(name).name, int(before.line)
         before = None if state.end_sequence else state
     return None
-
-
-# The stack depth of linked functions, from GCC's output for each (`-fcallgraph-info=su`).
-
-
-_NODE = re.compile(
-    r'^node: \{ title: "([^"]+)" label: "[^"]*?(?:\\n(\d+) bytes \(([\w,]+)\))?" ?(?:shape|\})', re.MULTILINE
-)
-_EDGE = re.compile(r'^edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', re.MULTILINE)
-_INDIRECT = "__indirect_call"
-
-
-def deepest(texts: Iterable[str], start: str) -> int:
-    """Return the bytes of stack that a function needs, with everything that it calls.
-
-    Functions that no text describes (the firmware's, the compiler's library) count as 0.
-
-    Args:
-        texts: the call graphs, one for each file.
-        start: the function's name.
-
-    Returns:
-        0 if unknown: functions call one another in a circle or through a pointer, or a frame's size varies.
-    """
-    frames: dict[str, int] = {}
-    calls: dict[str, set[str]] = {}
-    varying = set()
-    for text in texts:
-        for name, size, how in _NODE.findall(text):
-            if size:
-                frames[name] = int(size)
-                if how not in ("static", "dynamic,bounded"):
-                    varying.add(name)
-        for source, target in _EDGE.findall(text):
-            calls.setdefault(source, set()).add(target)
-    reached, new = {start}, {start}
-    while new := {one for name in new for one in calls.get(name, ())} - reached:
-        reached |= new
-    if _INDIRECT in reached or varying & reached:
-        return 0
-    depths: dict[str, int] = {}
-    try:
-        for name in graphlib.TopologicalSorter({name: calls.get(name, ()) for name in reached}).static_order():
-            depths[name] = frames.get(name, 0) + max((depths[one] for one in calls.get(name, ())), default=0)
-    except graphlib.CycleError:
-        return 0
-    return depths[start]

@@ -27,9 +27,6 @@ class Base:
     most: int
     """The number of imports that the jump's offset can reach."""
 
-    stack_bytes: int
-    """The code of the entry."""
-
 
 _FPU = Base(
     "s31",
@@ -37,7 +34,6 @@ _FPU = Base(
     ("push {r4, lr}", "vmov r4, s31", "vmov s31, r2", f"bl {CALLED}", "vmov s31, r4", "pop {r4, pc}"),
     ("vmov ip, s31", "ldr.w pc, [ip, #{offset}]"),
     1024,
-    8,
 )
 _CORE = Base(
     "r9",
@@ -45,7 +41,6 @@ _CORE = Base(
     ("push.w {r9, lr}", "mov r9, r2", f"bl {CALLED}", "pop.w {r9, pc}"),
     ("ldr.w pc, [r9, #{offset}]",),
     1024,
-    8,
 )
 _RISC_V = Base(
     "s11",
@@ -54,7 +49,6 @@ _RISC_V = Base(
      "lw ra, 12(sp)", "addi sp, sp, 16", "ret"),
     ("lw t1, {offset}(s11)", "jr t1"),
     512,
-    16,
 )  # fmt: skip
 _THUMB2 = (Architecture.ARMV7M, Architecture.ARMV7EM, Architecture.ARMV8M_MAIN, Architecture.ARMV81M_MAIN)
 

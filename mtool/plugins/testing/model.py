@@ -159,7 +159,7 @@ def _first(sample: Mapping[str, Any]) -> Array:
 LIMITS = "limits.toml"
 FIGURES = "figures.json"
 _SCHEMA = 1
-_MOST = ("instructions", "time_us", "flash_bytes", "ram_bytes")
+_MOST = ("instructions", "time_us", "flash_bytes", "ram_bytes", "stack_bytes")
 _LEAST = ("accuracy",)
 _WORSE = "worse_percent"
 _DIFFERS = ("time_us",)  # varies between runs by more than one percent
@@ -172,6 +172,7 @@ def figures_of(cost: Cost) -> dict[str, float]:
         "time_us": None if cost.time_ns is None else cost.time_ns / 1e3,
         "flash_bytes": cost.flash_code_bytes + cost.flash_const_bytes,
         "ram_bytes": cost.arena_bytes + cost.ram_static_bytes + (cost.stack_bytes or 0),
+        "stack_bytes": cost.stack_bound_bytes,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -204,7 +205,12 @@ class Limits:
         Raises:
             MismatchError: a figure exceeds its limit, or is worse than the last one by more than is allowed.
         """
-        self.check_figures(figures_of(cost))
+        figures = figures_of(cost)
+        if "stack_bytes" in self.given and "stack_bytes" not in figures:
+            why = cost.stack_bound_unknown or f"the code of {self.board}'s core can't be read"
+            what = f"stack_bytes has a limit on {self.board}, but is not known"
+            raise MismatchError(what, details=[why], hint=f"remove the limit from {LIMITS}")
+        self.check_figures(figures)
 
     def check_accuracy(self, accuracy: float) -> None:
         """Check the share of correct samples, 0 to 1, against the limits.

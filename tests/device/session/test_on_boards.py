@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import boards, project
+from mtool import boards, manifest, project
 from mtool.base import filetree
 from mtool.base.errors import CommunicationError
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
 from mtool.device import build, session
+from mtool.device.build.stack import CallGraph
 from tests.crt import firmware
 from tests.device.session.test_device import check, expected, first, inputs
 
@@ -56,6 +57,9 @@ def test_run_time_and_stack(built: tuple[Board, Path]) -> None:
         assert timings[0] == timings[1]
         assert timings[0].spread <= timings[0].granularity
     if board.memories:
+        graph = CallGraph(manifest.firmware_of(folder, manifest.load(folder).in_project, "host_driven"))
+        bound = graph.bound("mt_work_run", {"mt_work_run": ["run"]}).bytes
+        assert bound is not None and deep is not None and 1000 < deep <= bound, "never below what is measured"
         assert flat is not None and 0 < flat < 200
         assert deep is not None and 1000 <= deep < 1200
     else:

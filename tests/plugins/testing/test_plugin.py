@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,10 @@ from own import begin, line
 
 from mtool.base.errors import BuildError, FitError, MismatchError, UsageError
 from mtool.cli import app, test
+from mtool.commands.cost import Cost
 from mtool.plugins.testing import model
+
+COST = Cost("m", "b", 1, None, 0, 0, 0, 0, 0, 0, 0, stack_bound_unknown="f calls a function through a pointer")
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +86,12 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match=r"worse than 0\.9"):
         check(accuracy=0.89)
     model.load(tmp_path, "b", records=True).check_figures({"instructions": 2000})
+    (tmp_path / "limits.toml").write_text("[b]\nstack_bytes = 300\n")
+    with pytest.raises(MismatchError, match=r"stack_bytes   301, expected at most 300"):
+        check(stack_bytes=301)
+    with pytest.raises(MismatchError, match=r"has a limit on b, but is not known\n.*\bf calls a function"):
+        model.load(tmp_path, "b").check(COST)
+    model.load(tmp_path, "b").check(replace(COST, stack_bound_bytes=300, stack_bound_unknown=""))
     for text, said in (
         ("x = 1", "is not in a table"),
         ("[b]\ninstructions = -1", "must be 0 or more"),

@@ -1,0 +1,55 @@
+"""The most stack that the entry points of a model need in a firmware."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mtool.device.build.stack import Bound, CallGraph
+from mtool.manifest import Manifest
+
+_FUNCTIONS = ("run", "begin", "step", "feed", "finish", "reset")
+_RUN, _FEED = "mt_work_run", "mt_work_feed"  # crt/src/mt_work.c: from their frames on, the stack is measured
+
+_PACKED = "mt_packed_call"  # crt/include/mt_packed.h: calls what it is given
+
+
+def entry_points(elf: Path, model: Manifest) -> dict[str, Bound]:
+    """Return the bound of each of a model's entry points that is in a firmware, by its name.
+
+    Empty if the code of the core can't be read.
+
+    Raises:
+        BuildError: the file can't be read.
+    """
+    graph = CallGraph(elf)
+    names = [name for function in _FUNCTIONS if (name := f"{model.model}_{function}") in graph.names]
+    return {name: graph.bound(name, _pointers(graph, model)) for name in names} if graph.is_readable else {}
+
+
+def deepest(bounds: Iterable[Bound]) -> Bound | None:
+    """Return the largest bound, or the first that is unknown; None: there are none."""
+    return max(bounds, key=_order, default=None)
+
+
+def served(elf: Path, model: Manifest) -> Bound:
+    """Return the bound of an inference with the RPC server's call, which is what stack painting measures.
+
+    Raises:
+        BuildError: the file can't be read.
+    """
+    graph = CallGraph(elf)
+    names = [_RUN, _FEED] if any(one.stream is not None for one in model.inputs) else [_RUN]
+    callers = {one for function in _FUNCTIONS for one in graph.callers(f"{model.model}_{function}")}
+    pointers = {**_pointers(graph, model), **dict.fromkeys(names, sorted(callers))}
+    return max((graph.bound(name, pointers) for name in names), key=_order)
+
+
+def _order(bound: Bound) -> tuple[bool, int]:
+    return bound.bytes is None, bound.bytes or 0
+
+
+def _pointers(graph: CallGraph, model: Manifest) -> dict[str, tuple[str, ...]]:
+    """Return what a model's functions call through pointers: what its tables have, and its operators."""
+    operators = {operator.function for operator in model.operators} & {*graph.names}
+    found = sorted({*graph.pointed(f"{model.model}_"), *operators})
+    own = [name for name in graph.names if name.startswith(f"{model.model}_") or name == _PACKED]
+    return dict.fromkeys(own, tuple(found)) if found else {}
