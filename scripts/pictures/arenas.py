@@ -156,8 +156,8 @@ def _pair(data: dict[str, Any], heading: str, below: str, titles: Sequence[str],
     picture.heading(heading, below)
     picture.keys(20, 80, _KEYS)
     top = max(one["bytes"] + one.get("caller", 0) for one in data.values()) * 1.12
-    for x, one, title in zip((76, 426), data.values(), titles, strict=True):
-        axes = picture.chart(x, 132, 314, 190, title=title, grid="y")
+    for x, one, title in zip((76, 442), data.values(), titles, strict=True):
+        axes = picture.chart(x, 132, 298, 190, title=title, grid="y")
         _draw_arena(axes, one, top)
         axes.set_yticks(range(0, int(top), grid_kb * 1024))
         axes.set(xticks=[], xlabel=f"{len(one['steps'])} steps, first to last")
@@ -237,6 +237,6 @@ def pools(data: Any) -> Picture:
     return _pair(
         data,
         "Tensors in two memories",
-        "visual wake words on a STM32F746: --pool dtcm=20KiB --pool sram=64KiB",
+        "visual wake words on an STM32F746: --pool dtcm=20KiB --pool sram=64KiB",
         ("dtcm, the fast memory", "sram, the larger one"),
     )

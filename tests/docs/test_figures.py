@@ -32,6 +32,14 @@ def test_each_is_in_a_page_with_a_text_that_describes_it() -> None:
     assert [name for name, alternative in found.items() if len(alternative) < 20] == []
 
 
+def test_each_page_of_explanation_has_one() -> None:
+    docs = pages.ROOT / "docs"
+    explained = re.findall(
+        r":caption: Explanation\n:maxdepth: 1\n\n(.*?)\n```", (docs / "index.md").read_text(), re.DOTALL
+    )
+    assert [name for name in explained[0].split() if not SHOWN.search((docs / f"{name}.md").read_text())] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_has_a_title_and_a_description_and_loads_nothing(path: Path) -> None:
     text = path.read_text()
