@@ -79,7 +79,10 @@ def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
         if key not in allowed:
             raise ValueError(f"ports.{role}: unknown setting {key!r} for {name}; {_meant(key, allowed)}")
         if isinstance(value, str):
-            pin_number(value)
+            try:
+                pin_number(value)
+            except ValueError as wrong:
+                raise ValueError(f"ports.{role}.{key}: {wrong}") from None
     missing = [f"{key} ({driver.keys[key]})" for key in driver.keys if key not in settings]
     if missing:
         raise ValueError(f"ports.{role}: {name} also needs {', '.join(missing)}")

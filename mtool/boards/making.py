@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
 from mtool.base import spelling
 from mtool.base.errors import UsageError
-from mtool.boards import Board
+from mtool.boards import Board, drivers
 
 FACTS: Mapping[str, str] = {
     "description": "a description, one line",
@@ -19,6 +19,14 @@ FACTS: Mapping[str, str] = {
     "ram": "the RAM's address and size (0x20000000:128KiB)",
     "zephyr": "Zephyr's name for the board",
     "arduino": "Arduino's name for the board (arduino:samd:mkrzero)",
+    "ports.uart": "without a framework: the UART's driver and its settings, or another board's that has them "
+    "(stm32_usart_v1:base=0x40011000,irq=37,clock_hz=84000000,enable=0x40023844.4,tx=PA9,rx=PA10; or nucleo_f446re)",
+    "ports.pins": "the pins' driver, likewise",
+    "ports.clock": "the clock's driver, likewise; none: the chip runs at its rate after a reset, which `clock` gives",
+    "ports.timer": "the timer's driver, likewise; default: the core's cycle counter, or SysTick",
+    "ports.cache": "the driver of the caches",
+    "ports.boot": "the driver of a second boot stage",
+    "ports.flash": "the driver of the flash, for modules",
     "usb": "the USB id (0483:374b)",
     "runner": "the tool that flashes it (openocd)",
     "source": "the source of these facts",
@@ -26,9 +34,14 @@ FACTS: Mapping[str, str] = {
 """The facts that make up an entry, and what each means."""
 
 NEEDED = ("cpu", "flash", "ram")
-"""Facts that every entry needs; it also needs a Zephyr or an Arduino name."""
+"""Facts that every entry needs; it also needs a Zephyr or an Arduino name, or a UART of its own."""
 
 _FRAMEWORKS = ("zephyr", "arduino")
+_PORTS = "ports."
+_UART = "ports.uart"
+_COUNTING = ("cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "cortex-m85")  # have a cycle counter
+_SETTING = re.compile(r"(\w+)=([\w.]+)")
+_BIT = re.compile(r"(0x[0-9a-fA-F]+)\.(\d+)")
 _MEMORY = re.compile(r"(0x[0-9a-fA-F]+|\d+):(\d+ ?(?:B|KiB|MiB)?)")
 _CLOCK = re.compile(r"(\d+(?:\.\d+)?) ?(MHz|kHz|Hz|GHz)?", re.IGNORECASE)
 _HZ = {"hz": 1, "": 1, "khz": 10**3, "mhz": 10**6, "ghz": 10**9}
@@ -46,18 +59,28 @@ def check(key: str, value: str, known: Mapping[str, Board]) -> None:
         _clock(value)
     elif key == "cpu":
         _core(value, "", known)
+    elif key in FACTS and key.startswith(_PORTS):
+        _port(key, value, known)
     if key not in FACTS:
         meant = spelling.did_you_mean(key, FACTS, otherwise=f"available: {', '.join(FACTS)}")
         raise UsageError(f"--set {key}: unknown fact", hint=meant)
 
 
-def lacking(facts: Mapping[str, str], entry: Mapping[str, Any]) -> list[str]:
-    """Return the facts that are still missing, given an initial entry and the facts set so far."""
+def is_asked(key: str, answers: Mapping[str, str]) -> bool:
+    """Return whether a fact is asked for, after earlier answers: one framework, and drivers only without one."""
+    if key in (*_FRAMEWORKS, _UART):
+        return not any(answers.get(one) for one in _FRAMEWORKS)
+    return not key.startswith(_PORTS) or bool(answers.get(_UART))
+
+
+def lacking(facts: Mapping[str, str], entry: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the facts that are still missing, given an initial entry and the facts set so far: one of each group."""
     there = {"flash", "ram"} if entry.get("memories") else set()
     there |= {key for key in ("cpu",) if entry.get(key)} | {key for key in facts if facts[key]}
-    missing = [key for key in NEEDED if key not in there]
-    named = entry.get("templates") or any(facts.get(key) for key in _FRAMEWORKS)
-    return missing if named else [*missing, "zephyr"]
+    needed = [*NEEDED, *["clock"] * bool(facts.get(_UART) and not entry.get("clock_hz"))]
+    missing: list[tuple[str, ...]] = [(key,) for key in needed if key not in there]
+    ways = (*_FRAMEWORKS, _UART)
+    return missing if entry.get("templates") or any(facts.get(key) for key in ways) else [*missing, ways]
 
 
 def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[str, Board]) -> dict[str, Any]:
@@ -82,11 +105,65 @@ def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[
     named = {key: facts[key] for key in _FRAMEWORKS if facts.get(key)}
     if named:
         entry["templates"] = {**entry.get("templates", {}), **named}
+    ported = {key.removeprefix(_PORTS): _port(key, facts[key], known) for key in facts if key.startswith(_PORTS)}
+    if ported:
+        _add_ports(entry, ported)
     if facts.get("usb"):
         entry["usb"] = {"ids": [each.strip().lower() for each in facts["usb"].split(",")]}
     if facts.get("runner"):
         entry["flash"] = {facts["runner"]: entry.get("flash", {}).get(facts["runner"], {})}
     return entry
+
+
+def _add_ports(entry: dict[str, Any], ported: dict[str, dict[str, Any]]) -> None:
+    """Add drivers to an entry, and what its firmware needs besides: a timer, a start, a restart at its end."""
+    counting = str(entry["cpu"]).partition("+")[0] in _COUNTING
+    before = entry.get("timer") or {}
+    timer = ported.pop("timer", {} if before else {"driver": "dwt" if counting else "systick"})
+    if timer:
+        named = {"kind": timer["driver"], "hz": timer.get("hz", entry.get("clock_hz", 0))}
+        of_emulator = {"unit": before["unit"]} if "unit" in before else {}
+        entry["timer"] = {**named, **of_emulator, **{key: timer[key] for key in timer if key not in ("driver", "hz")}}
+    entry["ports"] = {**entry.get("ports", {}), **ported}
+    entry["templates"] = {**entry.get("templates", {}), "baremetal": "baremetal"}
+    entry["port"] = {"startup": "cortex_m", "at_end": "reset", **entry.get("port", {})}
+
+
+def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
+    """Return a driver and its settings: DRIVER:KEY=VALUE,..., or those of a board.
+
+    Raises:
+        UsageError: it can't be parsed, the driver is unknown, or its settings are not what it needs.
+    """
+    role = key.removeprefix(_PORTS)
+    name, _, settings = (part.strip() for part in text.partition(":"))
+    if name in known and not settings:
+        board = known[name]
+        of_timer = {"driver": board.timer.kind, **board.timer_settings()} if board.timer else None
+        found = of_timer if role == "timer" else board.ports.get(cast(drivers.Role, role))
+        if found is None:
+            raise UsageError(f"{name} has no {key}", details=[f"its ports: {', '.join(board.ports) or 'none'}"])
+        return dict(found)
+    read: dict[str, Any] = {}
+    for part in filter(None, (one.strip() for one in settings.split(","))):
+        match = _SETTING.fullmatch(part)
+        if match is None:
+            hint = f"example: {key}=DRIVER:base=0x40011000,enable=0x40023844.4,tx=PA9"
+            raise UsageError(f"{key}: {part!r} is not KEY=VALUE", hint=hint)
+        read[match[1]] = _setting(match[2])
+    hz = {"hz": read.pop("hz")} if role == "timer" and "hz" in read else {}
+    try:
+        drivers.check(role, name, read)
+    except ValueError as wrong:
+        names = [one for one, driver in drivers.known().items() if driver.role == role]
+        raise UsageError(str(wrong), details=[f"drivers: {', '.join(names)}"], hint="see docs/add-a-board.md") from None
+    return {"driver": name, **read, **hz}
+
+
+def _setting(text: str) -> drivers.Setting:
+    if (bit := _BIT.fullmatch(text)) is not None:
+        return (int(bit[1], 16), int(bit[2]))
+    return int(text, 0) if re.fullmatch(r"0x[0-9a-fA-F]+|[1-9]\d*|0", text) else text
 
 
 def text_of(name: str, entry: Mapping[str, Any]) -> str:
@@ -141,6 +218,9 @@ def _clock(text: str) -> int:
     return round(float(match[1]) * _HZ[(match[2] or "").lower()])
 
 
+_ADDRESSES = ("base", "flash", "start")  # of drivers' settings
+
+
 class _Address(int):
     """A number that is written in hexadecimal."""
 
@@ -155,9 +235,19 @@ _Dumper.add_representer(
 
 
 def _plain(key: str, value: Any) -> Any:
+    if key == "ports":
+        return {role: {name: _hex(name, one) for name, one in settings.items()} for role, settings in value.items()}
+    if key == "timer":
+        return {name: _hex(name, one) for name, one in value.items()}
     if key != "memories":
         return value
     return {name: {**each, "base": _Address(each["base"]), "size": _size(each["size"])} for name, each in value.items()}
+
+
+def _hex(name: str, value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_Address(value[0]), value[1]]
+    return _Address(value) if isinstance(value, int) and name in _ADDRESSES else value
 
 
 def _size(size: int | str) -> int | str:

@@ -57,12 +57,13 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
     start = _start(origin)
     missing = making.lacking(given, start)
     if missing and sys.stdin.isatty() and not out.as_json:
-        given |= _prompted([key for key in making.FACTS if key not in given and (not start or key in missing)])
+        asked = {key for group in missing for key in group}
+        given |= _prompted([key for key in making.FACTS if key not in given and (not start or key in asked)])
         missing = making.lacking(given, start)
     if missing:
         raise UsageError(
-            f"a new board needs {' and '.join(missing)}",
-            details=[f"--set {key}=...   {making.FACTS[key]}" for key in missing],
+            f"a new board needs {' and '.join(' or '.join(group) for group in missing)}",
+            details=[f"--set {key}=...   {making.FACTS[key]}" for group in missing for key in group],
             hint="or start from another board: --from BOARD, --from zephyr:NAME",
         )
     entry = making.entry_of(given, start, known)
@@ -99,7 +100,7 @@ def _prompted(keys: Sequence[str]) -> dict[str, str]:
     answers: dict[str, str] = {}
     known = boards.load_all()
     for key in keys:
-        if key == "arduino" and answers.get("zephyr"):
+        if not making.is_asked(key, answers):
             continue
         while key not in answers:
             answer = typer.prompt(f"{key}: {making.FACTS[key]}", default="", show_default=False, err=True).strip()

@@ -8,6 +8,7 @@ from mtool import boards
 from mtool.base.errors import UsageError
 from mtool.cli import app
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 Captured = pytest.CaptureFixture[str]
 ENTRY = "{description: ours, source: s, cpu: cortex-m4, toolchain: cc, templates: {host: native}%s}"
 NEW = ["--set", "cpu=cortex-m4", "--set", "flash=0x08000000:1MiB", "--set", "ram=0x20000000:64KiB"]
@@ -96,8 +97,8 @@ def test_an_entry_may_begin_with_another(project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--new", "x", *NEW], "a new board needs zephyr"),
-        (["--new", "x"], "a new board needs cpu and flash and ram and zephyr"),
+        (["--new", "x", *NEW], "a new board needs zephyr or arduino or ports.uart"),
+        (["--new", "x"], "a new board needs cpu and flash and ram and zephyr or arduino or ports.uart"),
         (["--new", "../x", *NEW, "--set", "zephyr=x"], "'../x' can't be a board's name"),
         (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "flsh=1"], "did you mean flash?"),
         (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "ram=64K"], "ram=64K is not a memory"),
@@ -136,3 +137,54 @@ def test_an_unknown_board_says_how_to_add_one(monkeypatch: pytest.MonkeyPatch, c
     assert app.invoke(["boards", "nucleo_f746gz"]) == 6
     said = capsys.readouterr().err
     assert "nucleo_f746zg" in said and "mtool boards --new nucleo_f746gz" in said and "zephyr:NAME" in said
+
+
+UART = "ports.uart=stm32_usart_v1:base=0x40004400,irq=38,clock_hz=16000000,enable=0x40023840.17,tx=PA2,rx=PA3"
+OWN = [*NEW, "--set", "clock=16MHz", "--set", UART]
+
+
+def test_a_board_without_a_framework(project: Path) -> None:
+    assert app.invoke(["boards", "--new", "mine", *OWN, "--set", "ports.pins=nucleo_f446re"]) == 0
+    board = boards.get("mine")
+    assert board.ports["uart"]["enable"] == (0x40023840, 17) and board.ports["uart"]["tx"] == "PA2"
+    assert board.ports["pins"] == boards.get("nucleo_f446re").ports["pins"]
+    assert board.timer is not None and (board.timer.kind, board.timer.hz) == ("dwt", 16_000_000)
+    assert board.templates == {"baremetal": "baremetal"} and board.port["at_end"] == "reset"
+    text = (project / "boards" / "mine.yaml").read_text()
+    assert "base: 0x40004400" in text and "enable: [0x40023840, 17]" in text
+    assert app.invoke(["generate", str(DIGITS), "-b", "mine", "-d", str(project / "p")]) == 0
+    macros = (project / "p" / "src" / "mt_board.h").read_text()
+    assert "#define MT_UART_BASE 0x40004400u" in macros and "#define MT_UART_TX 2u" in macros
+    assert (project / "p" / "crt" / "ports" / "mt_stm32_gpio_v2.c").is_file()
+
+
+def test_an_emulated_chip_is_the_start_of_another_board(project: Path) -> None:
+    assert app.invoke(["boards", "--new", "mine", "--from", "netduinoplus2", "--set", "ports.timer=systick"]) == 0
+    board, origin = boards.get("mine"), boards.get("netduinoplus2")
+    assert board.ports == origin.ports and board.emulator == origin.emulator
+    assert board.timer is not None and (board.timer.kind, board.timer.hz) == ("systick", 168_000_000)
+    assert app.invoke(["boards", "--new", "again", "--from", "netduinoplus2", "--set", "clock=100MHz"]) == 0
+    assert boards.get("again").timer == origin.timer
+
+
+@pytest.mark.parametrize(
+    ("port", "says"),
+    [
+        ("ports.uart=stm32_usart_v3:base=1", "ports.uart: unknown driver 'stm32_usart_v3'; did you mean stm32_usart_v"),
+        ("ports.uart=dwt", "ports.uart: unknown driver 'dwt'"),
+        ("ports.uart=nrf_uart:base=0x40002000", "ports.uart: nrf_uart also needs irq (its interrupt's number), tx"),
+        ("ports.uart=nrf_uart:bass=0x40002000", "ports.uart: unknown setting 'bass' for nrf_uart; did you mean base?"),
+        (
+            "ports.uart=nrf_uart:base=0x40002000,irq=2,tx=PX99,rx=P0.1",
+            "ports.uart.tx: 'PX99' is not a pin; a port has 32",
+        ),
+        ("ports.uart=nrf_uart:base=0x40002000,irq=2,tx=24,rx=A1", "ports.uart.rx: 'A1' is not a pin; write PA9, P0.06"),
+        ("ports.uart=nrf_uart:base", "ports.uart: 'base' is not KEY=VALUE"),
+        ("ports.uart=mps2_an386", "mps2_an386 has no ports.uart"),
+        ("ports.usart=nrf_uart", "--set ports.usart: unknown fact"),
+        (UART, "a new board needs clock"),
+    ],
+)
+def test_what_is_wrong_with_a_driver(port: str, says: str, project: Path, capsys: Captured) -> None:
+    assert app.invoke(["boards", "--new", "x", *NEW, "--set", port]) == 2
+    assert says in capsys.readouterr().err
