@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"
+#include "mt_float.h"
 #include "mt_math.h"
 
 static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint32_t count)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mt_bytecode_bounds.h"
+#include "mt_float.h"
 #include "mt_math.h"
 
 #define MOST 64 /* values of an element */

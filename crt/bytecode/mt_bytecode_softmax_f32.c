@@ -1,5 +1,6 @@
 /* Bytecode's float32 softmax; it may be computed in place. */
 #include "mt_bytecode_bounds.h"
+#include "mt_float.h"
 #include "mt_math.h"
 
 static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint32_t count)

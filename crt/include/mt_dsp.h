@@ -1,5 +1,6 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Inner loops of int8 operators with SIMD32 (Armv7E-M, Armv8-M with DSP and a float32 FPU).
+/* Inner loops of int8 operators with SIMD32 (Armv7E-M, Armv8-M with DSP). Those that use an FPU's registers are
+ * assembly only with one (MT_DSP_FPU).
  *
  * Activations are widened to int16 pairs in scratch. Weights stay int8: a halfword holds wa + 256 * wb, the weights of
  * two output channels a and b. SMLAD of the raw word gives A + 256 * B modulo 2^32, SMLAD of its SXTB16 gives A, so one
@@ -18,8 +19,11 @@
 #include "mt_math.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP) && \
-    defined(__ARM_FP) && !defined(MT_PORTABLE)
+    !defined(MT_KEPT_R9) && !defined(MT_PORTABLE)
 #define MT_DSP_ASM 1
+#ifdef __ARM_FP
+#define MT_DSP_FPU 1
+#endif
 #endif
 
 #if defined(__GNUC__)
@@ -199,7 +203,24 @@ struct mt_dsp_fixed {
     "vmov %[a], %[b], s4, s5\n\t"        \
     "vmov %[c], %[d], s6, s7"
 
-#else /* portable version */
+#ifdef MT_DSP_FPU
+#define MT_DSP_FLOATS "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7",
+#else
+#define MT_DSP_FLOATS
+
+/* Scale sums by the bits of a float, without an FPU: of the few channels that have no multiplier. */
+static MT_COLD void mt_dsp_by_float(int32_t *sums, int32_t count, int32_t bits)
+{
+    const float scale = mt_f32_of_u32((uint32_t)bits);
+    for (int32_t i = 0; i < count; ++i) {
+        const float value = (float)sums[i] * scale; /* beyond 2^20 it is clamped in any case */
+        sums[i] = mt_round(value < -1048576.0f ? -1048576.0f : value < 1048576.0f ? value : 1048576.0f);
+    }
+}
+#endif
+#endif
+
+#ifndef MT_DSP_FPU /* portable version */
 
 MT_DSP_INLINE int32_t mt_dsp_sxtb16(uint32_t word)
 {

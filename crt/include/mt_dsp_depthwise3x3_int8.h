@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* A depthwise channel's nine weights as pairs: u = (w0, w1), v = (w1, w2) for each row of taps. */
 struct mt_dsp_taps {

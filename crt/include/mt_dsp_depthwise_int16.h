@@ -13,7 +13,7 @@ extern "C" {
 
 MT_DSP_INLINE int16_t mt_dsp16_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
     float value = (float)acc * scale;
     int32_t step;
     __asm__("vcvtr.s32.f32 %0, %0\n\t"

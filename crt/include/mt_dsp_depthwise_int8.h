@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* In the written order: the compiler would load everything first, and spill it. */
 MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)

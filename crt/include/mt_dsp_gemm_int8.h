@@ -25,7 +25,7 @@ MT_DSP_INLINE void mt_dsp_product_widen(int32_t *to, int32_t gap, const int8_t *
     for (int32_t k = 0; k < count / 4; ++k, from += 4, to += 2 * gap) {
         uint32_t word;
         memcpy(&word, from, 4);
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
         __asm__("sxtab16 %0, %2, %3\n\t"
                 "sxtab16 %1, %2, %3, ror #8"
                 : "=&r"(to[0]), "=r"(to[gap])
@@ -64,7 +64,7 @@ MT_DSP_INLINE void mt_dsp_product_widen_strided(int32_t *to, int32_t gap, const 
         }
 }
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* Three rows of `end - rows` words by pairs of columns: for each pair two zeros, then for two steps of k a word of
  * each. */

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* Four inputs with byte weights: 16 multiply-accumulates in 19 instructions. */
 #define MT_DSP16_OUTPUT(word, sum)          \

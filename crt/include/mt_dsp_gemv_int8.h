@@ -47,17 +47,44 @@ extern "C" {
                      "sub %[d], %[d], %[c]\n\t" scale                                                              \
                      : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [w] "+&r"(weights), [x] "+&r"(x)    \
                      : [e] "m"(end)                                                                                \
-                     : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
-                       "cc", "memory")
+                     : "r4", "r5", "r6", "r8", "r9", "r10", "r11", MT_DSP_FLOATS "cc", "memory")
 
-/* If four channels have no multipliers: z is the first scale; before each of the others is the zero point or another
+/* If four channels have no multipliers: z is the first scale; before each of the others is the zero point, m, or another
  * word. */
+#ifdef MT_DSP_FPU
 #define MT_DSP_FLOAT4_EXACT                    \
     "vldmia %[w]!, {s0, s1, s2, s3, s4, s5}\n\t" \
     "vmov %[m], s0\n\t"                        \
     "vmov s0, %[z]\n\t"                        \
     "vmov.f32 s2, s3\n\t"                      \
     "vmov.f32 s3, s5\n\t" MT_DSP_FLOAT4_OF
+#define MT_DSP_SCALE4_EXACT(va, vb, vc, vd)                                                                                 \
+    __asm__ volatile(MT_DSP_FLOAT4_EXACT                                                                                    \
+                     : [a] "+&r"(va), [b] "+&r"(vb), [c] "+&r"(vc), [d] "+&r"(vd), [w] "+&r"(weights), [m] "+&r"(m)         \
+                     : [z] "r"(z)                                                                                           \
+                     : MT_DSP_FLOATS "memory")
+#define MT_DSP_DENSE_BY_FLOAT() MT_DSP_DENSE_BY(MT_DSP_FLOAT4)
+#else
+#define MT_DSP_SCALE4(va, vb, vc, vd, w, first, step)                          \
+    do {                                                                       \
+        mt_dsp_by_float(&va, 1, (int32_t)(first));                             \
+        mt_dsp_by_float(&vb, 1, (int32_t)(w)[1]);                              \
+        mt_dsp_by_float(&vc, 1, (int32_t)(w)[1 + (step)]);                     \
+        mt_dsp_by_float(&vd, 1, (int32_t)(w)[1 + 2 * (step)]);                 \
+    } while (0)
+#define MT_DSP_SCALE4_EXACT(va, vb, vc, vd)                     \
+    do {                                                        \
+        m = (int32_t)weights[0];                                \
+        MT_DSP_SCALE4(va, vb, vc, vd, weights, z, 2);           \
+        weights += 6;                                           \
+    } while (0)
+#define MT_DSP_DENSE_BY_FLOAT()                                 \
+    do {                                                        \
+        MT_DSP_DENSE_BY("");                                    \
+        MT_DSP_SCALE4(a, b, c, d, weights, weights[0], 1);      \
+        weights += 4;                                           \
+    } while (0)
+#endif
 #define MT_DSP_NARROW4(a, b, c, d, by)                                                             \
     __asm__(MT_DSP_ADD_ZERO("%[va]") MT_DSP_ADD_ZERO("%[vb]") MT_DSP_ADD_ZERO("%[vc]")             \
                 MT_DSP_ADD_ZERO("%[vd]")                                                           \
@@ -118,16 +145,13 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
                 MT_DSP_NEXT(m, z, weights);
                 MT_DSP_EXACT1(d, MT_EXACT_PLACES(by) + 8);
             } else {
-                __asm__ volatile(MT_DSP_FLOAT4_EXACT
-                                 : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights), [m] "+&r"(m)
-                                 : [z] "r"(z)
-                                 : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+                MT_DSP_SCALE4_EXACT(a, b, c, d);
                 MT_DSP_NARROW4(a, b, c, d, m);
             }
             MT_DSP_STORE4(a, b, c, d);
             continue;
         } else
-            MT_DSP_DENSE_BY(MT_DSP_FLOAT4);
+            MT_DSP_DENSE_BY_FLOAT();
         if (range)
             __asm__ volatile("qadd %[a], %[a], %[offset]\n\t"
                              "qadd %[b], %[b], %[offset]\n\t"
@@ -219,17 +243,11 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
         if (!MT_DSP_USUAL(m)) {
             int32_t z = (int32_t)weights[1];
             weights += 2;
-            __asm__ volatile(MT_DSP_FLOAT4_EXACT
-                             : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights), [m] "+&r"(m)
-                             : [z] "r"(z)
-                             : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+            MT_DSP_SCALE4_EXACT(a, b, c, d);
             MT_DSP_NARROW4(a, b, c, d, m); /* now: padding channels have no zero point */
             z = (int32_t)weights[1];
             weights += 2;
-            __asm__ volatile(MT_DSP_FLOAT4_EXACT
-                             : [a] "+&r"(e), [b] "+&r"(f), [c] "+&r"(g), [d] "+&r"(h), [w] "+&r"(weights), [m] "+&r"(m)
-                             : [z] "r"(z)
-                             : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+            MT_DSP_SCALE4_EXACT(e, f, g, h);
             MT_DSP_NARROW4(e, f, g, h, m);
         }
         MT_DSP_STORE4(a, b, c, d);

@@ -34,7 +34,7 @@ MT_DSP_INLINE int16_t mt_dsp16_narrow_long(int64_t sum, uint32_t scale_bits, con
 /* sum + x0 * w0 + x1 * w1, for two pairs. */
 MT_DSP_INLINE int64_t mt_dsp16_mac_long(int32_t x, int32_t w, int64_t sum)
 {
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
     __asm__("smlald %Q0, %R0, %1, %2" : "+r"(sum) : "r"(x), "r"(w));
     return sum;
 #else
@@ -47,7 +47,7 @@ MT_DSP_INLINE int64_t mt_dsp16_mac_long(int32_t x, int32_t w, int64_t sum)
 /* The pairs (0, 1) and (2, 3) of four packed bytes. */
 MT_DSP_INLINE int32_t mt_dsp16_first(uint32_t word)
 {
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
     int32_t pair;
     __asm__("sxtb16 %0, %1" : "=r"(pair) : "r"(word));
     return pair;
@@ -58,7 +58,7 @@ MT_DSP_INLINE int32_t mt_dsp16_first(uint32_t word)
 
 MT_DSP_INLINE int32_t mt_dsp16_second(uint32_t word)
 {
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
     int32_t pair;
     __asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
     return pair;
@@ -67,7 +67,7 @@ MT_DSP_INLINE int32_t mt_dsp16_second(uint32_t word)
 #endif
 }
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* Two clamped results in a: a's in the lower half, b's in the upper one. */
 #define MT_DSP16_CLAMP2(a, b)                                                                   \

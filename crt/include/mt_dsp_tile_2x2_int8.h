@@ -90,6 +90,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
 /* Scale the four sums in place. */
+#ifdef MT_DSP_FPU
 #define MT_DSP_2X2_FLOAT() MT_DSP_2X2_FLOAT_OF("vldmia %[w]!, {s0, s1}\n\t", )
 /* If two channels have no multipliers, the offsets are their scales, and the multiplier of b is the zero point. */
 #define MT_DSP_2X2_FLOAT_EXACT() MT_DSP_2X2_FLOAT_OF("vmov s0, s1, %[z], %[zb]\n\t", [z] "r"(z), [zb] "r"(zb))
@@ -114,6 +115,22 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1), [w] "+&r"(weights) \
                      : __VA_ARGS__                                                                        \
                      : "s0", "s1", "s2", "s3", "s4", "s5", "memory")
+#else
+#define MT_DSP_2X2_SCALE(a, b)                                \
+    do {                                                      \
+        int32_t sums[4] = {a0, a1, b0, b1};                   \
+        const int32_t of_a = (int32_t)(a), of_b = (int32_t)(b); \
+        mt_dsp_by_float(sums, 2, of_a);                       \
+        mt_dsp_by_float(sums + 2, 2, of_b);                   \
+        a0 = sums[0], a1 = sums[1], b0 = sums[2], b1 = sums[3]; \
+    } while (0)
+#define MT_DSP_2X2_FLOAT()                       \
+    do {                                         \
+        MT_DSP_2X2_SCALE(weights[0], weights[1]); \
+        weights += 2;                            \
+    } while (0)
+#define MT_DSP_2X2_FLOAT_EXACT() MT_DSP_2X2_SCALE(z, zb)
+#endif
 #define MT_DSP_2X2_FIXED2(x, y, scale)                                                            \
     __asm__ volatile("ldrd %[m], %[s], [%[w]], #8\n\t"                                            \
                      scale("%[i]", "%[m]", "%[s]") scale("%[j]", "%[m]", "%[s]")                  \

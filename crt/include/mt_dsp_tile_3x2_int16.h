@@ -37,7 +37,7 @@ MT_DSP_INLINE int32_t *mt_dsp16_fill1(int32_t *column, int16_t value, int32_t co
     return column;
 }
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* Byte weights of two channels, four steps of k: 19 instructions. */
 #define MT_DSP16_APART2(rotation)               \
@@ -74,7 +74,7 @@ MT_DSP_INLINE int32_t *mt_dsp16_fill1(int32_t *column, int16_t value, int32_t co
 MT_DSP_INLINE void mt_dsp16_copy3(int32_t *columns, const int16_t *x0, const int16_t *x1, const int16_t *x2,
                                   int32_t count)
 {
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
     for (int32_t words = count / 2; words; --words)
         __asm__ volatile("ldr r4, [%1], #4\n\t"
                          "ldr r5, [%2], #4\n\t"
@@ -93,7 +93,7 @@ MT_DSP_INLINE void mt_dsp16_copy3(int32_t *columns, const int16_t *x0, const int
 #endif
 }
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* Two steps of k with int16 weights: 12 multiply-accumulates in 8 instructions. Byte weights are those of int8
  * activations stored apart, whose columns have the same layout: 24 in 19. */

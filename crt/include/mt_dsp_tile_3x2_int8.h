@@ -101,7 +101,9 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [end] "m"(end), [rest] "i"(words - 1), [turn] "i"(turn), [skip] "m"(skip)                 \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
-/* Scale the six sums in place, in s2 to s7, with `a` and `b`. */
+/* Scale the six sums in place, in s2 to s7, with `a` and `b`. If two channels have no multipliers (_EXACT), the offsets
+ * are their scales, and the multiplier of b is the zero point. */
+#ifdef MT_DSP_FPU
 #define MT_DSP_SCALE6(a, b)             \
     "vmov s2, s3, %[a0], %[b0]\n\t"     \
     "vmov s4, s5, %[a1], %[b1]\n\t"     \
@@ -133,6 +135,29 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                        [b2] "+&r"(b2), [w] "+&r"(weights)                                              \
                      :                                                                                 \
                      : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory")
+#define MT_DSP_FLOAT6_EXACT()                                                                          \
+    __asm__ volatile("vmov s0, s1, %[z], %[zb]\n\t" MT_DSP_SCALE6("s0", "s1")                          \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
+                       [b2] "+&r"(b2)                                                                  \
+                     : [z] "r"(z), [zb] "r"(zb)                                                        \
+                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
+#else
+#define MT_DSP_SCALE6(a, b)                                   \
+    do {                                                      \
+        int32_t sums[6] = {a0, a1, a2, b0, b1, b2};           \
+        const int32_t of_a = (int32_t)(a), of_b = (int32_t)(b); \
+        mt_dsp_by_float(sums, 3, of_a);                       \
+        mt_dsp_by_float(sums + 3, 3, of_b);                   \
+        a0 = sums[0], a1 = sums[1], a2 = sums[2];             \
+        b0 = sums[3], b1 = sums[4], b2 = sums[5];             \
+    } while (0)
+#define MT_DSP_FLOAT6()                         \
+    do {                                        \
+        MT_DSP_SCALE6(weights[0], weights[1]);  \
+        weights += 2;                           \
+    } while (0)
+#define MT_DSP_FLOAT6_EXACT() MT_DSP_SCALE6(z, zb)
+#endif
 #define MT_DSP_FIXED3(x, y, z, scale)                                                                           \
     __asm__ volatile("ldrd %[m], %[s], [%[w]], #8\n\t"                                                          \
                      scale("%[i]", "%[m]", "%[s]") scale("%[j]", "%[m]", "%[s]") scale("%[k]", "%[m]", "%[s]")  \
@@ -155,13 +180,6 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [m] "r"(m), [z] "r"(z), [mb] "r"(mb), [zb] "r"(zb), [n] "i"(MT_EXACT_PLACES(by)),                \
                        [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                                         \
                      : "cc")
-/* If two channels have no multipliers, the offsets are their scales, and the multiplier of b is the zero point. */
-#define MT_DSP_FLOAT6_EXACT()                                                                          \
-    __asm__ volatile("vmov s0, s1, %[z], %[zb]\n\t" MT_DSP_SCALE6("s0", "s1")                          \
-                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
-                       [b2] "+&r"(b2)                                                                  \
-                     : [z] "r"(z), [zb] "r"(zb)                                                        \
-                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
 /* Convert scaled sums to int8. */
 #define MT_DSP_NARROW6(narrow)                                                                                      \
     __asm__ volatile(narrow("%[a0]") narrow("%[a1]") narrow("%[a2]") narrow("%[b0]") narrow("%[b1]") narrow("%[b2]") \

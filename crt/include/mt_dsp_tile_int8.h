@@ -59,7 +59,7 @@ MT_DSP_INLINE void mt_dsp_sums(int32_t *columns, int32_t count, int32_t pixels)
     }
 }
 
-#ifndef MT_DSP_ASM
+#ifndef MT_DSP_FPU
 
 MT_DSP_INLINE int32_t *mt_dsp_widen_of(int32_t *column, const int8_t *x, int32_t words, int32_t pixels)
 {

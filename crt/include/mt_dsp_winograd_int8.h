@@ -45,7 +45,7 @@ MT_DSP_INLINE void mt_dsp_narrow_fourfold(const int32_t *sums, const uint32_t *w
         }
 }
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 MT_DSP_INLINE int32_t mt_dsp_even(uint32_t word)
 {
@@ -146,7 +146,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
                             words, 16 * padded);
 }
 
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 
 /* Two input channels: 16 multiply-accumulates in 11 instructions. The first tile's sums are in r4 to r7. */
 #define MT_DSP_BLOCK2                  \
@@ -309,7 +309,7 @@ MT_DSP_INLINE void mt_dsp_winograd(const int32_t *columns, const uint32_t *weigh
                                    int clamped, const struct mt_dsp_range *range)
 {
     for (; fours; --fours, results += 4) {
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
         int32_t column, left;
         if (whole && unroll == 32)
             MT_DSP_BLOCK(MT_DSP_BLOCK32);

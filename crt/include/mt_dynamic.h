@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "mt_float.h"
 #include "mt_math.h"
 #include "mt_scalar.h"
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "mt_half.h"
+#include "mt_float.h"
 #include "mt_math.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__thumb2__) && defined(__ARM_FP) && \

@@ -6,20 +6,13 @@
 #ifndef MT_MATH_H
 #define MT_MATH_H
 
-#include <math.h>
 #include <stdint.h>
 
+#include "mt_place.h"
 #include "mt_scalar.h"
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-/* a*b + c: fused if the hardware has one instruction for it, otherwise rounded twice. */
-#ifdef __FP_FAST_FMAF
-#define MT_FMA(a, b, c) fmaf((a), (b), (c))
-#else
-#define MT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
 /* Add `part` to a sum, and its rounding error to `rest` (Dekker's sum of two); at the end both are added. The error
@@ -105,26 +98,6 @@ MT_SUM(f64, double)
 #define MT_INLINE static inline __attribute__((always_inline))
 #else
 #define MT_INLINE static inline
-#endif
-
-/* Declares a model's arena: in its own section, so that a linker script can place it in a memory that is large
- * enough. Default linker scripts treat it as .bss. It must be zero at the start. */
-#ifndef MT_ARENA_SECTION
-#define MT_ARENA_SECTION ".bss.mtool_arena"
-#endif
-#if defined(__GNUC__) && defined(__ELF__)
-#define MT_ARENA __attribute__((aligned(16), section(MT_ARENA_SECTION)))
-#elif defined(__GNUC__)
-#define MT_ARENA __attribute__((aligned(16)))
-#else
-#define MT_ARENA
-#endif
-
-/* Its alignment, if a device needs more. */
-#if defined(__GNUC__)
-#define MT_ARENA_ALIGNED(bytes) __attribute__((aligned(bytes)))
-#else
-#define MT_ARENA_ALIGNED(bytes)
 #endif
 
 /* Products of 8 by 8 bits. For AVR, avr-gcc -Os would call a function for 16 by 16 instead. */

@@ -10,6 +10,7 @@
 #define MT_MVE_F32_H
 
 #include "mt_half.h"
+#include "mt_float.h"
 #include "mt_mve.h"
 
 #ifdef MT_MVE_ASM

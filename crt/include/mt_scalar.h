@@ -1,11 +1,11 @@
 /* Internal to mtool: applications include mtool.h. */
 /* Functions of one or two numbers, for each element type: mt_max_f32, mt_abs_i8, mt_mod_u64, ...
  *
- * Integer arithmetic wraps; division by zero gives 0. NaN gives NaN, as in ONNX. */
+ * Integer arithmetic wraps; division by zero gives 0. NaN gives NaN, as in ONNX. What calls the C library's math
+ * functions is in mt_float.h. */
 #ifndef MT_SCALAR_H
 #define MT_SCALAR_H
 
-#include <math.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -58,35 +58,10 @@ extern "C" {
         return (T)(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);                                \
     }
 
-#define MT_FLOAT_FUNCTIONS(T, F, S)                                                                      \
+#define MT_FLOAT_FUNCTIONS(T, S)                                                                         \
     static inline T mt_max_##S(T a, T b) { return a >= b || a != a ? a : b; }                            \
     static inline T mt_min_##S(T a, T b) { return a <= b || a != a ? a : b; }                            \
-    static inline T mt_abs_##S(T a) { return fabs##F(a); }                                               \
-    static inline T mt_sign_##S(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }                     \
-    static inline T mt_fmod_##S(T a, T b) { return fmod##F(a, b); }                                      \
-    static inline T mt_mod_##S(T a, T b)                                                                 \
-    {                                                                                                    \
-        T rest = fmod##F(a, b);                                                                          \
-        return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;                                     \
-    }                                                                                                    \
-    static inline T mt_sigmoid_##S(T a)                                                                  \
-    {                                                                                                    \
-        return (T)1 / ((T)1 + exp##F(-a));                                                               \
-    }                                                                                                    \
-    /* log(1 + exp(a)), without overflow; log(1 + e) loses e's last bits, which the quotient restores. */  \
-    static inline T mt_softplus_##S(T a)                                                                 \
-    {                                                                                                    \
-        const T e = exp##F(-fabs##F(a)), sum = (T)1 + e;                                                 \
-        const T tail = sum == (T)1 ? e : log##F(sum) * (e / (sum - (T)1));                               \
-        return a > 0 ? a + tail : tail;                                                                  \
-    }                                                                                                    \
-    /* a * tanh(softplus(a)), with one exponential, of a number that is not positive. */                 \
-    static inline T mt_mish_##S(T a)                                                                     \
-    {                                                                                                    \
-        const T e = exp##F(-fabs##F(a));                                                                 \
-        const T top = a < 0 ? e * (e + (T)2) : (T)1 + (T)2 * e;                                          \
-        return a * (top / (top + (a < 0 ? (T)2 : (T)2 * e * e)));                                        \
-    }
+    static inline T mt_sign_##S(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }
 
 MT_NATURAL_FUNCTIONS(uint8_t, uint32_t, u8)
 MT_NATURAL_FUNCTIONS(uint16_t, uint32_t, u16)
@@ -96,8 +71,8 @@ MT_INTEGER_FUNCTIONS(int8_t, uint32_t, i8)
 MT_INTEGER_FUNCTIONS(int16_t, uint32_t, i16)
 MT_INTEGER_FUNCTIONS(int32_t, uint32_t, i32)
 MT_INTEGER_FUNCTIONS(int64_t, uint64_t, i64)
-MT_FLOAT_FUNCTIONS(float, f, f32)
-MT_FLOAT_FUNCTIONS(double, , f64)
+MT_FLOAT_FUNCTIONS(float, f32)
+MT_FLOAT_FUNCTIONS(double, f64)
 
 /* A float as an integer, rounded towards zero. Where C leaves this undefined (NaN, out of range), it is the least
  * number of the signed type of that size, as on x86; an unsigned type also converts negative numbers within that

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mt_place.h"
+
 struct mt_extension; /* requests of a part that not every firmware has: mt_requests.h */
 struct mt_functions; /* what a host can call by name: mt_functions.h */
 struct mt_device_failure;
@@ -143,23 +145,6 @@ int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index,
  *
  * Regions that name the same function for the same occasion share one call. An activate or open that failed is called
  * again by the next inference. <model>_close releases the devices; the next inference activates them again. */
-
-/* Declare a buffer in one of the board's memories, for regions in addition to the arena, or as a pool of an
- * arena in several memories: in the section ".bss.mt_memory.<memory>", which a linker script must place there.
- * Its initial contents are undefined. */
-#ifndef MT_MEMORY_SECTION
-#define MT_MEMORY_SECTION(memory) ".bss.mt_memory." #memory
-#endif
-#define MT_IN_MEMORY(memory, alignment) MT_PLACED(MT_MEMORY_SECTION(memory), alignment)
-
-/* The same in a named section. */
-#if defined(__GNUC__) && defined(__ELF__)
-#define MT_PLACED(name, alignment) __attribute__((aligned(alignment), section(name)))
-#elif defined(__GNUC__)
-#define MT_PLACED(name, alignment) __attribute__((aligned(alignment)))
-#else
-#define MT_PLACED(name, alignment)
-#endif
 
 /* The last failure. */
 struct mt_device_failure {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mtool.base import allocator
-from mtool.base.errors import ModelError, UsageError
+from mtool.base.errors import FitError, ModelError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.identifiers import firmware_name
 from mtool.base.option_values import Arenas, Partial
@@ -67,12 +67,12 @@ def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[s
     """Return a plan with the constants that may lie in the requested pools, or have copies there.
 
     Raises:
-        UsageError: constants are requested in several memories, but the core reads them from only one.
+        FitError: constants are requested in several memories, but the core reads them from only one.
     """
     flash, own = (_slow_flash(board), constant_pools(board, request.pools)) if request.pools else (None, ())
     chosen = request.conventions
     if own and plan.target.flash_is_apart:
-        raise UsageError(f"the constants of {plan.graph.name} can't lie in {own[0].name}: {board.cpu} has one flash")
+        raise FitError(f"the constants of {plan.graph.name} can't lie in {own[0].name}: {board.cpu} has one flash")
     if own:
         plan = replace(plan, constant_pools=own, reads=constant_reads(plan))
     if chosen.context or chosen.has_functions or request.optimize == "size":

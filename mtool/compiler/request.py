@@ -41,7 +41,7 @@ class Request(ModelOptions):
     backend_fallback: a region that a backend fails to compile is left to C.
     tuning_results: measured for the board; `schedules` take precedence.
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
-        crt/include/mt_math.h.
+        crt/include/mt_place.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
     protect: the model runs inside the core's memory protection (crt/include/mtool.h).
     weights: "auto" puts large constants into a `.bin` file if the toolchain can include it, "text" all into C.

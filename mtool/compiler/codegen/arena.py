@@ -14,7 +14,7 @@ from mtool.manifest import StateTensor, Tensor
 
 PARAMETER = "arena"
 ARENA_ALIGNMENT = 16
-"""The alignment of MT_ARENA (crt/include/mt_math.h), in bytes."""
+"""The alignment of MT_ARENA (crt/include/mt_place.h), in bytes."""
 IN_PLACE = "/* in place */"
 
 

@@ -34,7 +34,7 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
         *(sharing[0].place.section_lines() if sharing else ()),
         *include(f"{name}.h"),
         "",
-        *include("mt_math.h"),
+        *include("mt_place.h"),
         *include("mt_schedule.h") * in_steps,
     ]
     if arena_bytes:

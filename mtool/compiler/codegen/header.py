@@ -22,6 +22,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
     plan, interface, arena, conventions = model.plan, model.interface, model.arena, model.conventions
     upper = model.upper
     before = ["#include <stdint.h>", "", *include("mt_convention.h")]
+    before += include("mt_place.h") * arena.is_callers
     before += include("mtool.h") * model.devices.can_fail
     before += include(f"{model}_packed.h") * (conventions.interface == "packed")
     before += [

@@ -26,7 +26,7 @@ class Place:
         arena: the C symbol of the arena that they share; empty: the model has its own.
         descriptor: the C symbol of the model's descriptor for the RPC server.
         next: the descriptor of the model after it; empty: there is none.
-        section: the arena's section in the object file; empty: that of crt/include/mt_math.h.
+        section: the arena's section in the object file; empty: that of crt/include/mt_place.h.
         unit: the memory protection around the model while it runs; None: there is none.
     """
 
@@ -43,7 +43,7 @@ class Place:
         return cls(arena, descriptors[number], descriptors[number + 1], section, unit)
 
     def section_lines(self) -> list[str]:
-        """Return the C that names the section, before mt_math.h is included."""
+        """Return the C that names the section, before mt_place.h is included."""
         if not self.section:
             return []
         return ["#undef MT_ARENA_SECTION", f"#define MT_ARENA_SECTION {c_string(self.section)}"]

@@ -33,7 +33,7 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
         model.banner,
         *include("mt_functions.h") * conventions.has_functions,
         *include("mtool.h") * (arena.is_callers and pools.needs_header(plan)),
-        *include("mt_math.h") * arena.is_callers,
+        *include("mt_place.h") * arena.is_callers,
         *include("mtool.h"),
         *include("mtool.h") * (protection is not None),
         *include("mtool.h") * is_graph,

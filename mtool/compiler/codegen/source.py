@@ -20,7 +20,7 @@ from mtool.compiler.codegen.streamed import head_function, head_of, whole_inputs
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.expressions import has_fixed16, has_halves, has_small_floats
+from mtool.compiler.kernels.expressions import has_fixed16, has_halves, has_libm, has_small_floats
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.plan import Plan
@@ -100,6 +100,10 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
         headers.add("mt_half.h")
     if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_fixed16.h")
+    if any(one.kernel.needs_math for one in functions) or any(
+        has_libm(use.plan.steps[use.number].node, use.plan.graph) for use in uses
+    ):
+        headers.add("mt_float.h")
     if plan.graph.sizes or plan.graph.stream:
         headers.add("mtool.h")
     return ["#include <string.h>", "", *include("mt_math.h", *sorted(headers))]

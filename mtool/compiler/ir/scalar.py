@@ -1,14 +1,14 @@
 """The scalar functions: for each its meaning (NumPy) and its C text, side by side.
 
 Floating-point C is written for float32 (`expf`, `1.0f`), in which the 16-bit floats are computed too, and
-for double. The `mt_` functions are inline functions of crt/include/mt_math.h and mt_scalar.h; of mt_half.h for the
-types of 16 bits.
+for double. The `mt_` functions are inline functions of crt/include/mt_math.h, mt_scalar.h and mt_float.h; of mt_half.h
+for the types of 16 bits.
 """
 
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -309,7 +309,8 @@ class FixedRequantize:
     """`Requantize` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
 
     That rounds ties up; `even` rounds them to even, for scales with which exact ties happen. `near`: some multipliers
-    are negative; accumulators near a half are rounded as float32 rounds the product.
+    are negative; accumulators near a half are rounded as float32 rounds the product. `scales` are the floats that the
+    multipliers replace, and `bounded` is as in `Requantize`.
     """
 
     zero_point: int
@@ -318,6 +319,13 @@ class FixedRequantize:
     shift: int
     even: bool = False
     near: bool = False
+    bounded: bool = False
+    scales: tuple[float, ...] = field(default=(), repr=False)
+
+    @property
+    def by_float(self) -> "Requantize":
+        """The same with the float scales."""
+        return Requantize(self.zero_point, self.low, self.high, self.bounded)
 
     @property
     def offset(self) -> int:

@@ -315,7 +315,7 @@ def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_chann
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
-SCALED = ("requantize", "rescale")  # the expressions of a Scaling
+SCALED = ("requantize", "requantize_fixed", "rescale")  # the expressions of a Scaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,10 @@ class Int8Epilogue(TileEpilogue):
         """Split a node's epilogue; None: it has another form."""
         found = split(node, graph, SCALED, cls.kind)
         scaled = scaling_of(found[0], node, graph) if found else None
-        return cls(node, graph, found[1], found[0].value, *scaled) if found and scaled else None
+        if found is None or scaled is None:
+            return None
+        how = found[0].value
+        return cls(node, graph, found[1], how.by_float if isinstance(how, FixedRequantize) else how, *scaled)
 
     @property
     def scale(self) -> Array | None:
@@ -422,6 +425,11 @@ def scaling_of(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | 
     if part.op == "requantize":
         (scale,) = numbers
         return None if scale is None else (FloatScaling.of(scale), bias)
+    if part.op == "requantize_fixed":
+        if numbers[0] is None:
+            return None
+        scales = np.broadcast_to(np.array(part.value.scales, np.float32), numbers[0].shape)
+        return FloatScaling.of(scales), bias
     multiplier, shift = numbers
     if multiplier is None or shift is None or not weights.size:
         return None

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import ADD, FIXED16, MUL, Text, loaded, render, stored
@@ -176,6 +178,28 @@ def has_fixed16(node: Node, graph: Graph) -> bool:
     """Whether the C of a node's expression calls functions of mt_fixed16.h."""
     expr = expression_of(node)
     return expr is not None and any(part.op in FIXED16 for part in expr.parts())
+
+
+_WITHOUT_LIBM = {
+    "load", "acc", "axis", "const", "add", "sub", "mul", "div", "neg", "maximum", "minimum", "sign", "cast",
+    "bitcast", "where", "less", "less_equal", "greater", "greater_equal", "equal", "and", "or", "xor", "not",
+    "quantize", "requantize", "requantize_fixed", "rescale", "rescale_long", "rescale_pair", "mean",
+}  # fmt: skip
+"""Functions whose C needs nothing of math.h, whatever their type; infinite constants do."""
+
+
+def has_libm(node: Node, graph: Graph) -> bool:
+    """Whether a node's C may use functions or macros of math.h, other than on integers."""
+    expr = expression_of(node)
+    for part in expr.parts() if expr is not None else ():
+        is_float = part.dtype.is_float or part.op in ("isnan", "isinf")
+        is_finite = part.op != "const" or np.isfinite(part.value)
+        if is_float and (part.op not in _WITHOUT_LIBM or not is_finite):
+            return True
+    if expr is not None and not isinstance(node.attrs, WithEpilogue):
+        return False
+    values = [value for value in (*node.inputs, *node.outputs) if value and value not in graph.constants]
+    return any(graph.types[value].dtype.is_float for value in values)
 
 
 def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:

@@ -47,7 +47,12 @@ class Target:
 
     @property
     def has_dsp(self) -> bool:
-        """Whether the target has SIMD32 and an FPU for the requantization."""
+        """Whether the target has SIMD32."""
+        return "dsp" in self.features
+
+    @property
+    def has_dsp_and_fpu(self) -> bool:
+        """Whether the target has SIMD32, and an FPU for floats or for more registers."""
         return {"dsp", "fpu"} <= self.features
 
     @property

@@ -222,7 +222,7 @@ def template_node(
         scratch_type: the C type of its elements.
         math: whether the C calls the math library.
         macs: the number of multiply-accumulates.
-        headers: runtime headers that it needs in addition to mt_math.h.
+        headers: runtime headers that it needs in addition to mt_math.h and, for floats, mt_float.h.
         overwrites: outputs that may share memory with an input, because no element of the input is read after the
             same element of the output is written: C name of the output to that of the input.
         wide: C names of inputs and outputs that are converted to float32 if they are 16-bit floats.

@@ -382,6 +382,7 @@ def _fixed(rewriter: Rewriter, node: Node) -> Node:
         if found is None:
             return part
         value, multipliers = found
+        value = replace(value, bounded=part.value.bounded, scales=tuple(scales.tolist()))
         if factor.op == "const":
             multiplier = const(int(multipliers[0]), DType.INT32)
         else:

@@ -22,7 +22,7 @@ def section_fault(section: str) -> str:
 
 
 LEAST_ALIGNMENT = 16
-"""The alignment of a pool's start, in bytes, as in MT_ARENA (crt/include/mt_math.h)."""
+"""The alignment of a pool's start, in bytes, as in MT_ARENA (crt/include/mt_place.h)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def test_memories_that_are_only_read_take_constants_themselves() -> None:
     with pytest.raises(UsageError, match=r"\.bss\.x can.t hold constants"):
         constant_pools(board, (Pool("x", 64, "constants", section=".bss.x"),))
     avr = boards.get("arduino_uno")
-    with pytest.raises(UsageError, match="has one flash"):
+    with pytest.raises(FitError, match="has one flash"):
         mtool.compile(DIGITS, board=avr, options=mtool.Options(pools=(Pool("flash", use="weights"),)))
 
 

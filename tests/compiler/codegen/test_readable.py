@@ -108,7 +108,7 @@ def test_each_table_describes_its_layout(target: Target) -> None:
 def test_only_models_that_need_a_header_of_the_runtime_include_it() -> None:
     files = generated()
     headers = FileTree({path.name: path.read_bytes() for path in (resources.path("crt") / "include").glob("*.h")})
-    assert runtime_headers([files], headers) == ["mt_convention.h", "mt_math.h", "mt_scalar.h", "mtool.h"]
+    assert runtime_headers([files], headers) == ["mt_convention.h", "mt_math.h", "mt_place.h", "mt_scalar.h", "mtool.h"]
 
 
 def test_tables_describe_their_layout_and_packed_words_are_hexadecimal() -> None:

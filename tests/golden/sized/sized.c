@@ -15,6 +15,7 @@
 
 #include "mt_math.h"
 #include "mt_dsp_tile_2x2_int8.h"
+#include "mt_float.h"
 #include "mtool.h"
 #include "sized_operators.h"
 #include "sized_weights.h"

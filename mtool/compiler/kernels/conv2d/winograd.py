@@ -123,7 +123,7 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied by all channels, four at a time, and back."""
 
     name = "dsp_winograd"
-    core = "has_dsp"
+    core = "has_dsp_and_fpu"
     template = "kernels/conv2d/dsp/winograd_int8.c.j2"
     scratch_type = "int32_t"
     forms = (Int8Epilogue,)

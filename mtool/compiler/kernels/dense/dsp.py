@@ -139,7 +139,7 @@ class Rows(GroupedGemv[Epilogue16]):
     storing: instructions for four outputs, besides their sums.
     """
 
-    core = "has_dsp"
+    core = "has_dsp_and_fpu"
     element = DType.INT16
     storing: ClassVar[int]
 

@@ -141,7 +141,7 @@ class GemmInt8(ProductSchedule[Int8Epilogue]):
     """Both operands are widened to int16, less their zero points: columns a block at a time, then three rows."""
 
     name = "dsp_product"
-    core = "has_dsp"
+    core = "has_dsp_and_fpu"
     forms = (Int8Epilogue,)
 
     unroll: int = knob(0, *UNROLLS, meaning="steps of k per iteration; auto: the number with the fewest instructions")

@@ -102,7 +102,8 @@ class Template(Schedule):
             *(Argument(name, types[name].dtype.c, ("output", number)) for number, name in enumerate(outputs)),
             *([Argument("scratch", attrs.scratch_type, "scratch")] if attrs.scratch else []),
         )
-        return Kernel(arguments, body, operand_constants(node, graph, inputs), attrs.math, attrs.headers)
+        headers = (*attrs.headers, *(["mt_float.h"] if is_path else []))  # a user's C may call any function of math.h
+        return Kernel(arguments, body, operand_constants(node, graph, inputs), attrs.math, headers)
 
 
 KERNEL = KernelOp(

@@ -74,7 +74,7 @@ class PhasedTraversal(Traversal):
 class Taps(ConvSchedule[T]):
     """The common part of the schedules."""
 
-    core = "has_dsp"
+    core = "has_dsp_and_fpu"
     header: ClassVar[str]
     after: ClassVar[int]  # additional instructions per output with an epilogue
     sweep: ClassVar[str] = ""
@@ -245,7 +245,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     name = "dsp_plane"
     template = "kernels/conv2d/dsp/depthwise3x3_int8.c.j2"
     scratch_type = "int16_t"
-    core = "has_dsp"
+    core = "has_dsp_and_fpu"
     forms = (Int8Epilogue,)
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)

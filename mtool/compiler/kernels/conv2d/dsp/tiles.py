@@ -253,7 +253,7 @@ def dot_cost_int16(depth: int, unroll: int, kind: dsp.Kind) -> float:
 class Int16Tiles(TileSchedule[Epilogue16]):
     """The common part of both schedules."""
 
-    core = "has_dsp"
+    core = "has_dsp_and_fpu"
     forms = get_args(Epilogue16)
     tiles = ("3x2",)
     template = "kernels/conv2d/dsp/tiles_int16.c.j2"
