@@ -17,7 +17,14 @@ from mtool.base.filetree import FileTree
 from mtool.base.identifiers import target_name
 from mtool.base.option_values import Format
 from mtool.boards import Board
-from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.manifest import (
+    FILE_NAME,
+    Manifest,
+    Project,
+    bytes_in_memories,
+    total_arena_bytes,
+    total_constant_bytes,
+)
 from mtool.project import mlf, portable
 from mtool.project.levels import levels_of
 from mtool.project.mlf import Module, placed
@@ -108,6 +115,7 @@ class Packed:
         more: other models in the archive.
         about: the package's own data.
         arduino: Arduino's name of the board, or "".
+        arena_sections: the arenas' sections in the object file that the user named, and what lies there.
     """
 
     module: Module
@@ -116,6 +124,7 @@ class Packed:
     more: tuple[Module, ...] = ()
     about: About = field(default_factory=About)
     arduino: str = ""
+    arena_sections: Mapping[str, str] = field(default_factory=dict)
 
 
 def package(packed: Packed, form: Format) -> FileTree:
@@ -130,10 +139,11 @@ def package(packed: Packed, form: Format) -> FileTree:
     if form == "mlf":
         return mlf.library([module, *packed.more])
     many = packed.cores
+    models = [one.model for one in manifest.models]
     sources = module.sources
     if many:
-        sources = portable.merged(manifest.model, {core: own for core, (own, _) in many.items()}, packed.refused)
-    models = [one.model for one in manifest.models]
+        variants = {core: own for core, (own, _) in many.items()}
+        sources = portable.merged(manifest.firmware_name, variants, packed.refused, models=models)
     names = [name for name in sources if name not in (FILE_NAME, *(one.graph for one in manifest.models))]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
@@ -147,16 +157,19 @@ def package(packed: Packed, form: Format) -> FileTree:
         files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
     else:
         files[FILE_NAME] = manifest.to_json()
+    described = [one.for_templates() for one in manifest.models]
     values = {
-        "model": manifest.model,
+        "model": manifest.firmware_name,
         "target": target_name(manifest.firmware_name),
         "manifest": manifest.for_templates(),
-        "model_files": ", ".join(one.for_templates()["model_file"] for one in manifest.models),
+        "models": described,
+        "cookiecutter": {"model": manifest.firmware_name, "models": described},  # for project_templates/shared
+        "model_files": ", ".join(one["model_file"] for one in described),
         "about": packed.about,
-        "cores": [
-            {"describes": core.describes, "arena_bytes": own.arena_bytes, "constant_bytes": own.constant_bytes}
-            for core, (_, own) in many.items()
-        ],
+        **_sizes(manifest),
+        "sections": {**packed.arena_sections, **_sections(manifest)},
+        **_places(packed),
+        "cores": [{"describes": core.describes, **_sizes(own)} for core, (_, own) in many.items()],
         "refused": {core.describes: why for core, why in packed.refused.items()},
         "architectures": _architectures(packed),
         "date": date(module.seconds),
@@ -175,6 +188,55 @@ def package(packed: Packed, form: Format) -> FileTree:
         "rpc": BUILD_HEADER in names,
     }
     return FileTree({**files, **_rendered(form, values)})
+
+
+def _sizes(manifest: Manifest) -> dict[str, int]:
+    """Return the bytes of all arenas, and of all constants, of the models."""
+    models = manifest.models
+    return {"arena_bytes": total_arena_bytes(models), "constant_bytes": total_constant_bytes(models)}
+
+
+def _sections(manifest: Manifest) -> dict[str, str]:
+    """Return the sections of the models' pools that only a linker script places, and what each holds."""
+    found: dict[str, str] = {}
+    for one in manifest.models:
+        for pool in one.pools if not one.caller_has_arena else ():
+            if pool.bytes and (pool.section or not pool.is_arena):
+                found[pool.section or f".bss.mt_memory.{pool.name}"] = f"`{pool.symbol}`, {pool.bytes:,} bytes"
+        for constants in one.constant_pools:
+            size = sum(constants.constants.values())
+            if size:
+                section = constants.section or f".rodata.mt_in.{constants.name}.*"
+                found[section] = f"constants of {one.model}, {size:,} bytes"
+    return found
+
+
+def _places(packed: Packed) -> dict[str, Any]:
+    """Return what a build system that places variables itself, as Zephyr's does, has to know.
+
+    places_arena: whether it may place the arena: the model has one, and the user named no section for it.
+    arenas: the arenas, or pools beside other variables, by C name, with the bytes to clear.
+    memories: the board's memories that pools and devices' buffers lie in.
+    variables: what the models write, in words.
+    """
+    manifest = packed.module.manifest
+    models = manifest.models
+    sizes = [of_core for _, of_core in packed.cores.values()] or [manifest]
+    arenas: dict[str, str] = {}
+    for one in models if not any(own.caller_has_arena for own in models) else ():
+        if one.pools:
+            own = {pool.symbol: pool for pool in one.pools if pool.is_arena and pool.bytes and not pool.section}
+            arenas |= {symbol: f"{one.model}_pool_{pool.name}_BYTES".upper() for symbol, pool in own.items()}
+        elif any(total_arena_bytes(of_core.models) for of_core in sizes):
+            symbol = one.symbols["arena"]
+            arenas[symbol] = f"{symbol}_BYTES".upper()
+    buffers = (name for one in models for name in one.device_buffers)
+    return {
+        "places_arena": bool(arenas) and not packed.arena_sections,
+        "arenas": arenas,
+        "memories": list(dict.fromkeys((*bytes_in_memories(models), *buffers))),
+        "variables": list(arenas) or [f"the variables of {one.model}" for one in models],
+    }
 
 
 def own_firmware(
@@ -198,7 +260,7 @@ def own_firmware(
 def delivered(packed: Packed, form: Format) -> FileTree:
     """Return the files to write: the package's files, or the archive that tools expect."""
     tree = package(packed, form)
-    seconds, model = packed.module.seconds, packed.module.manifest.model
+    seconds, model = packed.module.seconds, packed.module.manifest.firmware_name
     if form == "mlf":
         return FileTree({f"{model}.tar": tar(tree, seconds)})
     if form == "cmsis-pack":

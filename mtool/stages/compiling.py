@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mtool import boards, manifest
 from mtool.base import filetree, plural, resources
-from mtool.base.errors import UsageError
+from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
@@ -95,7 +95,7 @@ def _areas(protection: Protection) -> str:
 class CompiledModel:
     """A compiled model: its C files and manifest, for one board.
 
-    If a firmware has several models, each has the files of all of them.
+    If a firmware has several models, each has the files of all of them; `firmware` are their paths and options.
     """
 
     path: Path
@@ -103,6 +103,7 @@ class CompiledModel:
     options: Options
     files: FileTree
     manifest: Manifest
+    firmware: tuple[tuple[Path, Options], ...] = ()
 
     def refuse_certain(self) -> None:
         """Fail before a build that can't succeed: the constants and the arena alone exceed a memory.
@@ -191,7 +192,7 @@ class CompiledModel:
         Args:
             form: the package's format.
             about: its author, version and license.
-            more: other models in the same archive; "mlf" only.
+            more: other models in the same archive, each compiled by itself; "mlf" only.
             rpc: with the RPC server, for firmware of your own that a session drives (crt/include/mt_rpc.h).
 
         Raises:
@@ -200,20 +201,18 @@ class CompiledModel:
         """
         from mtool import project
 
-        if self.manifest.caller_has_arena and form != "c":
+        manifest = self.manifest
+        if form == "mlf" and (
+            manifest.caller_has_arena or manifest.firmware or manifest.pools or manifest.constant_pools
+        ):
             raise UsageError(
-                f"--emit {form} contains programs that need a model with its own arena",
-                hint="leave out --arena caller, or use --emit c",
+                "--emit mlf holds models with one arena of their own, each by itself",
+                hint="leave out --arena and --pool, or use another format: --emit cmake",
             )
-        if (self.manifest.pools or self.manifest.constant_pools) and form != "c":
+        if more and form != "mlf":
             raise UsageError(
-                f"--emit {form} can't place a model's pools: its build has no linker script for them",
-                hint="leave out --pool, or use --emit c",
-            )
-        if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
-            raise UsageError(
-                f"--emit {form} holds one model",
-                hint="use --emit c or cmake for several models of one firmware, or mlf",
+                f"--emit {form} holds the models of one firmware",
+                hint="compile them together (compile_models), or use --emit mlf",
             )
         if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
             raise UsageError(
@@ -234,16 +233,26 @@ class CompiledModel:
             single = "holds C for many cores, which does not fit in a single file"
             why = single if self.options.single_file else "holds C for many cores, and a backend compiles for one"
             raise UsageError(f"--emit {form} without --board {why}", hint="choose the core by its board: --board BOARD")
+        if cores and (unplaced := [pool.name for _, own in self.firmware for pool in own.pools if not pool.section]):
+            raise UsageError(
+                f"--emit {form} without --board holds C for many cores, whose boards do not all have {unplaced[0]}",
+                hint=f"name its section: --pool {unplaced[0]}=BYTES,section=NAME; or the board: --board BOARD",
+            )
         variants: dict[Core, CompiledModel] = {}
         refused: dict[Core, str] = {}
         for core in cores:
-            model = self._for(core.board)
-            why = core.refusal(model.manifest)
+            try:
+                model = self._for(core)
+                why = core.refusal(model.manifest)
+            except FitError as too_large:  # for its pools
+                why = too_large.what
             if why:
                 log.warning("left out %s: %s", core.describes.partition(":")[0], why)
                 refused[core] = why
             else:
                 variants[core] = model
+        if cores and not variants:
+            raise FitError(f"{manifest.firmware_name} fits none of the cores", details=[*refused.values()])
         last = [*variants.values()][-1] if variants else self
         packed = project.Packed(
             module=last._module(form if rpc else ""),
@@ -252,14 +261,21 @@ class CompiledModel:
             more=tuple(model._module() for model in more),
             about=about or project.About(),
             arduino=self.board.templates.get("arduino", ""),
+            arena_sections={
+                own.arena_section: f"the arena of {one.model}"
+                for (_, own), one in zip(self.firmware, self.manifest.models, strict=False)
+                if own.arena_section
+            },
         )
         return project.delivered(packed, form)
 
-    def _for(self, board: str) -> "CompiledModel":
-        """Return the model compiled for another board."""
-        return compile(
-            self.path, board=board, options=replace(self.options, weights="text", tuning_results=TuningResults())
-        )
+    def _for(self, core: "Core") -> "CompiledModel":
+        """Return the model, with the others of its firmware, compiled for another core."""
+        paths = [path for path, _ in self.firmware]
+        options = [replace(own, weights="text", tuning_results=TuningResults()) for _, own in self.firmware]
+        board = boards.get(core.board)
+        board = board.model_copy(update={"features": board.features - core.lacks})
+        return compile_models(paths, board=board, options=options)[0]
 
     def _module(self, served_as: Format | Literal[""] = "") -> "Module":
         from mtool import project
@@ -346,7 +362,7 @@ def compile_models(
         log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
                  f"{compiled.apart_bytes:,}", once)  # fmt: skip
     return tuple(
-        CompiledModel(source, target, chosen, compiled.files, described)
+        CompiledModel(source, target, chosen, compiled.files, described, tuple(zip(sources, each, strict=True)))
         for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
     )
 

@@ -43,6 +43,9 @@ MACHINES = {
     "m4": Machine(
         "dsp", "arm-none-eabi-gcc", "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16", "mps2_an386"
     ),
+    "m4-no-fpu": Machine(
+        "dsp_no_fpu", "arm-none-eabi-gcc", "-mcpu=cortex-m4 -mthumb -mfloat-abi=soft", "mps2_an386"
+    ),
     "m7": Machine("dsp", "arm-none-eabi-gcc", "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16", "mps2_an500"),
     "m55": Machine(
         "mve", "arm-none-eabi-gcc", "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard", "mps3_an547",
@@ -54,7 +57,7 @@ MACHINES = {
     ),
 }  # fmt: skip
 EACH: list[tuple[Format, str]] = [
-    *[("arduino-lib", machine) for machine in ("avr", "m0plus", "m4", "m7", "m55")],
+    *[("arduino-lib", machine) for machine in ("avr", "m0plus", "m4", "m4-no-fpu", "m7", "m55")],
     ("cmsis-pack", "m4"),
     ("idf-component", "riscv"),
 ]
