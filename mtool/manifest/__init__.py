@@ -363,6 +363,18 @@ class PoolOfArena(Strict):
         return "" if self.section or self.is_arena or not self.bytes else self.name
 
 
+class EntryPoint(Strict):
+    """A function of a model's header, and how it may be called.
+
+    `reentrant`: "by_arena", two calls with different arenas may run at the same time. `in_interrupts`: an interrupt
+    handler may call it between calls of the model's functions, or with an arena that no interrupted call uses.
+    """
+
+    name: str
+    reentrant: Literal["no", "by_arena"]
+    in_interrupts: Literal["between_calls", "by_arena"]
+
+
 class ConstantPool(Strict):
     """One of several memories that hold a model's constants; they are not copied there at run time.
 
@@ -397,6 +409,8 @@ class Manifest(Strict):
     them. `constant_pools` are the memories that hold its constants, if there are several. `inner_regions` are regions
     in branches and loops. `caller_has_arena`: the entry point takes the arena as its first argument; mtool's firmware
     provides one. `pauses` are the operators before which a model that precedes this one in the firmware may run.
+    `entry_points` are the functions of its header, `in_ram` what lies in RAM besides the caller's own memory, and
+    `uses_fpu` whether its code uses the FPU's registers, so that threads must save them.
     `protection` is its memory protection while it runs, if it was compiled with --protect. `graph` is the file with the
     graph's JSON, empty if there is none. `project` and `firmware` are in the file once, beside the models.
     """
@@ -429,6 +443,9 @@ class Manifest(Strict):
     operators_api: OperatorsApi = "typed"
     executor: Executor = "aot"
     caller_has_arena: bool = False
+    entry_points: tuple[EntryPoint, ...] = ()
+    in_ram: tuple[str, ...] = ()
+    uses_fpu: bool = False
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     device_buffers: dict[str, int] = Field(default={}, validation_alias=AliasChoices("device_buffers", "lent"))

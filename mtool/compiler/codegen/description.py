@@ -5,7 +5,7 @@ from typing import Any
 
 from mtool.base.escaping import encodable
 from mtool.base.identifiers import tensor_names
-from mtool.compiler.codegen import weights
+from mtool.compiler.codegen import contract, weights
 from mtool.compiler.codegen.arena import Interface, address_of, pool_symbol
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.external import device_buffer_bytes
@@ -104,6 +104,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         for number, step in enumerate(plan.steps)
     )
     macs = sum(operator.macs for operator in operators)
+    in_ram = weights.total_bytes({name: one for name, one in functions.constants.items() if name in functions.in_ram})
     return Manifest(
         mtool_version=__version__,
         model=graph.name,
@@ -122,9 +123,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         constant_bytes=weights.total_bytes(functions.read),
         constants=tuple(functions.read),
         shared_constant_bytes=weights.total_bytes(functions.borrowed),
-        constant_bytes_in_ram=weights.total_bytes(
-            {name: one for name, one in functions.constants.items() if name in functions.in_ram}
-        ),
+        constant_bytes_in_ram=in_ram,
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
             "arena": next((pool_symbol(graph.name, one.pool.name) for one in plan.pools if one.pool.is_arena), "")
@@ -137,6 +136,9 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         operators_api=conventions.operators,
         executor=conventions.executor,
         caller_has_arena=conventions.context,
+        entry_points=contract.entry_points(model),
+        in_ram=contract.variables(model, in_ram),
+        uses_fpu=plan.target.has_float,
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         device_buffers=device_buffer_bytes(plan),

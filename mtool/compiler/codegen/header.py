@@ -1,7 +1,7 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen import c_text, pools, streamed
+from mtool.compiler.codegen import c_text, contract, pools, streamed
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT
 from mtool.compiler.codegen.c_text import include
 from mtool.compiler.codegen.device import public_declarations
@@ -31,7 +31,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
         f"MT_CONVENTION({conventions.name}{'_pools' if arena.is_callers and plan.pools else ''});",
         "",
     ]
-    lines = [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
+    lines = [comment(*contract.lines(model, bytes_in_ram)), "", f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     if plan.pools:
         lines += pools.declarations(model)
     elif arena.is_callers:
@@ -71,10 +71,10 @@ def _prototypes(model: CModel) -> list[str]:
     plan, interface, conventions = model.plan, model.interface, model.conventions
     structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
     copies = "Tensors outside the arena are copied to and from it." if plan.io == "arena" else ""
-    once = "Not re-entrant: there is one arena."
+    once = contract.NOT_REENTRANT
     if conventions.context:
         structures = structures.replace("(", "(void *context, ", 1)
-        once = "Calls with different arenas may run at the same time."
+        once = contract.BY_ARENA
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
     can_fail = model.devices.can_fail
     device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
@@ -119,7 +119,8 @@ def _prototypes(model: CModel) -> list[str]:
                 "",
                 "`resource` is passed on unchanged to the devices that compute regions of the model.",
                 *([copies] if copies else []),
-                f"Returns {_ok(plan)}{device}. {once}",
+                f"Returns {_ok(plan)}{device}.",
+                once,
                 apart=True,
             ),
             f"int32_t {model}_run(void **inputs, void **outputs, void *resource);",
@@ -133,14 +134,15 @@ def _prototypes(model: CModel) -> list[str]:
                 f"{described}.",
                 *([copies] if copies else []),
                 "Returns MT_OK or, from mtool.h: MT_BAD_COUNT, a wrong number of arguments; MT_BAD_TYPE, an argument",
-                f"is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
+                f"is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape{device}.",
+                once,
             ),
             f"mt_packed {model}_run;",
         ]
     if plan.io == "arena":
-        lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}. {once}"]
+        lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}.", once]
     else:
-        lines = [f"One inference; it does not change the inputs. Returns {_ok(plan)}{device}. {once}"]
+        lines = [f"One inference; it does not change the inputs. Returns {_ok(plan)}{device}.", once]
     if conventions.context:
         lines += (
             [f"`context` is a struct {model}_pools: an instance of the model, with its states."]

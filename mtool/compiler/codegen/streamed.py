@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.base.escaping import comment
+from mtool.compiler.codegen import contract
 from mtool.compiler.codegen.arena import address_of, pointer_to
 from mtool.compiler.codegen.c_text import WIDTH, function, structure
 from mtool.compiler.codegen.functions import Functions, described
@@ -343,7 +344,7 @@ def declared(model: CModel) -> list[str]:
         f"{model}_feed takes the next `count` rows, one after the other: {kind.dtype.label}, {row} elements each"
         f"{pixels}. It computes what these rows allow, up to {stream.until}, and does not read them again.",
         f"{model}_finish computes the rest after the last row, and copies outputs that lie outside the arena.",
-        f"After {model}_finish, begin again. Not re-entrant: there is one arena.",
+        f"After {model}_finish, begin again. {contract.NOT_REENTRANT}",
     ]
     return [
         f"#define {upper}_ROWS {stream.rows}",

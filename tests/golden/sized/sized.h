@@ -13,6 +13,10 @@ MT_CONVENTION(c_typed);
 extern "C" {
 #endif
 
+/* In RAM: the arena.
+ * Uses the FPU: where threads share it, its registers must be saved.
+ * Masks no interrupts, and may be interrupted anywhere. */
+
 #define SIZED_ARENA_BYTES 636
 extern uint8_t sized_arena[];
 
@@ -56,7 +60,8 @@ extern const struct sized_inputs sized_arena_inputs;
 extern const struct sized_outputs sized_arena_outputs;
 
 /* One inference. Tensors outside the arena are copied to and from it.
- * Returns 0, or MT_BAD_SIZE (mtool.h): a size is out of range, and nothing was computed. Not re-entrant: there is one arena. */
+ * Returns 0, or MT_BAD_SIZE (mtool.h): a size is out of range, and nothing was computed.
+ * Not re-entrant, as there is one arena: an interrupt handler may call it only if no call is in progress. */
 int32_t sized_run(const struct sized_inputs *inputs, const struct sized_outputs *outputs);
 
 #ifdef __cplusplus

@@ -13,6 +13,10 @@ MT_CONVENTION(c_typed);
 extern "C" {
 #endif
 
+/* In RAM: the arena.
+ * Uses the FPU: where threads share it, its registers must be saved.
+ * Masks no interrupts, and may be interrupted anywhere. */
+
 #define SMALL_ARENA_BYTES 252
 extern uint8_t small_arena[];
 
@@ -40,7 +44,8 @@ extern const struct small_inputs small_arena_inputs;
 extern const struct small_outputs small_arena_outputs;
 
 /* One inference. Tensors outside the arena are copied to and from it.
- * Returns 0. Not re-entrant: there is one arena. */
+ * Returns 0.
+ * Not re-entrant, as there is one arena: an interrupt handler may call it only if no call is in progress. */
 int32_t small_run(const struct small_inputs *inputs, const struct small_outputs *outputs);
 
 #ifdef __cplusplus

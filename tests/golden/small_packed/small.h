@@ -14,6 +14,10 @@ MT_CONVENTION(packed_packed);
 extern "C" {
 #endif
 
+/* In RAM: the arena.
+ * Uses the FPU: where threads share it, its registers must be saved.
+ * Masks no interrupts, and may be interrupted anywhere. */
+
 #define SMALL_ARENA_BYTES 252
 extern uint8_t small_arena[];
 
@@ -44,7 +48,8 @@ extern const struct small_outputs small_arena_outputs;
  * x (int8[1,2,6,6]), y (int8[1,3]).
  * Tensors outside the arena are copied to and from it.
  * Returns MT_OK or, from mtool.h: MT_BAD_COUNT, a wrong number of arguments; MT_BAD_TYPE, an argument
- * is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape. Not re-entrant: there is one arena. */
+ * is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape.
+ * Not re-entrant, as there is one arena: an interrupt handler may call it only if no call is in progress. */
 mt_packed small_run;
 
 #ifdef __cplusplus

@@ -13,6 +13,10 @@ MT_CONVENTION(step_pointers);
 extern "C" {
 #endif
 
+/* In RAM: the arena, the inference in progress.
+ * Uses the FPU: where threads share it, its registers must be saved.
+ * Masks no interrupts, and may be interrupted anywhere. */
+
 #define SMALL_ARENA_BYTES 252
 extern uint8_t small_arena[];
 
@@ -52,7 +56,7 @@ extern const struct small_outputs small_arena_outputs;
  * small_begin starts an inference and drops one in progress; it returns 0. The structures must
  * stay in place until it is done. small_step runs the next operator; it returns 0, or -1 when
  * none is left. small_done returns 1 when all have run and the outputs are complete.
- * Not re-entrant: there is one arena.
+ * Not re-entrant, as there is one arena: an interrupt handler may call it only if no call is in progress.
  * Tensors outside the arena are copied to and from it. small_begin copies the inputs.
  */
 int32_t small_begin(const struct small_inputs *inputs, const struct small_outputs *outputs);
