@@ -3,8 +3,8 @@
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,9 @@ def _stamp(prepared: BuiltProject) -> tuple[Path, str]:
     return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}", project.build_hash if project is not None else ""
 
 
+# How many more inputs are run to see whether the number of instructions depends on them.
+_MOST_INPUTS, _LEAST_INPUTS, _MOST_INSTRUCTIONS = 8, 3, 20_000_000
+
 MODULE = "module"
 """Instead of a firmware kind: the figures are a module's."""
 OWN = "own"
@@ -140,6 +143,9 @@ class Cost:
     instructions: of one inference, where the emulator counts them; else None.
     time_ns: median wall-clock time of one inference, where the timer measures that; else None.
     clock_cycles: of the core's clock in that time, where the timer counts each of them; else None.
+    least_instructions, most_instructions: over several inputs, where instructions are counted; the same number if it
+        does not depend on them.
+    inputs: the number of these inputs.
     macs: nominal multiply-accumulates of the model.
     live_macs: those that remain after constant channels were removed; 0: all of them.
     flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host only the
@@ -156,6 +162,7 @@ class Cost:
     stack_bound_bytes: the most stack that the model's entry points can need, by the firmware's code; None: unknown.
     served_stack_bound_bytes: the same with the RPC server's call of the entry point, which is measured too.
     stack_bound_unknown: why there is no bound; empty: there is one, or the code of this core can't be read.
+    operators: what each operator takes, by its name, for the tests of a project; empty unless requested.
     firmware: what the flash and RAM are of: "standalone" firmware only runs inferences, "host_driven" also has the
         RPC server; "module": the module itself; "own": the model's constants and arena, as the firmware is the user's.
     cycles: an estimate of cycles; None unless it was requested.
@@ -185,6 +192,10 @@ class Cost:
     stack_bound_bytes: int | None = None
     served_stack_bound_bytes: int | None = None
     stack_bound_unknown: str = ""
+    least_instructions: int | None = None
+    most_instructions: int | None = None
+    inputs: int = 0
+    operators: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -194,7 +205,7 @@ class Cost:
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name, without the comparison; `cycles` only if estimated."""
         figures = asdict(replace(self, cycles=None, first_run=None))
-        del figures["cycles"], figures["first_run"]
+        del figures["cycles"], figures["first_run"], figures["operators"]
         estimated = {} if self.cycles is None else {"cycles": self.cycles.as_json()}
         return {**figures, "instructions_per_mac": self.instructions_per_mac, **estimated}
 
@@ -208,6 +219,12 @@ class Cost:
             return "not measured"
         time = f"{self.time_ns / 1e3:,.1f} µs"
         return time if self.clock_cycles is None else f"{plural.count(self.clock_cycles, 'cycle')} ({time})"
+
+    def by_input(self) -> str:
+        """Return how the speed depends on the inputs, as text."""
+        if self.least_instructions == self.most_instructions:
+            return f"the same for {self.inputs} inputs" if self.inputs else ""
+        return f"{self.least_instructions:,} to {self.most_instructions:,} for {self.inputs} inputs"
 
     def flash(self) -> str:
         """Return the flash as text."""
@@ -344,8 +361,16 @@ def kinds_to_measure(model: CompiledModel) -> tuple[str, ...]:
 
 
 def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Readings) -> Cost:
-    """Measure the cost of an inference on an open device."""
-    return cost_at(prepared, measure_speed(device, inputs, readings))
+    """Measure the cost of an inference on an open device; where it counts instructions, of other inputs too."""
+    cost = cost_at(prepared, measure_speed(device, inputs, readings))
+    if cost.instructions is None:
+        return cost
+    count = min(_MOST_INPUTS, max(_LEAST_INPUTS, _MOST_INSTRUCTIONS // max(cost.instructions, 1)))
+    counted = [device.time(1, 1, inputs=one) for one in sampling.varied(prepared.manifest.inputs, count=count)]
+    found = [cost.instructions, *(round(one.median) for one in counted)]
+    if max(found) - min(found) <= counted[0].granularity:
+        found = [cost.instructions] * len(found)
+    return replace(cost, least_instructions=min(found), most_instructions=max(found), inputs=len(found))
 
 
 @locks.keep_locks()
@@ -418,11 +443,14 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     """Return rows that compare costs: a label and a figure for each cost."""
     rows = {
         "one inference": [cost.speed() for cost in costs],
+        "by input": [cost.by_input() for cost in costs],
         "MACs": [amount(one.macs) + (f", {amount(one.live_macs)} live" if one.live_macs else "") for one in costs],
         "flash: code": [cost.flash_parts()[0] for cost in costs],
         "flash: constants": [cost.flash_parts()[1] for cost in costs],
         "RAM: arena": [f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs],
     }
+    if not any(rows["by input"]):
+        del rows["by input"]
     if any(cost.firmware_arena_bytes for cost in costs):
         rows["RAM: arena of all models"] = [f"{cost.firmware_arena_bytes:,} B" for cost in costs]
     rows["RAM: data, bss"] = [cost.data() for cost in costs]

@@ -23,9 +23,10 @@ from mtool.stages import formatting
 from mtool.stages.arrays import StoredArray, read, stored
 
 log = logging.getLogger(__name__)
+_LARGE = 1000.0
 _NUMBERED = re.compile(r"([xy])(\d{1,9})")  # an array of a golden file
 
-__all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
+__all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded", "varied"]
 
 
 def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
@@ -89,6 +90,37 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
         {tensor.name: _draw(tensor_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
         for given in sizes
     ]
+
+
+def varied(tensors: Sequence[Tensor], *, count: int) -> list[Sample]:
+    """Return inputs that differ as much as they can: all zeros, all least, all largest values, then random ones.
+
+    Integers that may be indices are random in all of them, and floats without a scale are between -1000 and 1000.
+    """
+    found = seeded(tensors, count=count, seed=1)
+    drawn = {tensor.name: tensor for tensor in required_inputs(tensors)}
+    for number, sample in enumerate(found[:3]):
+        for name, array in sample.items():
+            limits = _limits(drawn[name])
+            if limits is not None:
+                array[...] = (np.clip(0, *limits), *limits)[number]
+    return found
+
+
+def _limits(tensor: Tensor) -> tuple[float, float] | None:
+    """Return the least and the largest value of a tensor; None: it may be an index."""
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind == "f" and tensor.scale is None:
+        return -_LARGE, _LARGE
+    if dtype.kind == "f" and tensor.scale is not None:
+        zero_point = tensor.zero_point[0] if tensor.zero_point else 0
+        low = 0 if zero_point > 127 else -128
+        return (low - zero_point) * tensor.scale[0], (low + 255 - zero_point) * tensor.scale[0]
+    if dtype.kind in "iu" and (dtype.itemsize == 1 or tensor.scale is not None):
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return None
 
 
 def by_size(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> list[tuple[dict[str, int], list[Sample]]]:

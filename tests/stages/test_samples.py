@@ -140,3 +140,15 @@ def test_drawn_indices_are_inside_of_the_smallest_size() -> None:
     size = tensor("n", "int32").model_copy(update={"range": SizeRange(symbol="size_n", dimension="n", least=1, most=4)})
     first, least = samples.seeded([tensor("i", "int64", 400), size], count=2, seed=3)
     assert set(first["i"].tolist()) == {0, 1} and set(least["i"].tolist()) == {0}
+
+
+def test_varied_samples_have_zeros_and_both_limits_but_no_wild_index() -> None:
+    tensors = [tensor("a", "int8", 4), tensor("f", "float32", 4), tensor("i", "int32", 4), tensor("b", "bool", 4)]
+    found = samples.varied(tensors, count=5)
+    assert len(found) == 5
+    for name, values in (("a", (0, -128, 127)), ("f", (0, -1000, 1000)), ("b", (False, False, True))):
+        assert [sample[name][0] for sample in found[:3]] == [*values]
+    assert all(sample["i"].min() >= 0 and sample["i"].max() < 4 for sample in found)
+    assert len({sample["f"].tobytes() for sample in found}) == 5
+    quantized = tensor("q", "float32", 4, scale=0.5, zero_point=-128)
+    assert [sample["q"][0] for sample in samples.varied([quantized], count=3)] == [0, 0, 127.5]

@@ -30,16 +30,16 @@ class Firmware(Built):
 
     def __init__(self, device: Device, models: Sequence[CModel], refused: dict[int, str]) -> None:
         super().__init__(models, refused)
-        self._device = device
+        self.device = device
 
     def _ask(self, request: bytes, model: Manifest) -> bytes:
-        put, reply = self._device.manifest.inputs[0], self._device.manifest.outputs[0]
+        put, reply = self.device.manifest.inputs[0], self.device.manifest.outputs[0]
         sent = np.frombuffer(request.ljust(put.bytes, b"\0"), np.uint8)
-        return self._device.run({put.name: sent})[reply.name].tobytes()
+        return self.device.run({put.name: sent})[reply.name].tobytes()
 
     def close(self) -> None:
         """End the session."""
-        self._device.close()
+        self.device.close()
 
 
 def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,7 @@ from mtool.commands.user_project import UserProject
 from mtool.device import session
 from mtool.device.session import Device, Readings
 from mtool.manifest import Manifest
+from mtool.plugins.testing import growth
 from mtool.quantization import dataset
 from mtool.stages import samples as sampling
 from mtool.stages.building import BuiltProject, build_model
@@ -99,8 +100,12 @@ class ModelUnderTest:
         return float(np.mean(right))
 
     def cost(self, device: Device) -> Cost:
-        """Return what an inference costs on the device."""
-        return cost_of(self.prepared, device, self.samples(1)[0], Readings())
+        """Return what an inference costs on the device, also by operator."""
+        sample = self.samples(1)[0]
+        cost = cost_of(self.prepared, device, sample, Readings())
+        with contextlib.suppress(UsageError):  # some executors can't run operators one by one
+            return replace(cost, operators=growth.parts_of(self.prepared, device, sample, cost))
+        return cost
 
 
 def build(project: UserProject, board: str, *, port: str = "", probe: str = "") -> ModelUnderTest:
@@ -188,6 +193,7 @@ class Limits:
         last: the recorded figures, likewise.
         records: record the figures instead of comparing them with the last ones.
         seen: the figures of this run.
+        last_operators, operators: what each operator took when it was recorded, and takes in this run.
         others: the other boards with limits in limits.toml.
     """
 
@@ -197,6 +203,8 @@ class Limits:
     last: Mapping[str, float]
     records: bool = False
     seen: dict[str, float] = field(default_factory=dict)
+    last_operators: growth.Parts = field(default_factory=dict)
+    operators: dict[str, Mapping[str, float]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
 
     def check(self, cost: Cost) -> None:
@@ -206,6 +214,7 @@ class Limits:
             MismatchError: a figure exceeds its limit, or is worse than the last one by more than is allowed.
         """
         figures = figures_of(cost)
+        self.operators.update(cost.operators)
         if "stack_bytes" in self.given and "stack_bytes" not in figures:
             why = cost.stack_bound_unknown or f"the code of {self.board}'s core can't be read"
             what = f"stack_bytes has a limit on {self.board}, but is not known"
@@ -233,13 +242,24 @@ class Limits:
             MismatchError: a figure exceeds its limit.
         """
         self.seen.update(figures)
-        beyond = [line for name, value in figures.items() for line in self._beyond(name, value)]
+        found = {name: self._beyond(name, value) for name, value in figures.items()}
+        beyond = [line for lines in found.values() for line in lines]
         if beyond:
             raise MismatchError(
                 f"limits exceeded on {self.board}",
-                details=beyond,
+                details=[*beyond, *self._grown([name for name, lines in found.items() if lines])],
                 hint=f"change the model or {LIMITS}; to accept the new figures: mtool test --record",
             )
+
+    def _grown(self, names: Sequence[str]) -> list[str]:
+        """Return lines with what has grown since the figures were recorded."""
+        if not self.operators:
+            return []
+        if not self.last_operators:
+            return [f"what has grown is not known: {FIGURES} has no operators for {self.board}"]
+        lines = [line for name in names for line in growth.grown(name, self.last_operators, self.operators)]
+        lines = [*dict.fromkeys(lines)]
+        return [f"grown since {FIGURES} was recorded:", *(lines or ["  nothing"])]
 
     def _beyond(self, name: str, value: float) -> list[str]:
         lines = []
@@ -264,9 +284,12 @@ def load(folder: Path, board: str, *, records: bool = False) -> Limits:
     Raises:
         UsageError: a file can't be read, or is malformed.
     """
-    given, last = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
+    given, (last, operators) = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
     others = tuple(name for name in given if name != board)
-    return Limits(folder, board, given.get(board, {}), last.get(board, {}), records, others=others)
+    before = operators.get(board, {})
+    return Limits(
+        folder, board, given.get(board, {}), last.get(board, {}), records, last_operators=before, others=others
+    )
 
 
 def record(limits: Limits) -> Path:
@@ -276,8 +299,14 @@ def record(limits: Limits) -> Path:
         UsageError: it can't be read or written.
     """
     path = limits.folder / FIGURES
-    boards = {**_figures(path), limits.board: dict(sorted(limits.seen.items()))}
-    document = {"schema_version": _SCHEMA, "boards": dict(sorted(boards.items()))}
+    recorded, operators = _figures(path)
+    boards = {**recorded, limits.board: dict(sorted(limits.seen.items()))}
+    operators = {**operators, **({limits.board: limits.operators} if limits.operators else {})}
+    document = {
+        "schema_version": _SCHEMA,
+        "boards": dict(sorted(boards.items())),
+        "operators": dict(sorted(operators.items())),
+    }
     files.write(path, (json.dumps(document, indent=2) + "\n").encode())
     return path
 
@@ -302,17 +331,20 @@ def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
     return read
 
 
-def _figures(path: Path) -> dict[str, dict[str, float]]:
+def _figures(path: Path) -> tuple[dict[str, dict[str, float]], dict[str, growth.Parts]]:
+    """Return the recorded figures by board, and what each operator took."""
     if not path.is_file():
-        return {}
+        return {}, {}
     try:
         read = json.loads(path.read_bytes())
-        boards = read["boards"]
+        boards, operators = read["boards"], read.get("operators", {})
         if read["schema_version"] != _SCHEMA or not all(
             _is_limit(value) for figures in boards.values() for value in figures.values()
         ):
             raise ValueError
-        return {name: dict(figures) for name, figures in boards.items()}
+        if not all(growth.is_parts(parts) for parts in operators.values()):
+            raise ValueError
+        return {name: dict(figures) for name, figures in boards.items()}, operators
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -13,7 +13,7 @@ from own import begin, line
 from mtool.base.errors import BuildError, FitError, MismatchError, UsageError
 from mtool.cli import app, test
 from mtool.commands.cost import Cost
-from mtool.plugins.testing import model
+from mtool.plugins.testing import growth, model
 
 COST = Cost("m", "b", 1, None, 0, 0, 0, 0, 0, 0, 0, stack_bound_unknown="f calls a function through a pointer")
 
@@ -40,8 +40,9 @@ def test_a_project_is_tested(
     reported = json.loads(capsys.readouterr().out)
     assert (reported["board"], reported["passed"], reported["failed"]) == ("host", 3, 0)
     assert reported["figures"]["accuracy"] == 0.75, "three of the four labels are right"
-    recorded = json.loads((project / "figures.json").read_text())["boards"]["host"]
-    assert recorded == reported["figures"]
+    recorded = json.loads((project / "figures.json").read_text())
+    assert recorded["boards"]["host"] == reported["figures"]
+    assert any({"time_us", "code_bytes"} <= {*figures} for figures in recorded["operators"]["host"].values())
     log = (project / "board.log").read_text()
     assert " > " in log and " < " in log, "what went over the channel"
     (project / "limits.toml").write_text("[host]\nflash_bytes = 10\naccuracy = 0.8\n")
@@ -64,6 +65,34 @@ def test_the_exit_code_is_that_of_what_failed() -> None:
     watch.errors = [BuildError("no compiler")]
     assert isinstance(test.error_of(1, watch), MismatchError), "the other one was no error of mtool's"
     assert isinstance(test.error_of(5, watch), UsageError)
+
+
+def test_what_has_grown_is_shown_by_operator(tmp_path: Path) -> None:
+    (tmp_path / "limits.toml").write_text("[b]\nworse_percent = 1\nflash_bytes = 10\n")
+    before = {"a (conv2d)": {"instructions": 900.0, "code_bytes": 8}, growth.REST: {"instructions": 100.0}}
+    found = model.Limits(tmp_path, "b", {}, {})
+    found.seen["instructions"] = 1000
+    found.operators.update(before)
+    model.record(found)
+    after = {
+        "a (conv2d)": {"instructions": 1000.0, "code_bytes": 8},
+        "new (dense)": {"instructions": 300.0, "code_bytes": 5},
+        growth.REST: {"instructions": 90.0},
+    }
+    cost = replace(COST, instructions=1390, flash_code_bytes=13, operators=after)
+    with pytest.raises(MismatchError) as caught:
+        model.load(tmp_path, "b").check(cost)
+    assert [*caught.value.details][2:] == [
+        "grown since figures.json was recorded:",
+        "  instructions    new (dense): 300, new",
+        "  instructions    a (conv2d): 1,000, was 900",
+        "  code_bytes      new (dense): 5, new",
+    ]
+    with pytest.raises(MismatchError, match=r"what has grown is not known: figures.json has no operators for c"):
+        model.Limits(tmp_path, "c", {"flash_bytes": 10}, {}).check(cost)
+    (tmp_path / "figures.json").write_text('{"schema_version": 1, "boards": {}, "operators": {"b": {"a": 1}}}')
+    with pytest.raises(UsageError, match="has no figures"):
+        model.load(tmp_path, "b")
 
 
 def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:

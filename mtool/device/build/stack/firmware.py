@@ -20,9 +20,18 @@ def entry_points(elf: Path, model: Manifest) -> dict[str, Bound]:
     Raises:
         BuildError: the file can't be read.
     """
+    return bounds(elf, model, [f"{model.model}_{function}" for function in _FUNCTIONS])
+
+
+def bounds(elf: Path, model: Manifest, names: Iterable[str]) -> dict[str, Bound]:
+    """Return the bound of each of these functions of a model that is in a firmware; empty as `entry_points`.
+
+    Raises:
+        BuildError: the file can't be read.
+    """
     graph = CallGraph(elf)
-    names = [name for function in _FUNCTIONS if (name := f"{model.model}_{function}") in graph.names]
-    return {name: graph.bound(name, _pointers(graph, model)) for name in names} if graph.is_readable else {}
+    pointers = _pointers(graph, model)
+    return {name: graph.bound(name, pointers) for name in names if name in graph.names} if graph.is_readable else {}
 
 
 def deepest(bounds: Iterable[Bound]) -> Bound | None:

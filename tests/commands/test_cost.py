@@ -1,0 +1,44 @@
+"""The figures of an inference: whether its instructions depend on the inputs, and the stack's bound, as text."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from mtool.commands.cost import Cost, bench, comparison
+
+COST = Cost("m", "b", 100, None, 0, 0, 0, 0, 0, 0, 40)
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+
+
+def rows_of(cost: Cost) -> dict[str, str]:
+    return dict(comparison([cost]))  # type: ignore[arg-type]
+
+
+def test_texts() -> None:
+    assert not {"by input", "RAM: stack (bound)"} & {*rows_of(COST)}, "nothing is known of either"
+    fixed = replace(COST, least_instructions=100, most_instructions=100, inputs=9, stack_bound_bytes=40)
+    assert rows_of(fixed)["by input"] == "the same for 9 inputs"
+    assert rows_of(fixed)["RAM: stack (bound)"] == "40 B"
+    other = replace(fixed, least_instructions=90, most_instructions=1100, served_stack_bound_bytes=64)
+    assert rows_of(other)["by input"] == "90 to 1,100 for 9 inputs"
+    assert rows_of(other)["RAM: stack (bound)"] == "40 B, 64 B with the RPC server's call, which is measured too"
+    unknown = replace(COST, stack_bound_unknown="f calls a function through a pointer")
+    assert rows_of(unknown)["RAM: stack (bound)"] == "not known: f calls a function through a pointer"
+    assert "operators" not in other.as_json() and other.as_json()["most_instructions"] == 1100
+
+
+@pytest.mark.slow
+def test_whether_instructions_depend_on_the_inputs(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    integers = bench(DIGITS, board="mps2_an386", repeat=1)
+    assert integers.least_instructions == integers.most_instructions == integers.instructions
+    nodes = [helper.make_node("Exp", ["x"], ["y"])]
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", tensors[:1], tensors[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "exp.onnx")
+    floats = bench(tmp_path / "exp.onnx", board="mps2_an386", repeat=1)
+    assert floats.least_instructions is not None and floats.most_instructions is not None
+    assert 1.1 * floats.least_instructions < floats.most_instructions and floats.inputs == 9
