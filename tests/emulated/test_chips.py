@@ -20,6 +20,7 @@ from mtool.device.transport.emulator import command
 from tests.device.session import faulty
 
 DIGITS = str(faulty.DIGITS)
+GATE = str(faulty.DIGITS.parents[1] / "cascade" / "gate.onnx")
 CHIPS = {name: board for name, board in boards.load_all().items() if board.emulator and "uart" in board.ports}
 ANSWER_S = 30.0
 
@@ -141,10 +142,11 @@ def do_fault(desk: Desk) -> None:
 
 def do_tune(desk: Desk) -> None:
     log = desk.folder.with_name(f"{desk.board.name}.jsonl")
-    words = ["tune", DIGITS, "-b", desk.board.name, "-o", str(log), "--trials", "3", "--no-builds"]
+    words = ["tune", GATE, "-b", desk.board.name, "-o", str(log), "--trials", "3"]
     assert app.invoke(words) == 0
     rows = [json.loads(line) for line in log.read_text().splitlines()]
-    assert len(rows) >= 3
+    measured = [row for row in rows if row["kind"] == "measurement"]
+    assert measured and all(row["status"] == "ok" and row["times"] for row in measured)
 
 
 COMMANDS = (do_run, do_verify, do_bench, do_flash, do_monitor, do_debug, do_fault)
@@ -163,3 +165,46 @@ def test_a_command(name: str, what: str, top: Path, capfd: pytest.CaptureFixture
 @pytest.mark.parametrize("name", CHIPS)
 def test_tuning(name: str, top: Path, capfd: pytest.CaptureFixture[str]) -> None:
     do_tune(Desk(CHIPS[name], top, capfd))
+
+
+FLASH = r"""#include "mtool.h"
+#include "mt_board.h"
+#include "mt_ports.h"
+int main(void);
+int main(void)
+{
+    static uint8_t bytes[64];
+    const char *said = "well\n";
+    (void)mt_port_init();
+    for (uint32_t i = 0; i < sizeof bytes; ++i) {
+        bytes[i] = (uint8_t)(i + 1u);
+    }
+    for (uint32_t round = 0; round < 2u; ++round) {
+        const uint8_t *const there = (const uint8_t *)(MT_FLASH_START + 64u);
+        if (mt_flash_erase(MT_FLASH_START) != MT_OK || there[0] != 0xFFu || there[63] != 0xFFu ||
+            mt_flash_program(MT_FLASH_START + 64u, bytes, sizeof bytes) != MT_OK || there[-1] != 0xFFu) {
+            said = "bad!\n";
+        }
+        if (mt_flash_program(MT_FLASH_START + 64u, bytes, sizeof bytes) != MT_OK) { /* the same bits again */
+            said = "bad!\n";
+        }
+    }
+    for (;;) {
+        (void)mt_port_write((const uint8_t *)said, 5);
+        for (volatile int32_t i = 0; i < 100000; ++i) {
+        }
+    }
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_flash_of_an_nrf(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """QEMU models the controller of this chip's flash alone."""
+    chip = CHIPS["microbit"]
+    flash = {"driver": "nrf_nvmc", "base": 0x4001E000, "start": 0x3F000, "bytes": 4096, "sector": 1024}
+    board = chip.model_copy(update={"name": "with_flash", "ports": {**chip.ports, "flash": flash}})
+    folder = faulty.make(board, tmp_path / "project", replace={"src/main.c": FLASH})
+    with on_a_desk(board, folder / "build" / "host_driven.elf") as port:
+        assert app.invoke(["monitor", "--port", port, "--for", "0.3"]) == 0
+    assert set(capfd.readouterr().out.split()) == {"well"}
