@@ -3,7 +3,7 @@
 
 #include "mtool.h"
 
-/* Through src/port.c of the generated folder: semihosting, in an emulator. */
+/* Through src/port.c of the generated folder: the UART, or semihosting in an emulator. */
 static void report(const char *what, int32_t number)
 {
     static int is_open;
