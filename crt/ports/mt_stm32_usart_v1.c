@@ -8,6 +8,7 @@
 #define BRR MT_REGISTER(MT_UART_BASE + 0x08u)
 #define CR1 MT_REGISTER(MT_UART_BASE + 0x0Cu)
 
+#define SR_ORE (1u << 3)
 #define SR_RXNE (1u << 5)
 #define SR_TC (1u << 6)
 #define SR_TXE (1u << 7)
@@ -27,11 +28,12 @@ void mt_uart_init(void)
 
 int32_t mt_uart_receive(uint8_t *byte)
 {
-    if ((SR & SR_RXNE) == 0) {
+    const uint32_t status = SR;
+    if ((status & (SR_RXNE | SR_ORE)) == 0) {
         return 0;
     }
-    *byte = (uint8_t)DR; /* after SR, this also clears an overrun, a framing error and noise */
-    return 1;
+    *byte = (uint8_t)DR; /* after SR, this also clears an overrun, whose interrupt else stays, a framing error and noise */
+    return (status & SR_RXNE) != 0;
 }
 
 void mt_uart_send(uint8_t byte)

@@ -388,7 +388,10 @@ def test_an_overrun_is_cleared() -> None:
     chip = stm32_v2(line)
     core = Core(chip, "stm32_usart_v2", {"MT_UART_BAUD": "115200u", **UARTS["stm32_usart_v2"][2]})
     assert core.call("mt_uart_receive", b"\0") == 0 and chip.written("ICR") == [15] and chip.values["ISR"] == 0
-    line, chip = Line(), nrf(Line())
+    chip = replace(stm32_v1(line), reads={"SR": lambda _: bit(3), "DR": lambda _: 0})
+    core = Core(chip, "stm32_usart_v1", {"MT_UART_BAUD": "115200u", **UARTS["stm32_usart_v1"][2]})
+    assert core.call("mt_uart_receive", b"\0") == 0 and chip.log[-1][:2] == ("read", "DR")
+    chip = nrf(Line())
     core = Core(chip, "nrf_uart", MACROS["microbit"])
     assert core.call("mt_uart_receive", b"\0") == 0 and chip.values["ERROR"] == 0 and chip.values["ERRORSRC"] == 0
 
@@ -481,6 +484,10 @@ PINS: dict[str, tuple[Chip, dict[str, int]]] = {
             ],
         ),
         {"CTRL0": 2, "CTRL1": 2, "PAD0": 0x52, "PAD1": 0x4A, "RESET": 0x01FFFFFF & ~0x120},
+    ),
+    "nrf52840dk": (
+        Chip(at(0x50000000, OUTSET=0x508, CNF6=0x718, CNF8=0x720), reset={"CNF6": 2, "CNF8": 2}),
+        {"OUTSET": bit(6), "CNF6": 3, "CNF8": 0xC},
     ),
     "lm3s6965evb": (
         Chip({**at(0x40004000, AFSEL=0x420, DEN=0x51C), "RCGC2": 0x400FE108}),

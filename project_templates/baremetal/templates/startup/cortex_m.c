@@ -93,8 +93,18 @@ __attribute__((weak)) void platform_systick(void)
 {% set libc = "newlib" %}
 {% include "shared/startup_assert.c" %}
 
+{% set code_at = cookiecutter.board.memories[cookiecutter.regions.code].base %}
+{% if code_at %}
+extern const uint32_t mt_vectors[];
+
+{% endif %}
 void mt_reset(void)
 {
+{% if code_at %}
+#ifndef __ARM_ARCH_6M__ /* a Cortex-M0 has none */
+    *(volatile uint32_t *)0xE000ED08u = (uint32_t)mt_vectors; /* VTOR; Armv7-M ARM, B3.2.5. A boot loader has its own */
+#endif
+{% endif %}
 #if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
     CPACR |= 0xFu << 20; /* full access to CP10 and CP11: the FPU and Helium */
     __asm__ volatile("dsb\n\tisb" ::: "memory");
