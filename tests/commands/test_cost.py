@@ -24,7 +24,9 @@ def test_texts() -> None:
     assert rows_of(fixed)["RAM: stack (bound)"] == "40 B"
     other = replace(fixed, least_instructions=90, most_instructions=1100, served_stack_bound_bytes=64)
     assert rows_of(other)["by input"] == "90 to 1,100 for 9 inputs"
-    assert rows_of(other)["RAM: stack (bound)"] == "40 B, 64 B with the RPC server's call, which is measured too"
+    assert rows_of(other)["RAM: stack (bound)"] == "40 B, 64 B with the RPC server's call, as measured"
+    interrupted = replace(other, stack_bytes=168)
+    assert rows_of(interrupted)["RAM: stack (bound)"].endswith(", as measured, without the interrupt that was measured")
     unknown = replace(COST, stack_bound_unknown="f calls a function through a pointer")
     assert rows_of(unknown)["RAM: stack (bound)"] == "not known: f calls a function through a pointer"
     assert "operators" not in other.as_json() and other.as_json()["most_instructions"] == 1100

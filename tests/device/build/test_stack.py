@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.base.errors import BuildError
+from mtool.base.errors import BuildError, FitError
 from mtool.commands import Options
 from mtool.commands.cost import bench
 from mtool.device.build.stack import CallGraph
@@ -23,6 +23,7 @@ CORES = {
     "avr": ("avr-gcc", "-mmcu=atmega328p"),
 }
 LINK = {"avr": 2}  # the return address that a call pushes, which GCC counts for the called function
+FRAME = 108  # of an exception, with the FPU's registers: Armv7-M ARM, B1.5.7
 LEVELS = ("-O0", "-Og", "-Os", "-O2", "-O3")
 ALONE = "__attribute__((noinline))"
 SOURCE = f"""
@@ -155,10 +156,14 @@ def test_no_bound_is_below_what_is_measured(path: Path, board: str, level: str) 
     for program in (target.toolchain, target.emulator.program):
         if program not in ("ziglang", "unicorn") and shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-    cost = bench(path, board=board, repeat=1, options=Options(template_options={"opt": level}))
+    try:
+        cost = bench(path, board=board, repeat=1, options=Options(template_options={"opt": level}))
+    except FitError as small:
+        pytest.skip(small.what)
     assert cost.stack_bound_unknown == ""
     assert cost.stack_bytes is not None and cost.served_stack_bound_bytes is not None
-    assert cost.stack_bytes <= cost.served_stack_bound_bytes
+    interrupt = FRAME if target.ports else 0  # the UART's, on the chips' own registers
+    assert cost.stack_bytes <= cost.served_stack_bound_bytes + interrupt
     assert cost.stack_bound_bytes is not None and cost.stack_bound_bytes < cost.served_stack_bound_bytes
 
 

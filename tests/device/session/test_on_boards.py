@@ -21,6 +21,7 @@ from tests.device.session.test_device import check, expected, first, inputs
 
 SOURCE = (firmware.CRT / "tests" / "mt_test_model.c").read_bytes()
 MODEL = FileTree({"test_model_rpc.c": SOURCE, "test_model.c": b"extern int nothing;\nint nothing = 0;\n"})
+INTERRUPT = 108  # of a UART, at most: the registers that it saves
 RUNNABLE = [
     board
     for board in boards.load_all().values()
@@ -59,7 +60,7 @@ def test_run_time_and_stack(built: tuple[Board, Path]) -> None:
     if board.memories:
         graph = CallGraph(manifest.firmware_of(folder, manifest.load(folder).in_project, "host_driven"))
         bound = graph.bound("mt_work_run", {"mt_work_run": ["run"]}).bytes
-        assert bound is not None and deep is not None and 1000 < deep <= bound, "never below what is measured"
+        assert bound is not None and deep is not None and 1000 < deep <= bound + INTERRUPT, "never below the measured"
         assert flat is not None and 0 < flat < 200
         assert deep is not None and 1000 <= deep < 1200
     else:
