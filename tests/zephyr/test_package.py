@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ project(app)
 target_sources(app PRIVATE main.c)
 """
 USER = "CONFIG_ARM_MPU=y\nCONFIG_USERSPACE=y\n"
+LOG = "CONFIG_LOG=y\nCONFIG_LOG_MODE_MINIMAL=y\n"  # without it, Zephyr does not report a fault of a user thread
 CONF = "CONFIG_MTOOL_DIGITS_INT8=y\nCONFIG_MAIN_STACK_SIZE=4096\n"
 
 # One thread with the module's own arena; options: K_USER or 0.
@@ -166,10 +168,13 @@ def run(elf: Path) -> str:
     argv = command(machine, elf, channel="uart")
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
+        stops = threading.Timer(60, running.kill)
+        stops.start()
         for line in running.stdout:
             found += line
             if line.rstrip().endswith("end") or "Current thread" in line:
                 break
+        stops.cancel()
         running.kill()
     return found
 
@@ -190,7 +195,7 @@ def test_the_modules_own_arena(options: str, tmp_path: Path) -> None:
 
 
 def test_without_user_mode_the_build_names_the_arena(tmp_path: Path) -> None:
-    elf, printed = build(tmp_path, one("K_USER"), USER + "CONFIG_MTOOL_DIGITS_INT8_USER_MODE=n\n")
+    elf, printed = build(tmp_path, one("K_USER"), USER + LOG + "CONFIG_MTOOL_DIGITS_INT8_USER_MODE=n\n")
     assert re.search(
         r"only supervisor threads can run it.* digits_int8_arena: CONFIG_MTOOL_DIGITS_INT8_USER_MODE=y", printed
     )
