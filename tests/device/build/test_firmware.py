@@ -9,6 +9,7 @@ from pathlib import Path
 import packages
 import pytest
 import toy
+from elftools.elf.elffile import ELFFile
 
 from mtool import boards, commands, manifest, project
 from mtool.base import filetree, resources
@@ -24,7 +25,9 @@ PORT_RAN_WELL = 42
 FAULT = 100
 
 # Boards whose firmware runs here without a framework; Zephyr's and Arduino's have tests of their own.
-HERE = [board for board in boards.load_all().values() if next(iter(board.templates)) in ("host", "baremetal")]
+ALONE = [board for board in boards.load_all().values() if {"host", "baremetal"} & {*board.templates}]
+HERE = [board for board in ALONE if "host" in board.templates or ("baremetal" in board.templates and board.emulator)]
+CHIPS = [board for board in ALONE if board not in HERE]
 every_board = pytest.mark.parametrize("board", HERE, ids=lambda board: board.name)
 
 
@@ -203,3 +206,32 @@ def test_the_kernels_assemble_at_every_level(name: str, tmp_path: Path) -> None:
     for level in ("-O0", "-O1", "-O3", "-Os"):
         argv = [board.toolchain, *board.cflags, "-std=c99", level, "-c", "digits_int8.c", "-o", "digits_int8.o"]
         subprocess.run(argv, cwd=folder, check=True)
+
+
+@pytest.mark.product(8)
+@pytest.mark.parametrize("board", CHIPS, ids=lambda board: board.name)
+def test_a_chip_that_has_no_emulator_builds(board: boards.Board, tmp_path: Path) -> None:
+    """Its vector table is where its core looks for it, and has the UART's interrupt."""
+    if shutil.which(board.toolchain) is None:
+        pytest.skip(f"{board.toolchain} is not installed")
+    files, described = toy.compiled(board)
+    tree, _ = project.render(files, described, board, template="baremetal")
+    filetree.write(tree, tmp_path)
+    elf = build.build(tmp_path, kinds=["host_driven"]).firmware["host_driven"]
+    at = address(elf, "mt_vectors")
+    code, stack = board.memory_for("code"), board.memory_for("stack")
+    assert code is not None and stack is not None
+    assert at == code.base + (256 if "boot" in board.ports else 0)
+    words = contents(elf, at, 17 + int(str(board.ports["uart"]["irq"])))
+    assert stack.base < words[0] <= stack.base + stack.size
+    assert words[1] == address(elf, "mt_reset") | 1
+    assert words[-1] == address(elf, "mt_uart_interrupt") | 1
+
+
+def contents(elf: Path, at: int, count: int) -> tuple[int, ...]:
+    """Return words of a firmware's flash."""
+    with elf.open("rb") as file:
+        for segment in ELFFile(file).iter_segments("PT_LOAD"):
+            if segment["p_vaddr"] <= at < segment["p_vaddr"] + segment["p_filesz"]:
+                return struct.unpack_from(f"<{count}I", segment.data(), at - segment["p_vaddr"])
+    raise AssertionError(f"nothing is at 0x{at:08x}")
