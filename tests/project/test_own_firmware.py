@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import packages
@@ -19,6 +20,8 @@ from mtool.base import resources
 from mtool.base.errors import CommunicationError, UsageError
 from mtool.base.option_values import Format
 from mtool.cli import app
+from mtool.compiler.codegen import conventions
+from mtool.compiler.plan.pool import Pool
 from mtool.device import session
 from mtool.stages.deployment import Deployment
 from mtool.stages.job import own_firmware
@@ -155,6 +158,29 @@ def test_each_package_has_the_server(form: Format, tmp_path: Path) -> None:
 def test_an_archive_has_no_server() -> None:
     with pytest.raises(UsageError, match="--rpc is not supported by --emit mlf"):
         commands.compile(DIGITS, board="mps2_an386").package("mlf", rpc=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"conventions": conventions(context=True)},
+        {"conventions": conventions("step"), "arena_section": ".bss.own"},
+        {"pools": (Pool("fast", 2048, section=".bss.fast"), Pool("slow", 8192, waits=2, section=".bss.slow"))},
+    ],
+    ids=["caller", "step", "pools"],
+)
+def test_options_of_the_model(options: dict[str, Any], tmp_path: Path) -> None:
+    own = commands.Options(**options)
+    package = packages.write(commands.compile(DIGITS, board="host", options=own), tmp_path, form="cmake", rpc=True)
+    argv = ["gcc", "-std=c99", "-O0", f"-I{package / 'include'}", *(package / "src").glob("*.c"), OWN / "ports/posix.c"]
+    subprocess.run([*argv, "-o", tmp_path / "program", "-lm"], check=True)
+    with subprocess.Popen([tmp_path / "program"], stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        deployment = Deployment(port=served.stdout.readline().strip())
+        report = commands.verify(DIGITS, board="host", options=own, deployment=deployment, on=package)
+        assert all(output.differing == 0 for output in report.outputs)
+        served.kill()
 
 
 @pytest.mark.slow

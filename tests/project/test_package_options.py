@@ -139,7 +139,7 @@ def built(form: Format, options: Sequence[dict[str, Any]], board: str, folder: P
     return folder / "app"
 
 
-@pytest.mark.product
+@pytest.mark.product(45)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("board", ["mps2_an385", "host"])

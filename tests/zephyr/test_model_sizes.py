@@ -72,4 +72,6 @@ class TestWest:
         model = commands.compile(DIGITS, board=board or "host")
         folder = packages.write(model, tmp_path / "module", form="zephyr-module")
         printed = self.printed("-b", zephyrs_name, "-d", "out", str(folder / "samples/run"), cwd=tmp_path)
-        assert re.fullmatch(r"digits_int8: constants [\d,]+ B \(1..% of FLASH\); arena 3,[\d,]+ B \(0.1% of RAM\)", printed)
+        assert re.fullmatch(
+            r"digits_int8: constants [\d,]+ B \(1..% of FLASH\); arena 3,[\d,]+ B \(0.1% of RAM\)", printed
+        )
