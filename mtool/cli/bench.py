@@ -29,6 +29,7 @@ def bench(
     layers: bool = False,
     *,
     on: Path | None = None,
+    elf: Path | None = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
     cycles: bool = False,
@@ -52,6 +53,8 @@ def bench(
         board = board_of(on, board)
         if cycles:
             raise UsageError("--cycles can't be combined with --on: cycles are estimated in an emulator")
+    if elf is not None and (function or layers):
+        raise UsageError("--elf can't be combined with --function or --layers: they do not show the stack")
     if function:
         timing = costs.time_function(Job(model, board, options, deployment, on=on), function, readings)
         out.result({"board": board, "function": function, **asdict(timing), "median": timing.median})
@@ -66,7 +69,7 @@ def bench(
     target = boards.get(board)
     clocks = costs.clocks(clock or (), target)
     job = Job(model, costs.standing_for(target, clock or ()), options, deployment, fill=fill, on=on)
-    cost = costs.bench_job(job, readings, clocks if cycles else None)
+    cost = costs.bench_job(job, readings, clocks if cycles else None, elf=elf)
     estimate, first = cost.cycles, cost.first_run
     milliseconds = {} if estimate is None else {at.name: estimate.milliseconds(at) for at in clocks}
     compared = {} if on else {"first_run": None if first is None else first.as_json()}

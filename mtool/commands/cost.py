@@ -16,7 +16,6 @@ from mtool.device import cycles as counting
 from mtool.device.build import builds_whole_framework, measure
 from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.build.size import Size
-from mtool.device.build.stack import Bound
 from mtool.device.build.stack import firmware as stack
 from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
@@ -288,6 +287,7 @@ def bench(
     clocks: Sequence[counting.Clock] = (),
     fill: str = "random",
     on: Path | None = None,
+    elf: Path | None = None,
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -307,17 +307,20 @@ def bench(
         fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
         on: the project whose firmware has the model as a module: the module is measured, and flash and RAM are its
             own.
+        elf: the linked file of firmware of your own: the stack's bound is that of the model there.
 
     Raises:
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     job = Job.of(path, board, options, deployment, fill=fill, on=on)
-    return bench_job(job, readings, clocks if cycles else None)
+    return bench_job(job, readings, clocks if cycles else None, elf=elf)
 
 
 @locks.keep_locks()
-def bench_job(job: Job, readings: Readings, clocks: Sequence[counting.Clock] | None = None) -> Cost:
+def bench_job(
+    job: Job, readings: Readings, clocks: Sequence[counting.Clock] | None = None, *, elf: Path | None = None
+) -> Cost:
     """Do what `bench` does; cycles are estimated unless `clocks` is None."""
     if clocks is not None:
         counting.cores_for(job.target)
@@ -326,6 +329,15 @@ def bench_job(job: Job, readings: Readings, clocks: Sequence[counting.Clock] | N
     inputs = job.filled(prepared.manifest)
     with job.deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
+        if elf is not None:
+            bounds = _stack_bounds(prepared.manifest, elf, elf)
+            if not bounds:
+                what = f"{elf} has no code of {prepared.manifest.model} that can be read"
+                details = [f"expected a function {prepared.manifest.symbols['run']} for Arm Cortex-M, RISC-V or AVR"]
+                raise UsageError(
+                    what, details=details, hint="give the linked file with its symbols, not a .bin or .hex"
+                )
+            cost = replace(cost, **bounds)
         if job.is_module:
             own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
             return replace(
@@ -398,7 +410,6 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     else:
         firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
         size = measure(prepared.built.firmware[firmware], manifest)
-    bound, served = _stack_bounds(prepared)
     own_code = sum(count for name, count in size.functions.items() if name.startswith(f"{manifest.model}_"))
     counted = speed.unit == "instructions"
     timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
@@ -418,9 +429,7 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes
         + sum(one.constant_bytes for each in manifest.models for one in each.pools),
         stack_bytes=speed.stack_bytes,
-        stack_bound_bytes=bound.bytes if bound is not None else None,
-        served_stack_bound_bytes=served.bytes if served is not None else None,
-        stack_bound_unknown=bound.unknown if bound is not None else "",
+        **_stack_bounds(manifest, prepared.plain_firmware, prepared.built.firmware.get(HOST_DRIVEN)),
         own_code_bytes=own_code if manifest.firmware else 0,
         own_const_bytes=manifest.constant_bytes - manifest.shared_constant_bytes if manifest.firmware else 0,
         weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
@@ -429,12 +438,17 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     )
 
 
-def _stack_bounds(prepared: BuiltProject) -> tuple[Bound | None, Bound | None]:
-    """Return the stack bound of a model's entry points, and that with the server's call; None: can't be read."""
-    built = prepared.built.firmware
-    bound = stack.deepest(prepared.stack_bounds(prepared.manifest).values())
-    has_server = bound is not None and HOST_DRIVEN in built
-    return bound, stack.served(built[HOST_DRIVEN], prepared.manifest) if has_server else None
+def _stack_bounds(model: Manifest, elf: Path | None, with_server: Path | None) -> dict[str, Any]:
+    """Return a cost's stack bounds: of a model's entry points in a firmware, and in one with the RPC server."""
+    bound = None if elf is None else stack.deepest(stack.entry_points(elf, model).values())
+    if bound is None:  # there is no file, or its code can't be read
+        return {}
+    served = None if with_server is None else stack.served(with_server, model)
+    return {
+        "stack_bound_bytes": bound.bytes,
+        "served_stack_bound_bytes": served.bytes if served is not None else None,
+        "stack_bound_unknown": bound.unknown,
+    }
 
 
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:

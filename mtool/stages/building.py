@@ -156,18 +156,21 @@ class BuiltProject:
             needs_of(size, self.manifest) if self.board.memories else (),
         )
 
-    def stack_bounds(self, *models: Manifest) -> "dict[str, Bound]":
-        """Return the most stack that each entry point of models needs, by its name; of all models if none is given.
+    @property
+    def plain_firmware(self) -> Path | None:
+        """The firmware without the RPC server if that was built, else the other; None: neither was."""
+        built = self.built.firmware
+        return built.get(STANDALONE, next(iter(built.values()), None))
 
-        It is read from the firmware without the RPC server, if that was built. Empty: the core's code can't be read.
+    def stack_bounds(self) -> "dict[str, Bound]":
+        """Return the most stack that each entry point of the models needs, by its name.
+
+        Empty: the core's code can't be read.
         """
         from mtool.device.build.stack import firmware
 
-        built = self.built.firmware
-        if not built:
-            return {}
-        elf = built.get(STANDALONE, next(iter(built.values())))
-        found = [firmware.entry_points(elf, model) for model in models or self.manifest.models]
+        elf = self.plain_firmware
+        found = [firmware.entry_points(elf, model) for model in self.manifest.models if elf is not None]
         return {name: one for each in found for name, one in each.items()}
 
 

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from mtool.base.errors import UsageError
 from mtool.commands.cost import Cost, bench, comparison
 
 COST = Cost("m", "b", 100, None, 0, 0, 0, 0, 0, 0, 40)
@@ -33,10 +34,15 @@ def test_texts() -> None:
 
 
 @pytest.mark.slow
-def test_whether_instructions_depend_on_the_inputs(tmp_path: Path) -> None:
+def test_whether_instructions_depend_on_the_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     pytest.importorskip("onnxruntime")
     integers = bench(DIGITS, board="mps2_an386", repeat=1)
     assert integers.least_instructions == integers.most_instructions == integers.instructions
+    with pytest.raises(UsageError, match=r"true has no code of digits_int8 that can be read"):
+        bench(DIGITS, board="mps2_an386", repeat=1, elf=Path("/bin/true"))
+    other = Path("build") / "digits_int8-mps2_an386" / "build" / "host_driven.elf"
+    assert bench(DIGITS, board="mps2_an386", repeat=1, elf=other).stack_bound_bytes == integers.stack_bound_bytes
     nodes = [helper.make_node("Exp", ["x"], ["y"])]
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", tensors[:1], tensors[1:])

@@ -8,7 +8,7 @@ from mtool.device.build import measure
 from mtool.device.build.stack import firmware as stack
 from mtool.device.session import Device
 from mtool.manifest import Operator
-from mtool.stages.building import HOST_DRIVEN, STANDALONE, BuiltProject
+from mtool.stages.building import BuiltProject
 from mtool.stages.samples import Sample
 
 Parts = Mapping[str, Mapping[str, float]]
@@ -35,7 +35,7 @@ def parts_of(prepared: BuiltProject, device: Device, sample: Sample, cost: Cost)
         sample: the inputs.
         cost: the cost of the whole model.
     """
-    manifest, built = prepared.manifest, prepared.built.firmware
+    manifest, elf = prepared.manifest, prepared.plain_firmware
     found: dict[str, dict[str, float]] = {}
     names = {operator.index: _name(operator) for operator in manifest.operators}
     unit, factor = ("instructions", 1.0) if cost.instructions is not None else ("time_us", 1e-3)
@@ -45,7 +45,6 @@ def parts_of(prepared: BuiltProject, device: Device, sample: Sample, cost: Cost)
         _add(found, names[row.index], unit, row.median * factor)
     if whole is not None:
         _add(found, REST, unit, max(whole - profile.total, 0.0) * factor)
-    elf = built.get(STANDALONE, built.get(HOST_DRIVEN))
     functions = {} if elf is None else dict(measure(elf, manifest).functions)
     bounds = {} if elf is None else stack.bounds(elf, manifest, [one.function for one in manifest.operators])
     for one in manifest.operators:
