@@ -40,7 +40,8 @@ def verify(
     """Compare a model's outputs with a reference.
 
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
-    by more than the tolerance.
+    by more than the tolerance. With --layers, each operator is compared with the model's own tensors, and then the
+    outputs with the golden file's, if there is one.
     """
     from mtool.stages.job import board_of, own_firmware
     from mtool.verification.layers import default_tolerance
@@ -64,22 +65,23 @@ def verify(
         deployment=deployment,
         on=on,
     )
-    if isinstance(report, commands.LayerReport):
-        out.result({"board": board, **report.as_json()})
+    out.result({"board": board, **report.as_json()})
+    summary = ""
+    if not isinstance(report, commands.LayerReport):
+        whole: Report | None = report
+    else:
         rows = list(_rows(report.layers))
         out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
-        report.check()
-        out.text(report.summary())
-        return
-    out.result({"board": board, **report.as_json()})
-    for output in report.outputs:
-        verdict = "equal" if output.differing == 0 else "within" if output.within else "DIFFERS"
-        out.text(f"{short_name(output.name)}   {verdict}")
-        _print(out, output)
+        whole, summary = report.outputs, report.summary()
+    if whole is not None:
+        _print(out, whole)
     report.check()
-    but = f", but for {count(report.ties, 'tie')}, halfway between two steps" if report.ties else ""
-    over = samples_of(report.samples, sequence=report.sequence)
-    out.text(f"{model.name} on {board} matches {report.reference} over {over}{but}")
+    if summary:
+        out.text(summary)
+    if whole is not None:
+        but = f", but for {count(whole.ties, 'tie')}, halfway between two steps" if whole.ties else ""
+        over = samples_of(whole.samples, sequence=whole.sequence)
+        out.text(f"{model.name} on {board} matches {whole.reference} over {over}{but}")
 
 
 def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
@@ -101,7 +103,14 @@ def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
             yield [*(["", "", "", ""] if number else head), name + verdict]
 
 
-def _print(out: Output, output: "Difference") -> None:
+def _print(out: Output, report: "Report") -> None:
+    for output in report.outputs:
+        verdict = "equal" if output.differing == 0 else "within" if output.within else "DIFFERS"
+        out.text(f"{short_name(output.name)}   {verdict}")
+        _print_output(out, output)
+
+
+def _print_output(out: Output, output: "Difference") -> None:
     if output.differing == 0:
         out.text(f"  {output.elements:,} elements, all equal")
         return

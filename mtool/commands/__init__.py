@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from mtool.stages.fitting import check_models as check_models
     from mtool.stages.options import Options as Options
     from mtool.verification.layers import LayerReport as LayerReport
-    from mtool.verification.layers import verify_layers as verify_layers
     from mtool.verification.verification import verify as verify
+    from mtool.verification.verification import verify_layers as verify_layers
 
 MODULES = exports.modules_by_name(__file__)
 __all__ = sorted(MODULES)

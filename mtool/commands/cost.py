@@ -1,6 +1,7 @@
 """The cost of a model on a board: instructions or time, flash, RAM, stack."""
 
 import contextlib
+import functools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -97,8 +98,9 @@ def compare_first_run(
     from mtool.verification.verification import judge
 
     try:
-        expected = reference.outputs(model.path, [sample], options=model.options)
-        found = FirstRun(judge(model, [sample], expected, [run()], opened=lambda: deployment.open(prepared)))
+        against, expected = reference.computed_by(model.path, [sample], options=model.options)
+        opened = functools.partial(deployment.open, prepared)
+        found = FirstRun(judge(model, [sample], expected, [run()], against=against, opened=opened))
     except MtoolError as refused:
         level = logging.WARNING if isinstance(refused, DiedError) else logging.DEBUG
         log.log(level, "the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)

@@ -278,11 +278,11 @@ def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:
     outputs = [device.run(sample) for sample in samples]
     name, compared_with = reference.name_of(model.path), ""
     try:
-        expected = reference.outputs(model.path, samples, options=model.options)
+        name, expected = reference.computed_by(model.path, samples, options=model.options)
     except MtoolError:  # it is not installed, or can't run the model
         compared = f"not compared: {name} can't run it here"
     else:
-        judge(model, samples, expected, outputs, opened=lambda: contextlib.nullcontext(device)).check()
+        judge(model, samples, expected, outputs, against=name, opened=lambda: contextlib.nullcontext(device)).check()
         compared, compared_with = f"equal to {name}", name
     found = device.time(1, 1)
     time = f"{found.median:,.0f} instructions" if found.unit == "instructions" else f"{found.median / 1e6:.3g} ms"

@@ -11,7 +11,7 @@ from mtool.base.filetree import FileTree
 from mtool.boards import Board
 from mtool.compiler.frontend.reading import file_hash
 from mtool.device import session
-from mtool.device.session.connection import interfaces, require_modules, takes_modules
+from mtool.device.session.connection import interfaces, takes_modules
 from mtool.manifest import Manifest, Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
@@ -85,7 +85,13 @@ class Job:
             project = project_in(self.on)
             if project.is_own:
                 return self._packaged(self.on, project)
-            require_modules(project)
+            if not takes_modules(project):
+                raise UsageError(
+                    f"the firmware of {self.on} does not support modules: its models are its own",
+                    details=["--on is for a model that mtool load put on a device, or a package in your own firmware"],
+                    hint=f"to run a project as it is, with your changes: -d {self.on} --keep; "
+                    "for modules, build it with --modules --module-key FILE.pub",
+                )
             return compile(self.path, board=project.board, options=self.options)
         if checks_device or self.deployment.models:
             return self.deployment.compile(self.path, board=self.board, options=self.options)

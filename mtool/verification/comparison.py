@@ -107,15 +107,15 @@ class Report:
         """Whether every output is within its tolerance."""
         return all(output.within for output in self.outputs)
 
-    def check(self) -> None:
+    def check(self, hint: str = "") -> None:
         """Raise unless every output is within its tolerance.
 
         Raises:
-            MismatchError: one is not; with the histogram of each such output.
+            MismatchError: one is not; with the histogram of each such output, and the hint.
         """
         details = [line for output in self.outputs if not output.within for line in output.lines()]
         if details:
-            raise MismatchError(f"the outputs differ from {self.reference}", details=details)
+            raise MismatchError(f"the outputs differ from {self.reference}", details=details, hint=hint)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain values."""

@@ -12,13 +12,10 @@ import numpy as np
 import onnx
 
 from mtool import boards
-from mtool.base import locks
-from mtool.base.checked import Count, Natural
 from mtool.base.errors import MismatchError, MtoolError
 from mtool.base.escaping import short_name
 from mtool.base.option_values import Rounding
 from mtool.base.plural import count
-from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.ir.graph import moved
 from mtool.device import session
@@ -28,13 +25,10 @@ from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.stages import samples as sampling
 from mtool.stages.building import build_model
 from mtool.stages.compiling import CompiledModel, compile
-from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.formatting import samples as samples_of
-from mtool.stages.job import Job
-from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
-from mtool.verification.comparison import Difference, Tolerance, compare
+from mtool.verification.comparison import Difference, Report, Tolerance, compare
 from mtool.verification.control_flow import CONTROL, NotWritten, known_values, path_of
 from mtool.verification.oracles import ort
 from mtool.verification.reference import operator_of
@@ -69,13 +63,17 @@ class LayerComparison:
         return f"operator {self.operator.index}, {self.operator.label}{origins} ({by})"
 
 
+_OTHER_MODEL = "the golden file is of another model, or of other inputs"
+
+
 @dataclass(frozen=True, slots=True)
 class LayerReport:
     """The comparison of all operators over `samples` samples; `sequence`: the states carry over from each to the next.
 
     `has_rounding`: the model rounds to integers, so that values within their tolerance may be steps apart later.
     `complete`: the last writer of each output was compared. `mistranslated`: operators of a TFLite model whose
-    translation to ONNX differs from LiteRT.
+    translation to ONNX differs from LiteRT. `outputs` compares the whole model's outputs with a golden file's; None:
+    there is no file.
     """
 
     samples: int
@@ -85,6 +83,7 @@ class LayerReport:
     has_rounding: bool = False
     complete: bool = True
     mistranslated: tuple[Mistranslation, ...] = ()
+    outputs: Report | None = None
 
     @property
     def ties(self) -> int:
@@ -137,20 +136,22 @@ class LayerReport:
             for layer in self.layers
         ]
         return {
-            "ok": not self.diverging and not self.mistranslated,
+            "ok": not self.diverging and not self.mistranslated and (self.outputs is None or self.outputs.ok),
             "samples": self.samples,
             "sequence": self.sequence,
             "reference": self.reference,
             "ties": self.ties,
             "mistranslated": [asdict(one) for one in self.mistranslated],
             "layers": rows,
+            "outputs": None if self.outputs is None else self.outputs.as_json(),
         }
 
     def check(self) -> None:
-        """Raise unless every operator is within its tolerance.
+        """Raise unless every operator and each of the outputs is within its tolerance.
 
         Raises:
-            MismatchError: names the first operator that diverges, with its histogram, or that is mistranslated.
+            MismatchError: names the first operator that diverges, with its histogram, or that is mistranslated; or the
+                outputs differ from the golden file's.
         """
         if self.mistranslated:
             raise MismatchError(
@@ -159,6 +160,8 @@ class LayerReport:
                 hint="report it with the model; --rounding tflite may avoid it",
             )
         if not self.diverging:
+            if self.outputs is not None:
+                self.outputs.check(f"every operator matches {self.reference}: {_OTHER_MODEL}")
             return
         first = self.diverging[0]
         assert first.difference is not None
@@ -259,48 +262,6 @@ def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:
 
 CALLS = "calls"
 """The schedule of a control node (mtool.compiler.plan.whole)."""
-
-
-@locks.keep_locks()
-def verify_layers(
-    path: str | Path,
-    *,
-    board: str | Board,
-    golden: Path | None = None,
-    tolerance: Tolerance | None = None,
-    samples: Count = 4,
-    seed: Natural = 0,
-    options: Options | None = None,
-    deployment: Deployment = DEFAULT,
-    on: Path | None = None,
-) -> LayerReport:
-    """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
-
-    If a result differs, the device continues with the reference's values, so that the next operator is judged by its
-    own result.
-
-    Args:
-        path: the ONNX or TFLite model.
-        board: a board or its name.
-        golden: a .npz file with inputs x0..; default: random inputs.
-        tolerance: the allowed differences; default: `default_tolerance`.
-        samples: the number of random inputs, without a golden file.
-        seed: the seed of the random inputs.
-        options: how to compile and which template to use.
-        deployment: the project folder, and the device that runs it.
-        on: the package in firmware of your own, which is run; nothing is built or flashed then.
-
-    Raises:
-        BuildError: the reference, onnxruntime or LiteRT, is not installed.
-        UsageError: the model is a module, which does not describe its operators.
-        MtoolError: of the failed stage's class, see mtool.errors.
-    """
-    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed, on=on)
-    job.refuse_module("the operators of a module can't be compared")
-    model = job.compile()
-    inputs = job.inputs(model.manifest)
-    with deployment.open(job.build(model)) as device:
-        return compare_layers(device, model, inputs, tolerance)
 
 
 def compare_layers(

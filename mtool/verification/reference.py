@@ -76,6 +76,10 @@ def name_of(model: Path) -> str:
     return litert.NAME if is_tflite(model) else ort.NAME
 
 
+_EXACT = f"{litert.NAME}'s reference kernels"
+_DEFAULT = f"{litert.NAME}'s default kernels"
+
+
 def is_installed(model: Path) -> bool:
     """Return whether a model's reference is installed."""
     return bool(litert.version() if is_tflite(model) else ort.version())
@@ -123,7 +127,7 @@ def computed_by(
         if is_tflite(model):
             exact = chosen.rounding == "tflite" or is_hybrid(model, chosen)
             found = _litert(model, samples, chosen, exact=exact)
-            return name_of_kernels(model) if exact else litert.NAME, found
+            return name_of_kernels(model) if exact else _DEFAULT, found
         begun = {"states": chosen.states, "initial": _initial_states(model, chosen)}
         fed = {"constants": chosen.constants, "optimised": optimised}
         return ort.NAME, _run(ort, model, runnable(model), samples, **begun, **fed)
@@ -149,7 +153,7 @@ def _after_a_crash(
         DiedError: none can.
     """
     log.warning("%s; trying its default kernels without delegates, then %s", died.what, evaluator.NAME)
-    plain = f"{litert.NAME}'s default kernels without delegates"
+    plain = f"{_DEFAULT} without delegates"
     try:
         found = _litert(model, samples, options, delegates=False)
         return f"{plain} ({litert.NAME} crashed)", found
@@ -168,12 +172,12 @@ _LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom 
 def name_of_kernels(model: Path) -> str:
     """Return the name of LiteRT's reference kernels, or of the default ones if they lack an operator."""
     lacking = process.call(litert.NAME, model, "litert.lacking", model=litert_can_read(model))
-    return f"{litert.NAME}'s default kernels (its reference kernels lack {lacking})" if lacking else litert.NAME
+    return f"{_DEFAULT} (its reference kernels lack {lacking})" if lacking else _EXACT
 
 
 def is_exact(name: str) -> bool:
     """Return whether the reference of this name computes integers as LiteRT's reference kernels do."""
-    return name == litert.NAME
+    return name == _EXACT
 
 
 def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list[Sample] | None:

@@ -1,5 +1,6 @@
 """Compare a model on a board with a golden file, or with its reference on random inputs."""
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +22,7 @@ from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
 from mtool.verification.comparison import Report, Tolerance, check_shapes, compare, has_steps
-from mtool.verification.layers import cause_of, compare_layers, default_tolerance, of_float16
+from mtool.verification.layers import LayerReport, cause_of, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
 from mtool.verification.oracles.process import DiedError
 
@@ -102,6 +103,60 @@ def verify(
         return deployment.open(prepared)
 
     return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, opened=opened)
+
+
+@locks.keep_locks()
+def verify_layers(
+    path: str | Path,
+    *,
+    board: str | Board,
+    golden: Path | None = None,
+    tolerance: Tolerance | None = None,
+    samples: checked.Count = 4,
+    seed: checked.Natural = 0,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+    on: Path | None = None,
+) -> LayerReport:
+    """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
+
+    If a result differs, the device continues with the reference's values, so that the next operator is judged by its
+    own result.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        golden: a .npz file of inputs and outputs, as in `verify`; the whole model's outputs are compared with its
+            outputs too. Default: random inputs.
+        tolerance: the allowed differences; default: `default_tolerance`.
+        samples: the number of random inputs, without a golden file.
+        seed: the seed of the random inputs.
+        options: how to compile and which template to use.
+        deployment: the project folder, and the device that runs it.
+        on: the package in firmware of your own, which is run; nothing is built or flashed then.
+
+    Raises:
+        BuildError: the reference, onnxruntime or LiteRT, is not installed.
+        UsageError: the model is a module, which does not describe its operators.
+        MtoolError: of the failed stage's class, see mtool.errors.
+    """
+    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed, on=on)
+    job.refuse_module("the operators of a module can't be compared")
+    model = job.compile()
+    expected: Sequence[Sample] = ()
+    if golden is None:
+        inputs = job.inputs(model.manifest)
+    else:
+        inputs, expected = golden_samples(model, golden)
+    prepared = job.build(model)
+    with deployment.open(prepared) as device:
+        layers = compare_layers(device, model, inputs, tolerance)
+    if golden is None:
+        return layers
+    found = run_samples(prepared, inputs, deployment)
+    opened = functools.partial(deployment.open, prepared)
+    outputs = judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, opened=opened)
+    return replace(layers, outputs=outputs)
 
 
 def judge(

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import mtool
+from mtool import commands
 from mtool.base.errors import MismatchError
 from mtool.cli import app
 from mtool.verification.oracles import process
@@ -115,6 +116,14 @@ def test_verify_without_onnxruntime_says_what_to_install(
     assert "pip install 'mtool-mcu[verify]'" in capsys.readouterr().err
 
 
+def test_verify_on_a_plain_project_names_the_other_way(tmp_path: Path, capsys: Captured) -> None:
+    commands.write_project(mtool.compile(DIGITS, board="host"), tmp_path / "project")
+    assert app.invoke(["verify", str(DIGITS), "--on", str(tmp_path / "project")]) == 2
+    said = capsys.readouterr().err
+    assert "--on is for a model that mtool load put on a device" in said
+    assert f"-d {tmp_path / 'project'} --keep" in said
+
+
 def test_a_mismatch_ends_with_9_and_a_histogram(tmp_path: Path, capsys: Captured) -> None:
     with np.load(TEST_DATA) as data:
         x = data["x"][:2]
@@ -136,6 +145,14 @@ def test_a_mismatch_ends_with_9_and_a_histogram(tmp_path: Path, capsys: Captured
     report = mtool.verify(DIGITS, board="host", golden=golden)
     with pytest.raises(MismatchError):
         report.check()
+    # every operator is right; the outputs are compared all the same
+    capsys.readouterr()
+    document = as_json(["verify", str(DIGITS), "--layers", "--golden", str(golden)], capsys, code=9)
+    assert not document["ok"] and document["outputs"]["outputs"][0]["differing"] == 1
+    assert app.invoke(["verify", str(DIGITS), "--layers", "--golden", str(golden)]) == 9
+    captured = capsys.readouterr()
+    assert "1 of 20 elements differ" in captured.out and "sample 1, element [0,3]" in captured.err
+    assert "every operator matches onnxruntime: the golden file is of another model" in captured.err
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -34,7 +34,7 @@ def tile(tmp_path: Path) -> Path:
 def test_the_default_kernels_compute_what_the_reference_kernels_lack(tile: Path) -> None:
     name, (found,) = reference.computed_by(tile, [{"x": X}], options=Options(rounding="tflite"))
     assert name == DEFAULT and found["y"].tolist() == [*X.tolist(), *X.tolist()]
-    assert reference.computed_by(tile, [{"x": X}])[0] == "LiteRT"
+    assert reference.computed_by(tile, [{"x": X}])[0] == "LiteRT's default kernels"
 
 
 def test_verify_says_what_it_compared_with(
