@@ -5,6 +5,7 @@ The examples run on zeros, on this computer, or on an emulated Cortex-M4.
 
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import numpy as np
 import packages
 import pytest
 
-from mtool import commands
+from mtool import boards, commands
 from mtool.base import resources
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Format
 from mtool.commands import Options
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan.pool import Pool
+from mtool.device.transport import emulator
 
+HERE = Path(__file__).parent
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off")
 CALLER = conventions(context=True)
@@ -50,6 +53,14 @@ FORMS: tuple[Format, ...] = (
 
 # What the examples include of their ecosystems.
 PRINTK = "#include <stdio.h>\n#define printk printf\n"
+STDIO = """
+#ifdef __cplusplus
+extern "C"
+#endif
+int print(const char *format, ...);
+#define printf print
+#define puts(text) print("%s\\n", text)
+"""
 ARDUINO = """
 #pragma once
 #include <stdint.h>
@@ -64,7 +75,7 @@ static inline void delay(int) {}
 """
 SKETCH = """
 #include "example.ino"
-int main(void) { setup(); loop(); }
+int main(void) { setup(); loop(); return 0; }
 """
 IDF = """
 #include "main.c"
@@ -109,8 +120,18 @@ def numbers(form: Format, printed: str, count: int) -> bool:
     return [int(one) for one in found] == [*want.tolist()] * count
 
 
-def built(form: Format, options: Sequence[dict[str, Any]], board: str, folder: Path) -> Path:
-    """Build the example of a package on this computer, without a warning."""
+CORTEX_M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-ffreestanding", "-O2")
+
+
+def built(
+    form: Format,
+    options: Sequence[dict[str, Any]],
+    board: str,
+    folder: Path,
+    prefix: str = "",
+    flags: Sequence[str] = (),
+) -> Path:
+    """Build the example of a package on this computer, or with another compiler, without a warning."""
     package = write(form, options, board, folder / "package")
     source, text = example(form, options, board, package)
     for name, content in (("zephyr/sys/printk.h", PRINTK), ("Arduino.h", ARDUINO)):
@@ -130,12 +151,31 @@ def built(form: Format, options: Sequence[dict[str, Any]], board: str, folder: P
             subprocess.run(argv, cwd=folder, check=True, capture_output=True)
         return folder / "build/app"
     include = f"-I{package / ('include' if (package / 'include').is_dir() else 'src')}"
-    own = ["c++", "-std=c++11", "-include", "Arduino.h"] if is_sketch else ["cc", "-std=c99"]
-    subprocess.run([*own, "-I.", include, "-Wall", "-Wextra", "-Werror", "-c", main], cwd=folder, check=True)
+    c, cpp = (f"{prefix}gcc", f"{prefix}g++") if prefix else ("cc", "c++")
+    own = [cpp, "-std=c++11", "-fno-exceptions", "-include", "Arduino.h"] if is_sketch else [c, "-std=c99"]
+    argv = [*own, *flags, "-I.", include, "-Wall", "-Wextra", "-Werror", "-c", main]
+    subprocess.run(argv, cwd=folder, check=True)
     sources = sorted((package / "src").rglob("*.c"))
-    subprocess.run(["cc", "-std=c99", *STRICT, include, "-c", *sources], cwd=folder, check=True)
-    objects = sorted(folder.glob("*.o"))
-    subprocess.run(["c++" if is_sketch else "cc", *objects, "-lm", "-o", "app"], cwd=folder, check=True)
+    subprocess.run([c, "-std=c99", *STRICT, *flags, include, "-c", *sources], cwd=folder, check=True)
+    linked: list[str | Path] = []
+    if prefix:
+        linked = [
+            HERE / "print.c",
+            "-nostartfiles",
+            f"-T{HERE / 'bare.ld'}",
+            "-Wl,--defsym=CODE=0,--defsym=RAM=0x20000000",
+        ]
+    argv = [
+        c,
+        *flags,
+        *sorted(folder.glob("*.o")),
+        *linked,
+        "-lm",
+        *["-lstdc++"] * (is_sketch and not prefix),
+        "-o",
+        "app",
+    ]
+    subprocess.run(argv, cwd=folder, check=True)
     return folder / "app"
 
 
@@ -148,6 +188,32 @@ def test_a_package_takes_the_option(form: Format, option: str, board: str, tmp_p
     app = built(form, options, board, tmp_path)
     printed = subprocess.run([app], check=True, capture_output=True, text=True).stdout
     assert numbers(form, printed, len(options)), printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "cmake"])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("board", ["mps2_an386", "host"])
+def test_a_package_with_the_option_runs_on_a_cortex_m4(form: Format, option: str, board: str, tmp_path: Path) -> None:
+    machine = boards.get("mps2_an386").emulator
+    assert machine is not None
+    for program in ("arm-none-eabi-g++", machine.program):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    options = OPTIONS[option]
+    (tmp_path / "stdio.h").write_text(STDIO)
+    app = built(form, options, board, tmp_path, "arm-none-eabi-", CORTEX_M4)
+    argv = emulator.command(machine, app, channel="uart")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        assert running.stdout is not None
+        stops = threading.Timer(60, running.kill)
+        stops.start()
+        printed = bytearray()
+        while (byte := running.stdout.read(1)) not in (b"", b"\x04"):
+            printed += byte
+        stops.cancel()
+        running.kill()
+    assert numbers(form, printed.decode(), len(options)), printed
 
 
 def test_pools_need_a_board_or_sections() -> None:
