@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes figures outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table timing-table sizes figures outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -49,6 +49,10 @@ bench-tune:     ## the gain of tuning, on emulated boards: docs/tune-gains.md
 aot-table:      ## the cost of each calling convention: docs/aot-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/aot_table.py
+
+timing-table:   ## instructions of each operator for a thousand inputs: docs/timing-table.md
+	scripts/setup --dev
+	.venv/bin/python scripts/timing_table.py
 
 sizes:          ## measured sizes of code, libraries and templates, for mtool check: mtool/stages/sizes/sizes.json
 	scripts/setup --dev
