@@ -98,7 +98,7 @@ MT_PACKED_ONCE int32_t mt_packed_check(const union mt_value *arguments, const in
     for (int32_t i = 0; i < expected && status == MT_OK; ++i) {
         status = type_codes[i] == MT_ARG_TENSOR
                      ? mt_packed_check_tensor((const DLTensor *)arguments[i].v_handle, types[i])
-                     : MT_BAD_TYPE;
+                     : (int32_t)MT_BAD_TYPE;
     }
     return status;
 }
