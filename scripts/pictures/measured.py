@@ -195,7 +195,7 @@ def _bytecode() -> Any:
 def bytecode(data: Any) -> Picture:
     """Bytecode beside compiled C: speed and size.
 
-    Bars of four models: bytecode takes 1.01 to 1.61 times the instructions of compiled C, and 9 to 32% of its code.
+    Bars of four models: bytecode takes 1.01 to 1.59 times the instructions of compiled C, and 9 to 32% of its code.
     """
     picture = Picture(322)
     picture.heading("Bytecode beside compiled C", "int8 on a Cortex-M4; shorter is better")
