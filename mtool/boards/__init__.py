@@ -314,6 +314,11 @@ class Board(Strict):
         return {key: value for key, value in (("base", timer.base), ("enable", timer.enable)) if value}
 
     @property
+    def is_emulator(self) -> bool:
+        """Whether it only runs in an emulator: mtool flashes no such board."""
+        return self.emulator is not None and not self.emulator.is_the_firmware and not self.flash
+
+    @property
     def folder_name(self) -> str:
         """The board's name as part of a folder name: "zephyr-mps2-an386" for "zephyr:mps2/an386"."""
         return re.sub(r"[^\w.+-]+", "-", self.name)

@@ -164,6 +164,7 @@ def boards(
     ]
     headings = ("board", "cpu", "features", "flash", "ram", "status by template", "")
     out.text(table(headings, rows, right=(3, 4)))
+    out.text("status: the template's firmware was run, or only built, or only generated")
     for one in broken:
         out.text("", f"{one.name} in {one.path} can't be used:", *(f"  {line}" for line in one.error.details))
 

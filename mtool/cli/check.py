@@ -1,6 +1,5 @@
 """`mtool check`: what a model needs and where it fits, before anything is built."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,12 +53,11 @@ def check(
 ) -> None:
     """Show what a model needs and which boards it fits; nothing is built.
 
-    Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). The sizes of the
-    model's data, arena, buffers and stack are exact; code size is an estimate on the high side, unless the project
-    folder has a build of this model with these options. Boards that it fits are sorted by the time of an
-    inference. That is estimated from the schedules, for integer models on cores that have a table of cycles; its energy
-    is estimated too where the power that the board's chip draws is known (docs/cycles.md). Ends with exit code 4 if it
-    does not fit a named board.
+    Lists the model's operators, types and sizes. If some operators can't be compiled, all of them are listed (exit code
+    3). The sizes of the model's data, arena, buffers and stack are exact; code size is an estimate on the high side,
+    unless the project folder has a build of this model with these options. Boards that it fits are sorted by the time
+    of an inference. The time is an estimate, for integer models on cores that have a table of cycles; the energy too,
+    for chips whose power is known (docs/cycles.md). Ends with exit code 4 if it does not fit a named board.
     """
     from mtool import boards as known
     from mtool.commands.cost import hertz
@@ -76,7 +74,7 @@ def check(
     hz = hertz(clock) if clock else 0
     report = commands.check_models(models, boards, options, folder=output_dir, hz=hz)
     described = report.manifest.models
-    fits = sorted(report.fits, key=lambda fit: (not fit.fits, fit.time.milliseconds if fit.time else math.inf))
+    fits, emulators = report.by_time, {board.name for board in boards if board.is_emulator}
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
@@ -93,17 +91,19 @@ def check(
         out.text(f"together   arena {total_arena_bytes(described):,} B{once if shared else ''}", "")
     rows = [
         [
-            fit.board,
+            f"{fit.board} (emulator)" if fit.board in emulators else fit.board,
             "fits" if fit.fits else "DOES NOT FIT",
             _of(fit.flash),
             _of(fit.ram),
-            "" if not fit.needs else "measured" if fit.is_built else "estimated",
+            "" if not fit.needs else "of a build" if fit.is_built else "estimated",
             _time(fit),
             f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else "",
         ]
         for fit, energy in ((fit, fit.time and fit.time.energy) for fit in fits)
     ]
-    out.text(table(("board", "", "flash", "RAM", "", "an inference, estimated", "its energy"), rows))
+    out.text(table(("board", "", "flash", "RAM", "sizes", "an inference, estimated", "its energy"), rows))
+    if any(len(fit.needs) > 2 for fit in fits):
+        out.text("flash and RAM: of several memories, the fullest")
     if not board:
         out.text("", _verdict(report, named=False))
         return
@@ -133,8 +133,8 @@ def check(
 def _time(fit: "Fit") -> str:
     if fit.time is None:
         return "not known" + (f": no estimate by {_of_backends(fit.without_estimate)}" if fit.without_estimate else "")
-    waits = "" if fit.time.flash_is_known else ", and waits for its flash"
-    waits += "" if fit.time.flash_is_sure else ", its flash assumed"
+    waits = "" if fit.time.flash_is_known else ", plus waits for its flash (unknown)"
+    waits += "" if fit.time.flash_is_sure else ", with assumed flash waits"
     by_devices = fit.time.device_milliseconds
     devices = f", {by_devices:.3g} ms of it by backends' estimates" if by_devices else ""
     clock = f" at {formatting.frequency(fit.time.hz)}"

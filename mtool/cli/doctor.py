@@ -40,6 +40,9 @@ def doctor(out: Output, board: list[str] | None = None, template: str = "") -> N
     )
     for name, items in found.items():
         _print(out, name, items)
+    if not named and not template:
+        ready = checkup.runnable(every)
+        out.text(f"ready to use: {', '.join(ready) or 'no board'}; for another board: mtool doctor --board BOARD")
     if lacking:
         what = (
             f"{plural.count(len(lacking), 'thing')} are missing"

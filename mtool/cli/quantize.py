@@ -68,9 +68,10 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     classes = done.classes
     if classes is not None and classes.right_before is not None and classes.right_after is not None:
         before, after = (
-            formatting.share(right, classes.samples) for right in (classes.right_before, classes.right_after)
+            f"{right} ({formatting.share(right, classes.samples)})"
+            for right in (classes.right_before, classes.right_after)
         )
-        out.text(f"  top-1 right: {before} before, {after} after")
+        out.text(f"  top-1 right of {classes.samples}: {before} before, {after} after")
     if classes is not None:
         out.text(f"  top-1 the same for {classes.same} of {classes.samples}")
     worst = done.layers[:_WORST]

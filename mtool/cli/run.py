@@ -98,7 +98,7 @@ def _print(out: Output, ran: "RunResult") -> None:
     ):
         out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
     if board.memories and ran.cost.firmware == commands.HOST_DRIVEN:
-        out.text(f"  {'':<9} with the RPC server; mtool bench measures firmware without it")
+        out.text(f"  {'':<9} with the RPC server, by which mtool drives it; without it: mtool bench")
 
 
 def described(value: "Array") -> str:

@@ -103,7 +103,7 @@ def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "Fitted":
     rows = [_cells(row, progress.unit) for row in progress.rows.values()]
     if chosen:
         heads = (*heads, "in the plan")
-        rows = [[*row, "the same" if text == row[4] else text] for row, text in zip(rows, chosen, strict=True)]
+        rows = [[*row, "the best" if text == row[4] else text] for row, text in zip(rows, chosen, strict=True)]
     return table(heads, rows, right=(1, 2, 3, 5, 6))
 
 
@@ -219,7 +219,8 @@ def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
 def _show_target(out: Output, known: "TargetSummary") -> None:
     target, setup = known.target, known.setup
     clock = f" at {setup.clock_hz / 1e6:g} MHz" if setup.clock_hz else ""
-    out.text(f"{setup.board}{clock}, {target.cpu}, {target.compiler} {' '.join(target.flags)}, {setup.template}")
+    flags = [flag for flag in target.flags if not flag.endswith(("=", "=none", "=0", "=native"))]  # options not in use
+    out.text(f"{setup.board}{clock}, {target.cpu}, {target.compiler} {' '.join(flags)}, {setup.template}")
     heads = ("task", "candidates", "failed", "best", "", "noise", "next is slower by")
     rows = [_known_cells(task, setup.unit) for task in known.tasks]
     out.text(table(heads, rows, right=(1, 4, 5, 6)))

@@ -107,12 +107,12 @@ def _print(out: Output, report: "Report") -> None:
     for output in report.outputs:
         verdict = "equal" if output.differing == 0 else "within" if output.within else "DIFFERS"
         out.text(f"{short_name(output.name)}   {verdict}")
-        _print_output(out, output)
+        _print_output(out, output, samples_of(report.samples, sequence=report.sequence))
 
 
-def _print_output(out: Output, output: "Difference") -> None:
+def _print_output(out: Output, output: "Difference", over: str) -> None:
     if output.differing == 0:
-        out.text(f"  {output.elements:,} elements, all equal")
+        out.text(f"  {output.elements:,} elements in {over}, all equal")
         return
     fraction = share(output.differing, output.elements)
     out.text(f"  {output.differing:,} of {output.elements:,} elements differ ({fraction}), {output.most}")

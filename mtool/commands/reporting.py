@@ -13,7 +13,7 @@ import numpy as np
 from mtool.base import checked, locks
 from mtool.base.errors import BuildError, ModelError
 from mtool.base.escaping import one_line
-from mtool.boards import Board
+from mtool.boards import Board, load_all
 from mtool.commands.cost import Cost, cost_of, kinds_to_measure
 from mtool.device.build import measure
 from mtool.device.build.fit import Need, Part, needs_of
@@ -137,8 +137,15 @@ class ModelReport:
         environment = jinja2.Environment(
             autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
         )
-        environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount, "ticks": ticks}
-        return environment.from_string(_TEMPLATE.read_text()).render(report=self, version=__version__)
+        environment.filters |= {
+            "kilobytes": formatting.kilobytes,
+            "amount": formatting.amount,
+            "joules": formatting.joules,
+            "ticks": ticks,
+        }
+        return environment.from_string(_TEMPLATE.read_text()).render(
+            report=self, version=__version__, emulators={name for name, one in load_all().items() if one.is_emulator}
+        )
 
 
 @locks.keep_locks()
@@ -196,7 +203,9 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - code_bytes, 0),
         layers=layers,
         missing=missing,
-        fits=check(path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())).fits,
+        fits=check(
+            path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())
+        ).by_time,
     )
 
 

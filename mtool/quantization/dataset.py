@@ -21,7 +21,7 @@ IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
 _LABELS_BYTES = 64 << 20  # of a text file
 _MOST_STRETCHED = 2.0  # 16:9 in a square is 1.8
 _MOST_ENLARGED = 2.0
-_LABEL_NAMES = ("labels", "y0")
+_LABEL_NAMES = ("labels", "y0", "y")
 _CHANNELS = {1: "L", 3: "RGB"}  # Pillow's modes
 
 
@@ -55,8 +55,8 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
 
     Args:
         path: a .npz file (arrays named after the inputs, or "x0"…, with a leading axis of samples; "labels", or an
-            integer "y0", has the classes), a .npy file, or a folder of .npy files and images, read in the order of
-            their names. Images are resized to the input, which is [1,height,width,channels] or
+            integer "y0" or "y", has the classes), a .npy file, or a folder of .npy files and images, read in the order
+            of their names. Images are resized to the input, which is [1,height,width,channels] or
             [1,channels,height,width] with 1 or 3 channels.
         tensors: the model's inputs.
         pixels: how pixels become values.
@@ -73,7 +73,8 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
     else:
         read_samples = sampling.inputs_of(path, tensors)
         there = arrays.stored(path)
-        named = [there[name] for name in _LABEL_NAMES if name in there]
+        inputs = {tensor.name for tensor in tensors}
+        named = [there[name] for name in _LABEL_NAMES if name in there and name not in inputs]
         found = next((array.load() for array in named if _are_labels(array)), None)
     if labels is not None:
         found = labels_of(labels)

@@ -197,7 +197,7 @@ def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path
     return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
 
 
-# Doubts about calibration data: whether a model's batch normalization statistics match the data.
+# Doubts about calibration data: whether a model's batch normalization statistics match the data, and its ranges do.
 
 
 _MOST_SAMPLES = 32  # samples whose activations are held in memory
@@ -255,6 +255,19 @@ def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[s
     return (
         f"the float model's largest output is number {first} for all {plural.count(len(before), 'sample')}: "
         "a classifier should distinguish them; check the data",
+    )
+
+
+_LEAST_SQNR_DB = 10.0  # of the best layer; int8 has about 30, and one bad layer leaves those before it right
+
+
+def doubts_of_layers(layers: Sequence[LayerLoss]) -> tuple[str, ...]:
+    """Return a line if every layer, the first too, differs a lot: the calibration data have another range."""
+    if not layers or any(layer.sqnr_db is None or layer.sqnr_db >= _LEAST_SQNR_DB for layer in layers):
+        return ()
+    return (
+        f"all layers differ a lot from the float model, from the first on (SQNR below {_LEAST_SQNR_DB:g} dB): "
+        "the calibration data have another range than the compared data; check that both are scaled as in training",
     )
 
 
@@ -338,7 +351,11 @@ def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) 
         figures = (getattr(one, name) for one in both)
         return [label, *("not built" if figure is None else write(figure) for figure in figures)]
 
-    rows = [row("file", "file_bytes"), row("MACs", "macs", formatting.amount), row("weights", "weight_bytes")]
+    rows = [
+        row("file", "file_bytes"),
+        row("MACs", "macs", formatting.amount),
+        row("weights in the file", "weight_bytes"),
+    ]
     if is_board:
         rows += [row("flash: constants", "constant_bytes"), row("flash: code", "code_bytes")]
     rows.append(row("RAM: arena", "arena_bytes"))
@@ -468,6 +485,7 @@ def quantize(
             log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - start, _described(how, calibrating))
             doubts += of_statistics(model, calibrating.samples, source)
             layers = of_layers(prepared, made, comparing.samples, source)
+            doubts += doubts_of_layers(layers)
             before = reference.outputs(prepared, comparing.samples)
             after = reference.outputs(made, comparing.samples)
             doubts += doubts_of_classes(before, comparing.labels)

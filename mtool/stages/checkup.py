@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import yaml
 
-from mtool import project
+from mtool import boards, project
 from mtool.base import distribution, resources, system
 from mtool.base.errors import FlashError, MtoolError
 from mtool.boards import Board, zephyr
@@ -118,6 +118,21 @@ def overview() -> list[Item]:
     found = [toolchain(name, required=name == _HOST) for name in toolchains.known()]
     tools = [item for name in flash.all_runners() if (item := runner(name)) is not None]
     return [*found, *references(), *tools]
+
+
+def runnable(items: Sequence[Item]) -> list[str]:
+    """Return the boards that can be built and emulated here with the programs of `overview`, without a framework."""
+    ready = {item.name for item in items if item.state == "ok"}
+    found = []
+    for board in boards.load_all().values():
+        builder = BUILDERS.get(project.load(next(iter(board.templates))).builder) if board.templates else None
+        program = board.emulator.program if board.emulator and not board.emulator.is_the_firmware else ""
+        if builder is None or (board.memories and not program):  # a board on a cable, not this computer
+            continue
+        names = {*builder.needs, board.toolchain, program}
+        if names - {""} <= ready:
+            found.append(board.name)
+    return found
 
 
 def missing(items: Sequence[Item]) -> list[Item]:

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -143,6 +144,12 @@ class FitReport:
 
     manifest: Manifest
     fits: tuple[Fit, ...]
+
+    @property
+    def by_time(self) -> tuple[Fit, ...]:
+        """The boards that it fits first, by the time of an inference; those without an estimate after them."""
+        times = {id(fit): fit.time.milliseconds if fit.time else math.inf for fit in self.fits}
+        return tuple(sorted(self.fits, key=lambda fit: (not fit.fits, times[id(fit)])))
 
 
 def check(

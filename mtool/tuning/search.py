@@ -67,7 +67,7 @@ class Row:
     def label(self) -> str:
         """The task's name for people: its first node, and what it computes."""
         more = len(self.space.task.nodes) - 1
-        return f"{self.space.task.nodes[0]}{f' +{more}' if more else ''}  {self.space.task.record.label}"
+        return f"{self.space.task.nodes[0]}{f' and {more} more' if more else ''}  {self.space.task.record.label}"
 
     @property
     def failed(self) -> int:

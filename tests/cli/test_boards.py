@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def test_doctor_names_what_is_there(capsys: Captured) -> None:
     tools = {tool["name"]: tool for tool in json.loads(capsys.readouterr().out)["tools"]}
     assert tools["cc"]["version"] and tools["cc"]["install"] == ""
     assert "qemu-system-arm" not in tools
+
+
+def test_doctor_ends_with_the_boards_that_work(capsys: Captured) -> None:
+    app.invoke(["doctor"])
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert re.match("ready to use: .*host.*; for another board: mtool doctor --board BOARD", last)
 
 
 def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:

@@ -237,3 +237,11 @@ def test_float_without_an_fpu_is_reported_with_what_int8_would_take(
         million = f"{10_000 * per_mac / 1e6:.2f} M" if per_mac >= 100 else f"{10 * per_mac} k"
         assert f"about {per_mac} instructions per MAC, {million} per inference" in lines[0]
         assert "mtool quantize" in lines[0]
+
+
+def test_the_tables_columns_have_headings_and_emulators_a_mark(capsys: Captured) -> None:
+    assert app.invoke(["check", str(DIGITS), "-b", "mps2_an386", "-b", "nucleo_h743zi"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^board +flash +RAM +sizes +an inference, estimated", shown, re.M)
+    names = re.findall(r"^(\S+(?: \(emulator\))?) +fits  ", shown, re.M)
+    assert names == ["nucleo_h743zi", "mps2_an386 (emulator)"]  # sorted by time

@@ -34,10 +34,13 @@ def test_it_reports_the_loss_the_worst_layers_and_the_saving(tmp_path: Path, cap
     arguments = ["quantize", str(KWS), "--data", "data.npz", "-o", "out.onnx"]
     assert app.invoke(arguments) == 0
     captured = capsys.readouterr()
-    assert "top-1 right: 100% before, 100% after" in captured.out and "top-1 the same for 4 of 4" in captured.out
+    assert (
+        "top-1 right of 4: 4 (100%) before, 4 (100%) after" in captured.out
+        and "top-1 the same for 4 of 4" in captured.out
+    )
     assert "worst of 14 layers" in captured.out and "output SQNR" in captured.out and "Conv" in captured.out
     assert "add --evaluate" in captured.err and "flash" not in captured.out.partition("RAM: arena")[0]
-    sizes = re.search(r"weights +([\d.]+) KB +([\d.]+) KB", captured.out)
+    sizes = re.search(r"weights in the file +([\d.]+) KB +([\d.]+) KB", captured.out)
     assert sizes and float(sizes[2]) < 0.4 * float(sizes[1])
     assert "RAM: arena" in captured.out and "wrote out.onnx" in captured.out
     assert "4 samples, minmax; activations int8 asymmetric; weights int8 per channel" in captured.err

@@ -303,6 +303,19 @@ def test_calibration_data_that_can_not_be_right_are_doubted(tmp_path: Path) -> N
     assert [word in line for word, line in zip(("before bn", "for all 9", "same data"), done.doubts, strict=True)]
 
 
+def test_calibration_data_of_another_range_are_doubted(tmp_path: Path) -> None:
+    x, labels = bright(30, seed=1)
+    np.save(tmp_path / "scaled.npy", x / 50)
+    np.savez(tmp_path / "test.npz", x=x, y=labels)  # the labels' usual name
+    done = mtool.quantize(network(tmp_path / "net.onnx"), tmp_path / "scaled.npy", evaluate=tmp_path / "test.npz")
+    assert done.classes is not None and done.classes.right_before == 30
+    (line,) = done.doubts
+    assert "the calibration data have another range" in line
+    np.save(tmp_path / "right.npy", x)
+    done = mtool.quantize(network(tmp_path / "net.onnx"), tmp_path / "right.npy", evaluate=tmp_path / "test.npz")
+    assert done.doubts == ()
+
+
 def test_images_of_another_shape_are_doubted(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     tensors = mtool.compile(network(tmp_path / "net.onnx"), board="host").manifest.inputs

@@ -257,4 +257,4 @@ def test_the_table_has_what_the_plan_took_and_why(
     said = "dense_5 does not use the fastest: the whole model is 25.0% slower with it"
     assert "in the plan" in shown and said in shown and shown.count("does not use the fastest") == 1
     assert [line.split()[-1] for line in rows if line.startswith("dense")] == ["the_default"]
-    assert all(line.rstrip().endswith("the same") for line in rows if not line.startswith("dense"))
+    assert all(line.rstrip().endswith("the best") for line in rows if not line.startswith("dense"))
