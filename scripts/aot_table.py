@@ -200,7 +200,7 @@ def markdown(tables: dict[str, dict[str, Row]], board: str, units: Units) -> str
         "",
         "Code size, RAM and stack for each way to call a model and its operators. Read this page if every byte counts.",
         f"It repeats the table of TVM's AOT RFC, for the standalone image of one model on `{board}`; `make aot-table`",
-        "writes it, and [executors.md](executors.md) describes the options. *text* is code and constants, including",
+        "writes it, and [Executors](executors.md) describes the options. *text* is code and constants, including",
         "the weights. *bss* excludes the arena and the memory reserved for the stack. *stack* is the deepest stack of",
         "an inference, measured by painting.",
     ]

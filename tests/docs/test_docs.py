@@ -59,6 +59,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @per_page
+def test_links_to_pages_have_titles_not_file_names(page: Path) -> None:
+    """The site has no files: `backends.md` is the page Backends there."""
+    assert re.findall(r"\[[a-z][\w-]*\.md\]\(", page.read_text()) == []
+
+
+@per_page
 def test_files_that_are_named_are_there(page: Path) -> None:
     for named in re.findall(r"`([\w./-]+)`", page.read_text()):
         if "/" in named and named.split("/")[0] in TOP - {"build", ".github"}:  # a project of a user has them too
