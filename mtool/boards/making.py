@@ -199,9 +199,8 @@ def _memories(facts: Mapping[str, str], start: Mapping[str, Any]) -> dict[str, A
         if facts.get(key):
             found[key] = {**_memory(key, facts[key]), "holds": roles}
         else:
-            before = {name: each for name, each in start.items() if set(each["holds"]) & set(roles)}
-            found |= before
-    return found
+            found |= {name: each for name, each in start.items() if set(each["holds"]) & set(roles)}
+    return found | {name: each for name, each in start.items() if not each["holds"]}
 
 
 def _memory(key: str, text: str) -> dict[str, Any]:

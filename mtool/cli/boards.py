@@ -73,6 +73,9 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
     found = path.resolve() in [file.resolve() for file in boards.files_of()]
     out.result({"file": str(path), "board": board.model_dump(mode="json")})
     out.text(f"{path}", *(f"  {line}" for line in text.splitlines()))
+    kept = {one["base"] for one in entry.get("memories", {}).values()}
+    if gone := [memory for memory, one in start.get("memories", {}).items() if one["base"] not in kept]:
+        out.text("", f"replaced by --set: {', '.join(gone)} of {origin}")
     use = f"mtool boards {name}" if found else f"mtool boards {name} --boards {path}"
     out.text("", f"see it with: {use}" + ("" if found else f'; or add to mtool.toml: boards = "{path}"'))
 
@@ -85,6 +88,8 @@ def _start(origin: str) -> dict[str, Any]:
 
     board = boards.get(origin)
     entry: dict[str, Any] = board.model_dump(mode="json", exclude={"name", "status"}, exclude_defaults=True)
+    if not origin.startswith("zephyr:"):
+        entry |= {"description": f"a board of my own, from {origin}", "source": f"the entry of {origin}: {board.source}"}
     for name, memory in board.memories.items():
         if memory.reads is not None:  # neither manifests nor tuning records hold it
             entry["memories"][name]["reads"] = memory.reads.model_dump(exclude_defaults=True)

@@ -82,6 +82,7 @@ def run(
 
 
 def _print(out: Output, ran: "RunResult") -> None:
+    from mtool.device.build import builds_whole_framework
     from mtool.stages import samples as sampling
 
     out.text()
@@ -98,7 +99,9 @@ def _print(out: Output, ran: "RunResult") -> None:
     ):
         out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
     if board.memories and ran.cost.firmware == commands.HOST_DRIVEN:
-        out.text(f"  {'':<9} with the RPC server, by which mtool drives it; without it: mtool bench")
+        project = ran.prepared.manifest.project
+        others = project is not None and not builds_whole_framework(project.builder)
+        out.text(f"  {'':<9} with the RPC server, by which mtool drives it" + "; without it: mtool bench" * others)
 
 
 def described(value: "Array") -> str:

@@ -133,7 +133,7 @@ _NAMES = {
     STANDALONE: "a firmware without the RPC server",
     HOST_DRIVEN: "the firmware with the RPC server",
     MODULE: "the module alone",
-    OWN: "the model; the firmware is your own",
+    OWN: "the model alone, in firmware of your own",
 }
 
 
@@ -468,7 +468,7 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     if any(cost.firmware_arena_bytes for cost in costs):
         rows["RAM: arena of all models"] = [f"{cost.firmware_arena_bytes:,} B" for cost in costs]
     rows["RAM: data, bss"] = [cost.data() for cost in costs]
-    rows["RAM: stack"] = ["" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs]
+    rows["RAM: stack"] = ["not measured" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs]
     rows["RAM: stack (bound)"] = [cost.stack_bound() for cost in costs]
     if not any(rows["RAM: stack (bound)"]):
         del rows["RAM: stack (bound)"]

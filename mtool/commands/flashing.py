@@ -14,7 +14,7 @@ from typing import IO
 
 from mtool import project
 from mtool.base import configuration, locks
-from mtool.base.errors import BoardError, CommunicationError, MtoolError
+from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError
 from mtool.boards import Board
 from mtool.device import build as building
 from mtool.device import flash, session
@@ -23,7 +23,7 @@ from mtool.device.flash.by_command import by_command
 from mtool.device.flash.ports import Attached
 from mtool.device.session import Device, opening
 from mtool.device.transport.base import Transport
-from mtool.device.transport.emulator import Channel, halted_command, open_halted
+from mtool.device.transport.emulator import FAULT, Channel, ending, halted_command, open_halted
 from mtool.manifest import Manifest, Project
 from mtool.project import template
 from mtool.stages import checkup, formatting
@@ -354,14 +354,17 @@ def run_program(job: Job, on_output: Callable[[bytes], None]) -> None:
             f"{target.name} is not emulated, so its program can't be run here",
             hint="flash the board, where it runs by itself: mtool flash",
         )
-    with opening.open_transport(prepared.folder, kind=STANDALONE) as transport:
+    arguments = ending(target.emulator) if target.emulator and project.transport == "serial" else ()
+    with opening.open_transport(prepared.folder, kind=STANDALONE, emulator_arguments=arguments) as transport:
         while True:
             try:
                 data = transport.read(timeout_s=_LOOK_S)
             except CommunicationError as ended:
-                if "ended with exit code 0" in ended.what:
-                    return
-                raise
+                if "ended with exit code 0" not in ended.what:
+                    raise
+                if any(FAULT in line for line in ended.details):
+                    raise DeviceError(f"the program ended with a fault on {target.name}") from None
+                return
             if data:
                 on_output(data)
 

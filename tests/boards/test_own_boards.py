@@ -167,6 +167,16 @@ def test_an_emulated_chip_is_the_start_of_another_board(project: Path) -> None:
     assert boards.get("again").timer == origin.timer
 
 
+def test_what_a_board_takes_from_another(project: Path, capsys: Captured) -> None:
+    assert app.invoke(["boards", "--new", "mine", "--from", "netduinoplus2", "--set", "ram=0x20004000:96KiB"]) == 0
+    board, origin = boards.get("mine"), boards.get("netduinoplus2")
+    assert board.description == "a board of my own, from netduinoplus2"
+    assert board.source == f"the entry of netduinoplus2: {origin.source}"
+    assert board.memories["ccm"] == origin.memories["ccm"] and "sram" not in board.memories
+    assert "replaced by --set: sram of netduinoplus2" in capsys.readouterr().out
+    assert "base: 0x40000000" in (project / "boards" / "mine.yaml").read_text()
+
+
 @pytest.mark.parametrize(
     ("port", "says"),
     [

@@ -54,6 +54,23 @@ def test_the_program_is_the_users(project: Path, capfdbinary: pytest.CaptureFixt
     assert capfdbinary.readouterr().out == b"y: largest at 3\n"
 
 
+@pytest.mark.product(2)
+@pytest.mark.parametrize("board", ["netduinoplus2", "microbit"])
+def test_a_program_ends_on_a_board_that_restarts(
+    board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """It restarted without end; a fault ends it as an error."""
+    assert begin(tmp_path / "p", line(tmp_path / "line.onnx"), board=board) == 0
+    monkeypatch.chdir(tmp_path / "p")
+    capfdbinary.readouterr()
+    assert app.invoke(["run", "-q"]) == 0
+    assert capfdbinary.readouterr().out == b"y: largest at 0\n"
+    main = tmp_path / "p" / "src" / "main.c"
+    main.write_text(main.read_text().replace("0; /* element i", "0; __builtin_trap(); /* element i"))
+    assert app.invoke(["run", "-q"]) != 0
+    assert f"the program ended with a fault on {board}".encode() in capfdbinary.readouterr().err
+
+
 def test_what_mtool_toml_says_holds_in_folders_below(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = user_project.require(project / "src")
     assert (found.board, found.type, found.model) == ("host", "standalone", project / "models" / "line.onnx")

@@ -109,7 +109,7 @@ def test_the_firmware_serves_again_after_a_reset(folder: Path, port: str) -> Non
 
 def test_another_build_and_another_model_are_refused(folder: Path, port: str, tmp_path: Path) -> None:
     other = packages.write(commands.compile(DIGITS, board="mps2_an386"), tmp_path / "other", form="cmake", rpc=True)
-    with pytest.raises(CommunicationError, match="stale build"):
+    with pytest.raises(CommunicationError, match="another build"):
         commands.verify(DIGITS, board="mps2_an386", deployment=Deployment(port=port), on=other)
     (tmp_path / "digits_int8.onnx").write_bytes(DIGITS.read_bytes() + b"\x32\x00")  # an empty doc_string
     with pytest.raises(UsageError, match="was not made from"):

@@ -85,6 +85,7 @@ SOFT = (
 NO_CMSIS = "a.c:1: fatal error: cmsis_core.h: No such file or directory"
 LABEL = "devicetree error: /swj: undefined node label 'x'"
 NO_32_BITS = "x.h:27: fatal error: bits/libc-header-start.h: No such file or directory"
+NO_PYKWALIFY = "    import pykwalify.core\n\n  ModuleNotFoundError: No module named 'pykwalify'\n\nCall Stack"
 NO_WORKSPACE = 'west: unknown command "build"; do you need to run this inside a workspace?'
 MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/gnuarmmeb/generic.cmake\n"
 
@@ -109,6 +110,7 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
         ("qemu_riscv32", ABI, "has no libraries for qemu_riscv32's core", "west sdk install"),
         ("qemu_riscv64", SOFT, "has no libraries for qemu_riscv64's core", "west sdk install"),
         ("nucleo_f746zg", NO_WORKSPACE, "is not in a west workspace", "west init -l"),
+        ("nucleo_f746zg", NO_PYKWALIFY, "the Python package pykwalify", "pip install 'mtool-mcu[zephyr]'"),
         ("native_sim", NO_32_BITS, "32-bit libraries", "multilib"),
     ],
 )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from mtool.base import spelling
+from mtool.base import distribution, spelling
 from mtool.base.errors import BoardError, BuildError, MtoolError
 from mtool.boards import zephyr
 
@@ -42,6 +42,7 @@ _NO_LIBRARIES = re.compile(
     r"can't link \S+ modules with soft-float modules)"
 )
 _NO_WORKSPACE = re.compile(r'west: unknown command "build".*')
+_NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _BLOBS = re.compile(r"west blobs fetch (\w+)")
 _NO_32_BITS = re.compile(
     r"bits/(?:libc-header-start|wordsize)\.h|gnu/stubs-32\.h|sys/cdefs\.h|skipping incompatible .*libgcc"
@@ -73,6 +74,12 @@ def _causes(
             f"the Zephyr tree {tree} is not in a west workspace, which west build requires",
             details=[found[0]],
             hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
+        )
+    if found := _NO_PACKAGE.search(output):
+        yield BuildError(
+            f"Zephyr's scripts need the Python package {found[1]}",
+            details=[found[0]],
+            hint=f"in the environment where they run: {distribution.install('zephyr')}",
         )
     yield _no_board(output, board, tree, roots)
     if found := _NO_TOOLCHAIN.search(output):

@@ -133,7 +133,9 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
         )
     if hello.build_hash != expected.build_hash[:_HASH_DIGITS]:
         raise CommunicationError(
-            f"{name} runs a stale build of this model", details=details, hint="build it again and flash it first"
+            f"{name} runs another build of this model",
+            details=details,
+            hint="flash this build; or, in firmware of your own, name the package that it contains: --on PACKAGE",
         )
     return hello
 

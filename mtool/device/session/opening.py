@@ -141,7 +141,14 @@ def build_at(folder: str | Path, *, port: str, probe: str = "") -> str:
         return client.hello.build_hash
 
 
-def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind: str = _KIND) -> Transport:
+def open_transport(
+    folder: str | Path,
+    *,
+    port: str = "",
+    probe: str = "",
+    kind: str = _KIND,
+    emulator_arguments: Sequence[str] = (),
+) -> Transport:
     """Start a firmware of a built project and return the channel to it, as `open` does, without a session.
 
     Args:
@@ -149,12 +156,14 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind:
         port: as for `open`.
         probe: as for `open`.
         kind: of the firmware, for a board that is emulated.
+        emulator_arguments: further ones.
 
     Raises:
         MtoolError: as for `open`.
     """
     path = Path(folder)
-    return _channel(path, manifest.project_of(manifest.load(path), path), port, probe, kind=kind)[0]
+    project = manifest.project_of(manifest.load(path), path)
+    return _channel(path, project, port, probe, emulator_arguments, kind=kind)[0]
 
 
 def _channel(

@@ -20,6 +20,9 @@ from mtool.device.transport.through import Through
 
 Channel = Literal["semihosting", "uart"]
 
+FAULT = "escalating irq"
+"""What QEMU prints of a fault with the arguments of `ending`."""
+
 # The lowest rate of an emulated UART; a pipe's is ProcessTransport's default.
 _UART_BYTES_PER_SECOND = 2e3
 _PTY_BAUD = 115200
@@ -43,6 +46,14 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
     program = compiled_program(emulator) if emulator.source else emulator.program
     parts = (program, *emulator.arguments, *connected)
     return [part.replace("{elf}", str(elf)) for part in parts]
+
+
+def ending(emulator: Emulator) -> tuple[str, ...]:
+    """Return arguments with which QEMU ends when a program does that restarts its board, and reports faults."""
+    if not emulator.program.startswith("qemu-"):
+        return ()
+    faults = ("-trace", "nvic_escalate_disabled", "-trace", "nvic_escalate_prio")
+    return ("-no-reboot", *(faults if emulator.program == "qemu-system-arm" else ()))
 
 
 def start(emulator: Emulator, argv: Sequence[str], **options: Any) -> ProcessTransport:

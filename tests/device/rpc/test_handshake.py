@@ -46,9 +46,9 @@ def test_another_model() -> None:
     assert error.exit_code == 8
 
 
-def test_a_stale_build() -> None:
+def test_another_build() -> None:
     error = refused(Scripted(lambda frame: reply_to(frame, build="3f9c3f9c3f9c3f9d")))
-    assert error.what == "the scripted device runs a stale build of this model"
+    assert error.what == "the scripted device runs a another build of this model"
 
 
 def test_another_protocol() -> None:
