@@ -135,7 +135,7 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
         raise CommunicationError(
             f"{name} runs another build of this model",
             details=details,
-            hint="flash this build; or, in firmware of your own, name the package that it contains: --on PACKAGE",
+            hint="build it again and flash it first; or name the package in firmware of your own: --on PACKAGE",
         )
     return hello
 

@@ -48,7 +48,8 @@ def test_another_model() -> None:
 
 def test_another_build() -> None:
     error = refused(Scripted(lambda frame: reply_to(frame, build="3f9c3f9c3f9c3f9d")))
-    assert error.what == "the scripted device runs a another build of this model"
+    assert error.what == "the scripted device runs another build of this model"
+    assert error.hint is not None and "--on PACKAGE" in error.hint
 
 
 def test_another_protocol() -> None:

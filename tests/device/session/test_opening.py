@@ -59,7 +59,7 @@ def test_a_firmware_of_another_model(tmp_path: Path) -> None:
 
 def test_a_stale_firmware(tmp_path: Path) -> None:
     project = projects.project_of(boards.get("host"), build_hash="ab" * 32)
-    with pytest.raises(CommunicationError, match="runs a another build of this model"):
+    with pytest.raises(CommunicationError, match="runs another build of this model"):
         session.open(projects.write(tmp_path / "p", project=project))
 
 
