@@ -89,7 +89,8 @@ def _start(origin: str) -> dict[str, Any]:
     board = boards.get(origin)
     entry: dict[str, Any] = board.model_dump(mode="json", exclude={"name", "status"}, exclude_defaults=True)
     if not origin.startswith("zephyr:"):
-        entry |= {"description": f"a board of my own, from {origin}", "source": f"the entry of {origin}: {board.source}"}
+        entry["description"] = f"a board of my own, from {origin}"
+        entry["source"] = f"the entry of {origin}: {board.source}"
     for name, memory in board.memories.items():
         if memory.reads is not None:  # neither manifests nor tuning records hold it
             entry["memories"][name]["reads"] = memory.reads.model_dump(exclude_defaults=True)

@@ -236,6 +236,8 @@ def compile(
     )
     out.text(f"{folder}/")
     out.text(table(("", ""), [[f"  {path}", kilobytes(len(files[path]))] for path in files], right=(1,)))
+    if emit == "cmake" and board == parameters.HOST:
+        out.text("", "for this computer's core; for a microcontroller's, name its board: --board NAME (mtool boards)")
 
 
 def partition(

@@ -177,3 +177,11 @@ def test_names_of_any_length_leave_an_error_readable(monkeypatch: pytest.MonkeyP
 
 def test_an_error_as_text_is_printable() -> None:
     assert str(errors.ModelError(HOSTILE, details=[HOSTILE], hint=HOSTILE)).replace("\n", "").isprintable()
+
+
+def test_a_cmake_package_for_this_computer_says_how_to_name_a_board(tmp_path: Path, capsys: Captured) -> None:
+    model = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
+    for board, is_named in (("host", False), ("mps2_an386", True)):
+        folder = str(tmp_path / board)
+        assert app.invoke(["compile", model, "--emit", "cmake", "--board", board, "-d", folder]) == 0
+        assert ("name its board: --board NAME" in capsys.readouterr().out) != is_named

@@ -21,7 +21,8 @@ def rows_of(cost: Cost) -> dict[str, str]:
 def test_texts() -> None:
     assert not {"by input", "RAM: stack (bound)"} & {*rows_of(COST)}, "nothing is known of either"
     own = rows_of(replace(COST, firmware="own", stack_bytes=None))
-    assert own["RAM: stack"] == "not measured" and own["flash, RAM are of"] == "the model alone, in firmware of your own"
+    assert own["RAM: stack"] == "not measured"
+    assert own["flash, RAM are of"] == "the model alone, in firmware of your own"
     fixed = replace(COST, least_instructions=100, most_instructions=100, inputs=9, stack_bound_bytes=40)
     assert rows_of(fixed)["by input"] == "the same for 9 inputs"
     assert rows_of(fixed)["RAM: stack (bound)"] == "40 B"
