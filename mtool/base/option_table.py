@@ -61,12 +61,12 @@ class Option:
 
 
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_TABLE = tuple(Option(**{"default": _EMPTY.get(row.get("type", "")), **row}) for row in _FILE["option"])
+TABLE = tuple(Option(**{"default": _EMPTY.get(row.get("type", "")), **row}) for row in _FILE["option"])
 
 COMMANDS: dict[str, str] = _FILE["commands"]
 """Each command with a summary of what it does."""
 
-OPTIONS = {one.name: one for one in reversed(_TABLE) if one.type}
+OPTIONS = {one.name: one for one in reversed(TABLE) if one.type}
 """The options that Python and mtool.toml also have, by name."""
 
 DEFAULTS: dict[str, Any] = {name: one.default for name, one in OPTIONS.items()}
@@ -81,9 +81,9 @@ LEAST_TIMEOUT_S = OPTIONS["timeout"].least or 0.0
 
 def of_group(group: str) -> tuple[Option, ...]:
     """Return the options that a group has, in the order of --help."""
-    return tuple(one for one in _TABLE if group in one.of and one.type)
+    return tuple(one for one in TABLE if group in one.of and one.type)
 
 
 def of_command(command: str, name: str) -> Option:
     """Return the option or argument of a command by the name of its parameter."""
-    return next(one for one in _TABLE if one.name == name and command in one.of)
+    return next(one for one in TABLE if one.name == name and command in one.of)

@@ -42,7 +42,7 @@ def test_a_long_list_is_shortened(name: str) -> None:
 
 
 def test_an_option_that_is_rare_somewhere_is_one_there() -> None:
-    for one in option_table._TABLE:
+    for one in option_table.TABLE:
         assert isinstance(one.rare, bool) or set(one.rare) < set(one.of), one.name
 
 

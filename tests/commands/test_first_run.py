@@ -36,22 +36,25 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count how often the reference is run, by the number of its samples."""
     found: list[int] = []
-    real = reference.outputs
+    real = reference.computed_by
 
-    def outputs(path: Path, samples: Any, **rest: Any) -> Any:
+    def computed_by(path: Path, samples: Any, **rest: Any) -> Any:
         found.append(len(samples))
         return real(path, samples, **rest)
 
-    monkeypatch.setattr(reference, "outputs", outputs)
+    monkeypatch.setattr(reference, "computed_by", computed_by)
     return found
 
 
 def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the reference give other numbers than the model's."""
-    real = reference.outputs
-    monkeypatch.setattr(
-        reference, "outputs", lambda *put, **rest: [{"y": sample["y"] + 1} for sample in real(*put, **rest)]
-    )
+    real = reference.computed_by
+
+    def computed_by(*put: Any, **rest: Any) -> Any:
+        name, outputs = real(*put, **rest)
+        return name, [{"y": sample["y"] + 1} for sample in outputs]
+
+    monkeypatch.setattr(reference, "computed_by", computed_by)
 
 
 @pytest.mark.slow
@@ -97,7 +100,7 @@ def test_nothing_fails_where_nothing_can_be_compared(how: str, model: Path, monk
         raise ModelError("onnxruntime can't run small.onnx")
 
     if how == "refused":
-        monkeypatch.setattr(reference, "outputs", refuse)
+        monkeypatch.setattr(reference, "computed_by", refuse)
     elif how == "missing":
         monkeypatch.setattr(ort, "version", lambda: "")
     else:

@@ -16,7 +16,7 @@ from mtool.device.build import west
 from tests.zephyr import test_zephyr
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
-SCRIPT = resources.path("project_templates/shared/model_sizes.py")
+SCRIPT = resources.path("project_templates/shared/model_sizes.jinja")
 BOARD = "mps2_an386"
 
 

@@ -1,1 +1,0 @@
-{% include "shared/model_sizes.py" %}
