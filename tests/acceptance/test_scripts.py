@@ -5,7 +5,6 @@ import sys
 import pytest
 from script import FOLDER, load
 
-
 OPTIONAL = ("matplotlib", "playwright")  # of the extra "slow"
 
 
