@@ -469,9 +469,9 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
         rows["RAM: arena of all models"] = [f"{cost.firmware_arena_bytes:,} B" for cost in costs]
     rows["RAM: data, bss"] = [cost.data() for cost in costs]
     rows["RAM: stack"] = ["not measured" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs]
-    rows["RAM: stack (bound)"] = [cost.stack_bound() for cost in costs]
-    if not any(rows["RAM: stack (bound)"]):
-        del rows["RAM: stack (bound)"]
+    rows["RAM: stack, at most"] = [cost.stack_bound() for cost in costs]
+    if not any(rows["RAM: stack, at most"]):
+        del rows["RAM: stack, at most"]
     if any(cost.firmware != STANDALONE for cost in costs):
         rows["flash, RAM are of"] = [_NAMES[cost.firmware] for cost in costs]
     if all(cost.firmware == OWN for cost in costs):

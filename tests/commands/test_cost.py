@@ -19,20 +19,20 @@ def rows_of(cost: Cost) -> dict[str, str]:
 
 
 def test_texts() -> None:
-    assert not {"by input", "RAM: stack (bound)"} & {*rows_of(COST)}, "nothing is known of either"
+    assert not {"by input", "RAM: stack, at most"} & {*rows_of(COST)}, "nothing is known of either"
     own = rows_of(replace(COST, firmware="own", stack_bytes=None))
     assert own["RAM: stack"] == "not measured"
     assert own["flash, RAM are of"] == "the model alone, in firmware of your own"
     fixed = replace(COST, least_instructions=100, most_instructions=100, inputs=9, stack_bound_bytes=40)
     assert rows_of(fixed)["by input"] == "the same for 9 inputs"
-    assert rows_of(fixed)["RAM: stack (bound)"] == "40 B"
+    assert rows_of(fixed)["RAM: stack, at most"] == "40 B"
     other = replace(fixed, least_instructions=90, most_instructions=1100, served_stack_bound_bytes=64)
     assert rows_of(other)["by input"] == "90 to 1,100 for 9 inputs"
-    assert rows_of(other)["RAM: stack (bound)"] == "40 B, 64 B with the RPC server's call, as measured"
+    assert rows_of(other)["RAM: stack, at most"] == "40 B, 64 B with the RPC server's call, as measured"
     interrupted = replace(other, stack_bytes=168)
-    assert rows_of(interrupted)["RAM: stack (bound)"].endswith(", as measured, without the interrupt that was measured")
+    assert rows_of(interrupted)["RAM: stack, at most"].endswith(", as measured, without the interrupt that was measured")
     unknown = replace(COST, stack_bound_unknown="f calls a function through a pointer")
-    assert rows_of(unknown)["RAM: stack (bound)"] == "not known: f calls a function through a pointer"
+    assert rows_of(unknown)["RAM: stack, at most"] == "not known: f calls a function through a pointer"
     assert "operators" not in other.as_json() and other.as_json()["most_instructions"] == 1100
 
 
