@@ -369,11 +369,9 @@ def run_time_sizes(data: Any) -> Picture:
 
 
 def _numbers() -> Any:
-    clock = "nucleo_l4r5zi@120MHz"
+    clock = "nucleo_l4r5zi"
     with folder():
-        found = printed(
-            "bench", str(DIGITS_MODEL), "--board", BOARD, "--cycles", "--clock", clock, "--clock", "nucleo_l4r5zi@20MHz"
-        )["cycles"]
+        found = printed("bench", str(DIGITS_MODEL), "--board", BOARD, "--cycles", "--clock", clock)["cycles"]
     return {
         "instructions": found["instructions"],
         "cycles": found["cycles"]["cortex-m4"],
