@@ -30,7 +30,7 @@ def test_texts() -> None:
     assert rows_of(other)["by input"] == "90 to 1,100 for 9 inputs"
     assert rows_of(other)["RAM: stack, at most"] == "40 B, 64 B with the RPC server's call, as measured"
     interrupted = replace(other, stack_bytes=168)
-    assert rows_of(interrupted)["RAM: stack, at most"].endswith(", as measured, without the interrupt that was measured")
+    assert rows_of(interrupted)["RAM: stack, at most"].endswith(", without the interrupt that was measured")
     unknown = replace(COST, stack_bound_unknown="f calls a function through a pointer")
     assert rows_of(unknown)["RAM: stack, at most"] == "not known: f calls a function through a pointer"
     assert "operators" not in other.as_json() and other.as_json()["most_instructions"] == 1100
