@@ -139,7 +139,7 @@ def test_each_package_has_the_server(form: Format, tmp_path: Path) -> None:
     if form == "cmsis-pack":
         (archive,) = package.glob("*.pack")
         shutil.unpack_archive(archive, package, "zip")
-    sources = [path for path in package.rglob("*.c") if "examples" not in path.parts and "samples" not in path.parts]
+    sources = [path for path in package.rglob("*.c") if not {"examples", "samples", "zephyr"} & {*path.parts}]
     includes = {f"-I{path.parent}" for path in package.rglob("*.h")}
     core = ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
     objects = tmp_path / "objects"

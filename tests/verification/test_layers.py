@@ -21,6 +21,7 @@ from mtool.compiler.kernels.schedule import Schedule
 from mtool.device import session
 from mtool.device.session.layers import intermediates
 from mtool.manifest import Operand, Operator
+from mtool.verification.layers import default_tolerance
 
 pytest.importorskip("onnxruntime")
 
@@ -125,7 +126,10 @@ def test_the_commands_show_the_layers(
 def test_the_layers_of_real_models(name: str, board: str, tmp_path: Path) -> None:
     path = models.FOLDER / f"{name}.onnx"
     golden = path.with_suffix("").with_suffix(".golden.npz")
-    found = mtool.verify_layers(path, board=board, golden=golden, deployment=mtool.Deployment(tmp_path / "project"))
+    # The golden sums of ten dense layers in float32 are in another order: 8.5e-4 apart at most, of values up to 62.
+    tolerance = replace(default_tolerance(path), atol=1e-3 if name == "ad/ad_float32" else None)
+    deployment = mtool.Deployment(tmp_path / "project")
+    found = mtool.verify_layers(path, board=board, golden=golden, tolerance=tolerance, deployment=deployment)
     found.check()
     assert all(layer.difference is not None for layer in found.layers)
 

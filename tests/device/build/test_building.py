@@ -132,12 +132,14 @@ def test_another_compiler_of_the_same_version_builds_again(tmp_path: Path, monke
 
     def made() -> tuple[bool, bool]:
         built = build.build(write(tmp_path / "project"), kinds=["standalone"])
-        return bool(built.rebuilt), b"other" in built.firmware["standalone"].read_bytes()
+        return bool(built.rebuilt), b"another compiler" in built.firmware["standalone"].read_bytes()
 
     assert made() == (True, False) and made() == (False, False)
     marker = tmp_path / "include" / "string.h"
     marker.parent.mkdir()
-    marker.write_text('#include_next <string.h>\nstatic const char mark[] __attribute__((used)) = "other";\n')
+    marker.write_text(
+        '#include_next <string.h>\nstatic const char mark[] __attribute__((used)) = "another compiler";\n'
+    )
     with monkeypatch.context() as reported:
         reported.setenv("C_INCLUDE_PATH", str(marker.parent))
         assert made() == (True, True) and made() == (False, True)
