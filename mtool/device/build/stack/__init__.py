@@ -134,7 +134,7 @@ class CallGraph:
         names = pointers.get(one.name)
         if names is None:
             raise _UnknownError(f"{one.name} calls a function through a pointer")
-        return [self._image.names[name] for name in names]
+        return [at for at, function in self._image.functions.items() if function[0] in names]  # statics share names
 
     def _all(self) -> list[Function]:
         return [self._function(at) for at in self._image.functions] if self._decode is not None else []
