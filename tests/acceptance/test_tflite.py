@@ -147,6 +147,7 @@ def test_names_are_those_of_the_file() -> None:
     assert any(re.fullmatch(r"Identity \(SOFTMAX 12\)", origin) for origin in origins), origins
 
 
+@pytest.mark.slow
 @models.needed
 def test_verify_and_its_layers_agree_on_any_inputs(tmp_path: Path) -> None:
     """LiteRT's kernels differ from each other by more than a step where a sum is added to one of another scale."""

@@ -68,6 +68,7 @@ def test_the_single_match_is_found_without_being_named(
     assert capsys.readouterr().out.split()[:2] == ["y", "["]
 
 
+@pytest.mark.slow
 def test_without_a_port_it_is_the_board_that_is_attached_or_simavr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -301,6 +301,7 @@ def test_a_firmware_of_another_model(capsys: Captured) -> None:
     fails([one], 8, "one", "other", capsys=capsys)
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("program", ["exit 3", "kill -9 $$", "echo no frames at all", "sleep 100"])
 def test_a_firmware_that_ends_or_does_not_answer(
     program: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured

@@ -21,6 +21,7 @@ DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 Captured = pytest.CaptureFixture[str]
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("what", [commands.run, commands.bench, commands.verify])
 def test_a_board_that_does_not_answer_is_reported_before_the_build(
     what: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

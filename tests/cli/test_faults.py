@@ -51,6 +51,7 @@ def test_run_reports_a_fault(board: str, capsys: pytest.CaptureFixture[str]) -> 
     assert re.sub(r"(pc 0x|\+0x|\.c:|stack )[0-9a-f]+", r"\1", captured.err) == MESSAGE
 
 
+@pytest.mark.slow
 def test_a_fault_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["run", str(DIGITS), "--board", "mps2_an386", "--json"]) == 10
     error = json.loads(capsys.readouterr().out)["error"]

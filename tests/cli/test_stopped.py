@@ -35,6 +35,7 @@ def all_end(numbers: str) -> bool:
     return not running
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     ("numbers", "code"),
     [([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGHUP], 129)],

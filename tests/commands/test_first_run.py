@@ -80,6 +80,7 @@ def test_bench_compares_a_new_build_too(model: Path, asked: list[int], capsys: C
     assert json.loads(capsys.readouterr().out)["first_run"] is None and asked == [1]
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("command", ["run", "bench", "bench --layers"])
 def test_a_difference_is_reported_in_a_line_until_it_is_gone(
     command: str, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured

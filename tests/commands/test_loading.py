@@ -80,6 +80,7 @@ def project(built: Path) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Path) -> None:
     reported: list[int] = []
     done = loading.load_module(files / "first.mtm", project, progress=lambda there, whole: reported.append(there))

@@ -44,6 +44,7 @@ def compiled(core: str, folder: Path, stems: Collection[str]) -> tuple[int, int]
     return text + data, data + bss
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("core", CORES)
 def test_the_server_compiles_and_is_small(core: str, tmp_path: Path) -> None:
     optional = {part for parts in OPTIONAL for part in parts}

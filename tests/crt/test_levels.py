@@ -62,6 +62,7 @@ def planes() -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS if amount.IS_ALL else ("-Og", "-Os", "-O2"))
 @pytest.mark.parametrize("harder", [(), *((one,) for one in HARDER[:2]), HARDER], ids=" ".join)
 @pytest.mark.parametrize("name", WITH_SIMD32)

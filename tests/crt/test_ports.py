@@ -206,6 +206,7 @@ def test_a_clock(name: str) -> None:
     assert not is_external or chip.values["CR"] & bit(18)
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("name", CLOCKS)
 def test_a_clock_waits_for_what_is_not_ready(name: str) -> None:
     """Without one of its ready bits a driver waits for ever, instead of going on at a wrong rate."""

@@ -161,6 +161,7 @@ def trial(found: Firmware, seed: int) -> int:
     return suspended
 
 
+@pytest.mark.slow
 def test_random_schedules(found: Firmware) -> None:
     assert sum(trial(found, seed) for seed in range(amount.of(10_000, 300))) > 300
 

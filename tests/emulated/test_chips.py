@@ -207,5 +207,5 @@ def test_the_flash_of_an_nrf(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     folder = faulty.make(board, tmp_path / "project", replace={"src/main.c": FLASH})
     with on_a_desk(board, folder / "build" / "host_driven.elf") as port:
         assert app.invoke(["monitor", "--port", port, "--for", "1"]) == 0
-    told = capfd.readouterr().out  # whose first line and last one may be cut
-    assert "well" in told.split() and "b" not in told, told
+    printed = capfd.readouterr().out  # whose first line and last one may be cut
+    assert "well" in printed.split() and "b" not in printed, printed

@@ -128,6 +128,7 @@ def test_one_operator_is_timed_by_name_or_number(device: Device) -> None:
         device.time(function="conf_0")
 
 
+@pytest.mark.slow
 def test_any_tensor_is_read(built: BuiltProject, device: Device) -> None:
     last = device.manifest.operators[-1]
     scores = device.run(feed(5))["scores"]

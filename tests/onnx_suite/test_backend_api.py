@@ -125,6 +125,7 @@ def test_devices() -> None:
         onnx_backend.prepare(model([], {"a": (F, [1])}, {"a": (F, [1])}), "CUDA")
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("board", ["mps2_an386", "qemu_riscv32"])
 def test_a_board_in_its_emulator(board: str) -> None:
     found = boards.get(board)

@@ -16,6 +16,7 @@ HIDING = Path(__file__).parent / "hiding.py"
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
 
 
+@pytest.mark.slow
 def test_a_model_is_checked_compiled_and_run_on_the_host(tmp_path: Path) -> None:
     commands = [
         ["check", DIGITS, "--board", "sim_m4", "--board", "host"],

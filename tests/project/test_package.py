@@ -130,6 +130,7 @@ def test_keyword_spotting_compiles_for_an_arm_core_as_an_arduino_library(tmp_pat
     subprocess.run(["arm-none-eabi-gcc", "-std=gnu11", *cpu, "-Os", "-Wall", "-c", *sources], cwd=tmp_path, check=True)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     ("board", "flags"),
     [
@@ -182,6 +183,7 @@ def test_a_zephyr_module_is_described(tmp_path: Path) -> None:
     assert f'printk("{regex}\\n")' in (folder / "samples/run/src/main.c").read_text()
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     ("io", "chosen"),
     [("external", CONVENTIONS[0]), *(("arena", one) for one in CONVENTIONS[1:])],

@@ -85,6 +85,7 @@ def check_it_runs(done: QuantizationResult, board: str = "host") -> None:
     assert [output.differing for output in report.outputs] == [0] * len(report.outputs)
 
 
+@pytest.mark.slow
 def test_a_network_keeps_its_classes_and_shrinks(tmp_path: Path) -> None:
     x, labels = bright(60)
     np.savez(tmp_path / "data.npz", x=x, labels=labels)
@@ -381,6 +382,7 @@ def test_what_can_not_be_done_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     assert done.path.read_bytes() == before
 
 
+@pytest.mark.product(2)
 @needs_arm
 @models.needed
 @pytest.mark.parametrize(("name", "part"), [("kws", 0.35), ("ic", 0.7)])  # flash for speed: --optimize

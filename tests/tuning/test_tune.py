@@ -134,6 +134,7 @@ def test_what_was_measured_is_used_and_never_measured_again(tmp_path: Path) -> N
     mtool.verify(DIGITS, board=BOARD, options=options, deployment=Deployment(tmp_path / "v")).check()
 
 
+@pytest.mark.slow
 def test_times_are_those_of_the_operators_in_the_model(tmp_path: Path) -> None:
     found = tuned(tmp_path, trials=6)
     profile = mtool.bench_layers(DIGITS, board=BOARD, deployment=Deployment(tmp_path / "bench"))

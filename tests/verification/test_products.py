@@ -169,6 +169,7 @@ def qlinear() -> onnx.ModelProto:
     return made(case)[0]
 
 
+@pytest.mark.product(2)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("make", [dynamic, qlinear])
 def test_verify_notices_a_processor_that_saturates(

@@ -68,6 +68,7 @@ def run(python: Path, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_runs_from_any_folder(python: Path, tmp_path: Path) -> None:
     found = json.loads(run(python, "-m", "mtool", "demo", "--board", "host", "--json", cwd=tmp_path))
     assert found["boards"]["host"]["accuracy"] > 0.95

@@ -34,6 +34,7 @@ def test_the_table_has_what_networks_are_made_of() -> None:
     assert any(row.residual for row in rows) and any(len({*row.window.get("pads", [0])}) > 1 for row in rows)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", BOARDS if amount.IS_ALL else ("mps2_an386", "mps3_an547", "mps2_an383"))
 @pytest.mark.parametrize("number", range(len(GROUPS) if amount.IS_ALL else 1))
 def test_they_compile(number: int, board: str, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def compiled(tmp_path: Path, chosen: codegen.Conventions) -> CompiledModel:
     return mtool.compile(tmp_path / "net.onnx", board="host", options=options)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_hooks_and_failures(name: str, tmp_path: Path) -> None:
     prepared = commands.build_model(compiled(tmp_path, CONVENTIONS[name]), tmp_path / "project")

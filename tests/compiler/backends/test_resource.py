@@ -147,6 +147,7 @@ def test_it_reaches_regions_and_hooks(form: OperatorsApi, folder: Path, tmp_path
     assert failing.seen() == (1, 1, 1, 0)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     "chosen",
     [codegen.conventions("pointers"), codegen.conventions("packed", executor="graph"), codegen.conventions("step")],

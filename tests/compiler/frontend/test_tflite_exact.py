@@ -340,6 +340,7 @@ def other_cases(dtype: Any) -> list[Case]:
     return found
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 def test_other_operators_are_those_of_the_reference_kernels(dtype: Any, tmp_path: Path) -> None:
     check(other_cases(dtype), tmp_path)

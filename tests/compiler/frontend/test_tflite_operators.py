@@ -163,6 +163,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("target", [HOST, SOFT], ids=["fpu", "no-fpu"])
 def test_rounding_tflite_is_the_reference_kernels_byte_for_byte(target: Target, tmp_path: Path) -> None:
     data, inputs, outputs = one_model(EXACT)
@@ -177,6 +178,7 @@ def test_rounding_tflite_is_the_reference_kernels_byte_for_byte(target: Target, 
     assert not wrong
 
 
+@pytest.mark.slow
 def test_int8_is_within_a_step_of_the_default_kernels(tmp_path: Path) -> None:
     data, inputs, outputs = one_model(EXACT)
     feeds = {tensor.name: drawn(tensor) for tensor in inputs}

@@ -525,6 +525,7 @@ def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -
     assert failures([*each_setting(target, prefix), *wide_cases(target, prefix)], tmp_path, None) == []
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("narrower", ["", "MT_SIMD_NARROW", "MT_PORTABLE"], ids=["widest", "four", "plain"])
 def test_vectors_of_this_computer(narrower: str, tmp_path: Path) -> None:
     """Those of the processor that runs this, those that each one has, and what other compilers get."""

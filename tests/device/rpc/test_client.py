@@ -165,6 +165,7 @@ def test_the_device_logs(client: Client, caplog: pytest.LogCaptureFixture) -> No
     assert [record.getMessage() for record in caplog.records] == ["the model says hello"]
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "PATIENCE_S", 0.2)
     monkeypatch.setattr(window, "RESEND_RUNNING_S", 0.05)

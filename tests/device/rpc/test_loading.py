@@ -251,6 +251,7 @@ def test_frames_that_come_again_load_nothing_twice() -> None:
         assert ask(Message.MT_LOAD, 10, b"\3" + head[1:]).payload == bytes([Status.MT_NOT_SUPPORTED])
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("place", [Place.FLASH, Place.RAM])
 def test_a_bad_line_changes_no_byte(place: Place) -> None:
     file = module(5, padding=2000)

@@ -45,6 +45,7 @@ def fault(folder: Path, which: int, *, in_steps: bool = True, timeout_s: float |
     return caught.value
 
 
+@pytest.mark.product(3)
 def test_an_unmapped_address(built: tuple[Board, Path]) -> None:
     board, folder = built
     error = fault(folder, faulty.UNMAPPED)

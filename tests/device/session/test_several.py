@@ -54,6 +54,7 @@ def device(built: tuple[Path, list[Any], Any]) -> Iterator[Device]:
         yield opened
 
 
+@pytest.mark.product(2)
 def test_models_run_in_turn_and_keep_their_states(built: tuple[Path, list[Any], Any], device: Device) -> None:
     proto, pairs = built[1]
     rng = np.random.default_rng(0)

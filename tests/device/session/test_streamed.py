@@ -57,6 +57,7 @@ def test_rows_come_by_writes(tmp_path: Path) -> None:
         np.testing.assert_allclose(device.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_arm
 def test_bench_and_verify_feed_a_board(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proto, _ = images(1)

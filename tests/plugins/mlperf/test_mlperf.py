@@ -119,6 +119,7 @@ def test_the_runner(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert app.invoke(["mlperf", "--data", "nothing.npz"]) == 2
 
 
+@pytest.mark.slow
 def test_a_rate_of_an_emulator_is_labelled(
     project: Path, device: DeviceUnderTest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

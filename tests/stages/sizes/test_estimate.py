@@ -123,6 +123,7 @@ def test_a_graph_executor_counts_with_its_graph(tmp_path: Path) -> None:
         assert real.bytes <= guess.bytes < 1.3 * real.bytes
 
 
+@pytest.mark.slow
 def test_what_a_build_refuses_is_never_said_to_fit(tmp_path: Path) -> None:
     """One byte less than is needed, in each memory: the linker says no, and so did the estimate."""
     board = boards.get("mps3_an547")

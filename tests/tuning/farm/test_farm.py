@@ -45,6 +45,7 @@ def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_a_worker_of_a_local_scheduler_listens_on_loopback_alone_and_serves_no_pages(running: Cluster) -> None:
     with connected(running, 4):
         sockets = psutil.Process(running.workers[0].pid).net_connections("inet")

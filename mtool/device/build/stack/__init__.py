@@ -132,7 +132,7 @@ class CallGraph:
 
     def _pointed_by(self, one: Function, pointers: _Pointers) -> list[int]:
         names = pointers.get(one.name)
-        if not names:  # no function that a pointer may lead to is no proof that it leads nowhere
+        if not names:  # no function that a pointer may lead to does not prove that it leads nowhere
             raise _UnknownError(f"{one.name} calls a function through a pointer")
         return [at for at, function in self._image.functions.items() if function[0] in names]  # statics share names
 
