@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table timing-table sizes figures outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table sizes figures outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -30,6 +30,10 @@ bench:          ## every model on every emulated board, compared with other tool
 bench-compile:  ## mtool's own run time, from --help to a model of 100 MB: docs/compile-time.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
+
+bench-layers:   ## single layers on emulated cores, before and after: docs/layers.json, read by make bench
+	scripts/setup --dev
+	.venv/bin/python scripts/bench_layers.py --update $(ARGS)
 
 bench-cycles:   ## the cycle estimate against published results; TINY=FOLDER with their clones (scripts/bench_cycles.py): docs/cycles.md
 	.venv/bin/python scripts/bench_cycles.py $(TINY)

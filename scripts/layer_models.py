@@ -1,0 +1,248 @@
+"""Models of one layer each, for scripts/bench_layers.py: int8 behind QDQ, as quantizers write them."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from graphs import Array
+from graphs import model as graph_model
+from tflite_models import Op, T
+from tflite_models import model as tflite_model
+
+F, I8 = np.float32, np.int8
+M0, M3, M4, M55, RV32 = "mps2_an383", "mps2_an385", "mps2_an386", "mps3_an547", "qemu_riscv32"
+CORES = {M0: "M0+", M3: "M3", M4: "M4", M55: "M55", RV32: "RV32IMC"}
+SMALL = (1, 16, 16, 16)
+CALIBRATED = (0.0213, 0.0347, 0.0451)  # scales of two inputs and the output: no sum lies halfway between two results
+ROUND = (0.02, 0.03, 0.04)  # many sums lie halfway
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A model, the number of units (MACs or elements; 1: the whole) and what other code needs for a unit.
+
+    bound: instructions a unit that loads, multiplies and stores need on a core; cmsis_nn: those of CMSIS-NN.
+    """
+
+    name: str
+    make: Callable[[], onnx.ModelProto | bytes]
+    units: int
+    unit: str
+    boards: Sequence[str]
+    bound: Mapping[str, float]
+
+
+class _Qdq:
+    """An ONNX model that grows node by node; every float value is quantized to int8 again."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, Array] = {}
+        self.inputs: dict[str, tuple[type, Sequence[int]]] = {}
+        self.random = np.random.default_rng(7)
+
+    def constant(self, data: Array) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(data)
+        return name
+
+    def node(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=f"n{len(self.nodes)}", **attributes))
+        return name
+
+    def dequantized(self, value: str, scale: float | Array, zero: int | Array = 0, axis: int = 0) -> str:
+        more = {"axis": axis} if np.ndim(scale) else {}
+        zeros = self.constant(np.asarray(zero, I8) + np.zeros(np.shape(scale), I8))
+        return self.node("DequantizeLinear", [value, self.constant(np.asarray(scale, F)), zeros], **more)
+
+    def quantized(self, value: str, scale: float, zero: int = 0) -> str:
+        return self.node("QuantizeLinear", [value, self.constant(F(scale)), self.constant(I8(zero))])
+
+    def input(self, shape: Sequence[int], scale: float = CALIBRATED[0], zero: int = 3) -> str:
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = (I8, shape)
+        return self.dequantized(name, scale, zero)
+
+    def weights(self, shape: Sequence[int]) -> str:
+        data = self.random.integers(-127, 128, shape).astype(I8)
+        scales = self.random.uniform(0.002, 0.006, shape[0]).astype(F)
+        return self.dequantized(self.constant(data), scales)
+
+    def bias(self, count: int) -> str:
+        return self.constant(self.random.uniform(-0.5, 0.5, count).astype(F))
+
+    def model(self, result: str) -> onnx.ModelProto:
+        return graph_model(self.nodes, self.inputs, [result], self.constants)
+
+
+def _binary(op: str, scales: Sequence[float], **attributes: Any) -> onnx.ModelProto:
+    net = _Qdq()
+    a, b = net.input(SMALL, scales[0], 3), net.input(SMALL, scales[1], -7)
+    return net.model(net.quantized(net.node(op, [a, b], **attributes), scales[2], 5))
+
+
+def _unary(op: str, shape: Sequence[int], scale: float, zero: int, *more: Array, **attributes: Any) -> onnx.ModelProto:
+    net = _Qdq()
+    made = net.node(op, [net.input(shape), *(net.constant(each) if each.size else "" for each in more)], **attributes)
+    return net.model(net.quantized(made, scale, zero))
+
+
+def _convolution(shape: Sequence[int], outputs: int, kernel: Sequence[int], group: int = 1, stride: int = 1) -> Any:
+    def make() -> onnx.ModelProto:
+        net = _Qdq()
+        pads = [*(size // 2 for size in kernel), *((size - 1) // 2 for size in kernel)]
+        inputs = [net.input(shape), net.weights((outputs, shape[1] // group, *kernel)), net.bias(outputs)]
+        made = net.node("Conv", inputs, group=group, pads=pads, strides=[stride, stride], kernel_shape=list(kernel))
+        return net.model(net.quantized(made, 0.11))
+
+    pixels = -(-shape[2] // stride) * -(-shape[3] // stride)
+    return make, pixels * outputs * (shape[1] // group) * prod(kernel)
+
+
+def _requantized() -> onnx.ModelProto:
+    net = _Qdq()
+    return net.model(net.quantized(net.input(SMALL), 0.0338, -11))
+
+
+def _from_float() -> onnx.ModelProto:
+    net = _Qdq()
+    net.inputs["x"] = (F, SMALL)
+    return net.model(net.quantized("x", 0.0338, -11))
+
+
+def _transposed(perm: Sequence[int]) -> Callable[[], onnx.ModelProto]:
+    def make() -> onnx.ModelProto:
+        node = helper.make_node("Transpose", ["x"], ["y"], perm=list(perm))
+        return graph_model([node], {"x": (I8, (1, 16, 24, 24))}, ["y"])
+
+    return make
+
+
+def _layer_norm() -> onnx.ModelProto:
+    net = _Qdq()
+    scale, bias = (net.constant(net.random.uniform(0.5, 1.5, 64).astype(F)) for _ in range(2))
+    made = net.node("LayerNormalization", [net.input((1, 32, 64)), scale, bias], axis=-1)
+    return net.model(net.quantized(made, 0.03))
+
+
+def _product() -> onnx.ModelProto:
+    net = _Qdq()
+    made = net.node("MatMul", [net.input((1, 32, 64)), net.input((1, 64, 32), 0.02, 0)])
+    return net.model(net.quantized(made, 0.2))
+
+
+def _attention() -> onnx.ModelProto:
+    """Return a block: x + Attention(LayerNorm(x)) of 4 heads, T = 32, d = 64."""
+    net, steps, width, heads = _Qdq(), 32, 64, 4
+    x = net.input((steps, width), 0.03, 0)
+    ones = net.constant(np.ones(width, F))
+    normal = net.node("LayerNormalization", [x, ones, net.constant(np.zeros(width, F))], axis=-1)
+    normal = net.dequantized(net.quantized(normal, 0.03), 0.03)
+    parts = []
+    for _ in range(3):
+        made = net.node("MatMul", [normal, _matrix(net, width, width)])
+        made = net.dequantized(net.quantized(made, 0.1), 0.1)
+        made = net.node("Reshape", [made, net.constant(np.array([steps, heads, width // heads]))])
+        parts.append(made)
+    q, k, v = (
+        net.node("Transpose", [part], perm=perm)
+        for part, perm in zip(parts, ([1, 0, 2], [1, 2, 0], [1, 0, 2]), strict=True)
+    )
+    scores = net.node("MatMul", [q, k])
+    scores = net.dequantized(net.quantized(scores, 0.4), 0.4)
+    share = net.node("Softmax", [net.node("Mul", [scores, net.constant(F(0.25))])], axis=-1)
+    share = net.dequantized(net.quantized(share, 1 / 256, -128), 1 / 256, -128)
+    mixed = net.dequantized(net.quantized(net.node("MatMul", [share, v]), 0.05), 0.05)
+    mixed = net.node("Transpose", [mixed], perm=[1, 0, 2])
+    mixed = net.node("Reshape", [mixed, net.constant(np.array([steps, width]))])
+    made = net.dequantized(net.quantized(net.node("MatMul", [mixed, _matrix(net, width, width)]), 0.06), 0.06)
+    return net.model(net.quantized(net.node("Add", [x, made]), 0.07))
+
+
+def _matrix(net: _Qdq, rows: int, columns: int) -> str:
+    data = net.random.integers(-127, 128, (rows, columns)).astype(I8)
+    return net.dequantized(net.constant(data), 0.003)
+
+
+def _lstm() -> bytes:
+    """Return TFLite's int8 LSTM: 16 steps, 32 inputs, 64 cells."""
+    random, steps, inputs, cells = np.random.default_rng(7), 16, 32, 64
+
+    def constant(name: str, shape: list[int], dtype: type, scale: float) -> T:
+        limit = 127 if dtype is I8 else 4000
+        return T(name, shape, dtype, scale, 0, data=random.integers(-limit, limit, shape).astype(dtype))
+
+    weights = [constant(f"w{gate}", [cells, inputs], I8, 0.006) for gate in range(4)]
+    weights += [constant(f"r{gate}", [cells, cells], I8, 0.006) for gate in range(4)]
+    biases = [constant(f"b{gate}", [cells], np.int32, 0.00012) for gate in range(4)]
+    states = [
+        T("h", [1, cells], I8, 0.0078, 2, variable=True),
+        T("c", [1, cells], np.int16, 2.0**-11, 0, variable=True),
+    ]
+    between = [T(f"i{n}", [0], np.int16, 0.01, 0) for n in range(4)] + [T("i4", [0], I8, 0.0078, 2)]
+    tensors = [T("x", [1, steps, inputs], I8, 0.02, -3), *weights, *biases, *states, *between]
+    tensors.append(T("y", [1, steps, cells], I8, 0.0078, 2))
+    names = ["x", *(one.name for one in weights), "", "", "", *(one.name for one in biases), "", "", "h", "c"]
+    values = {"TimeMajor": False, "FusedActivationFunction": 4}
+    kind, options = "UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions"
+    return tflite_model(tensors, [Op(kind, names, ["y"], options, values, [one.name for one in between])], ["x"], ["y"])
+
+
+def _resize(mode: str) -> Callable[[], onnx.ModelProto]:
+    place = {"nearest": "asymmetric", "linear": "half_pixel"}[mode]
+    more = {"nearest_mode": "floor"} if mode == "nearest" else {}
+
+    def make() -> onnx.ModelProto:
+        scales = np.array([1, 1, 2, 2], F)
+        return _unary(
+            "Resize", (1, 16, 12, 12), CALIBRATED[0], 3, np.empty(0), scales, mode=mode,
+            coordinate_transformation_mode=place, **more,
+        )  # fmt: skip
+
+    return make
+
+
+def _conv(name: str, boards: Sequence[str], bound: Mapping[str, float], *how: Any, **more: Any) -> Layer:
+    make, units = _convolution(*how, **more)
+    return Layer(name, make, units, "MAC", boards, bound)
+
+
+ALL = (M0, M3, M4, M55)
+ELEMENTS = prod(SMALL)
+LAYERS = (
+    Layer("Add, calibrated scales", lambda: _binary("Add", CALIBRATED), ELEMENTS, "element", ALL, {M4: 7, M55: 2.3}),
+    Layer("Add, scales 0.02, 0.03, 0.04", lambda: _binary("Add", ROUND), ELEMENTS, "element", ALL, {}),
+    Layer("Sub", lambda: _binary("Sub", CALIBRATED), ELEMENTS, "element", ALL, {}),
+    Layer("Mul", lambda: _binary("Mul", CALIBRATED), ELEMENTS, "element", ALL, {}),
+    Layer("Max", lambda: _binary("Max", CALIBRATED), ELEMENTS, "element", ALL, {}),
+    Layer("Concat with rescaling", lambda: _binary("Concat", CALIBRATED, axis=1), 2 * ELEMENTS, "element", ALL, {}),
+    Layer("requantize", _requantized, ELEMENTS, "element", ALL, {}),
+    Layer("softmax of 32", lambda: _unary("Softmax", (1, 64, 32), 1 / 256, -128, axis=-1), 2048, "element", ALL, {}),
+    Layer("bilinear resize ×2", _resize("linear"), 4 * 16 * 144, "element", (M4, M55), {}),
+    Layer("nearest resize ×2", _resize("nearest"), 4 * 16 * 144, "element", (M4, M55), {}),
+    Layer("LSTM int8, 16 steps, 32 → 64", _lstm, 1, "whole", (M0, M3, M4, M55), {}),
+    Layer("transpose NCHW to NHWC", _transposed((0, 2, 3, 1)), 16 * 576, "element", (M4, M55), {}),
+    Layer("float to int8", _from_float, ELEMENTS, "element", (M4, M55), {}),
+    Layer("LayerNorm of 64", _layer_norm, 32 * 64, "element", (M4, M55), {}),
+    Layer("MatMul of two variables", _product, 32 * 64 * 32, "MAC", (M4, M55), {}),
+    Layer("attention block T = 32, d = 64", _attention, 1, "whole", (M4, M55), {}),
+    _conv("1×1 64→64", (M0, M3, M4, M55, RV32), {M4: 0.92, M55: 0.149}, (1, 64, 12, 12), 64, (1, 1)),
+    _conv("3×3 16→16", (M0, M3, M4, M55, RV32), {M55: 0.127}, (1, 16, 16, 16), 16, (3, 3)),
+    _conv("5×5 8→16", (M4, M55), {M4: 0.81, M55: 0.12}, (1, 8, 16, 16), 16, (5, 5)),
+    _conv("3×3 of 4 groups", (M4, M55), {M4: 0.90, M55: 0.145}, (1, 32, 16, 16), 32, (3, 3), 4),
+    _conv("first 3×3 of one channel", (M4, M55), {M4: 1.87, M55: 0.39}, (1, 1, 48, 48), 8, (3, 3), 1, 2),
+    _conv("depthwise 3×3", (M0, M3, M4, M55, RV32), {}, (1, 64, 16, 16), 64, (3, 3), 64),
+    _conv("depthwise 5×5 stride 2", (M4, M55), {M4: 1.65, M55: 0.46}, (1, 32, 24, 24), 32, (5, 5), 32, 2),
+    _conv("depthwise 7×7", (M4, M55), {M4: 1.45, M55: 0.41}, (1, 32, 16, 16), 32, (7, 7), 32),
+    _conv("depthwise 1×9", (M4, M55), {M4: 2.36, M55: 0.64}, (1, 32, 1, 64), 32, (1, 9), 32),
+)  # fmt: skip
