@@ -21,6 +21,7 @@ from mtool.boards import Board, load_all
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "benchmarks.json"
+LAYERS = ROOT / "docs" / "layers.json"  # by scripts/bench_layers.py
 NAMES = tuple(f"{model}_{kind}" for kind in ("int8_qdq", "float32") for model in ("kws", "vww", "ic", "ad"))
 
 TFLITE_BOARDS = ("mps2_an386", "mps3_an547")  # on which .tflite models are measured too, as TFLite rounds
@@ -156,7 +157,31 @@ def markdown(rows: list[dict[str, Any]]) -> str:
             cells += [*(f"{figure:,}" for figure in figures), str(row["stack_bytes"]), peer.text(row) if peer else ""]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *layers_table(json.loads(LAYERS.read_text()))])
+
+
+LAYERS_HEAD = """## Single layers
+
+Instructions for each unit of a layer, measured in a model of this layer alone. *bound*: the loads, multiplications and
+stores that the core's registers allow. `make bench-layers` counts them again (models: `scripts/layer_models.py`).
+
+| layer | core | unit | before | now | bound | CMSIS-NN |
+|---|---|---|--:|--:|--:|--:|"""
+
+
+def layers_table(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the lines about single layers."""
+    figures = ("before", "now", "bound", "cmsis_nn")
+    cells = (
+        [row["layer"], row["core"], row["unit"], *(_figure(row.get(name)) for name in figures)] for row in rows.values()
+    )
+    return [LAYERS_HEAD, *(f"| {' | '.join(each)} |" for each in cells), ""]
+
+
+def _figure(count: float | None) -> str:
+    if count is None:
+        return ""
+    return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
 def main() -> int:

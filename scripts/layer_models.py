@@ -73,13 +73,13 @@ class _Qdq:
         self.inputs[name] = (I8, shape)
         return self.dequantized(name, scale, zero)
 
-    def weights(self, shape: Sequence[int]) -> str:
+    def weights(self, shape: Sequence[int]) -> tuple[str, str]:
+        """Return weights with a scale a channel, and the int32 biases of an input of the first calibrated scale."""
         data = self.random.integers(-127, 128, shape).astype(I8)
         scales = self.random.uniform(0.002, 0.006, shape[0]).astype(F)
-        return self.dequantized(self.constant(data), scales)
-
-    def bias(self, count: int) -> str:
-        return self.constant(self.random.uniform(-0.5, 0.5, count).astype(F))
+        biases = self.constant(self.random.integers(-4000, 4000, shape[0]).astype(np.int32))
+        of_sums = self.constant(scales * F(CALIBRATED[0]))
+        return self.dequantized(self.constant(data), scales), self.node("DequantizeLinear", [biases, of_sums], axis=0)
 
     def model(self, result: str) -> onnx.ModelProto:
         return graph_model(self.nodes, self.inputs, [result], self.constants)
@@ -98,15 +98,20 @@ def _unary(op: str, shape: Sequence[int], scale: float, zero: int, *more: Array,
 
 
 def _convolution(shape: Sequence[int], outputs: int, kernel: Sequence[int], group: int = 1, stride: int = 1) -> Any:
+    """Return what makes a convolution whose input and output are NHWC already, and its MACs."""
+    batch, channels, height, width = shape
+
     def make() -> onnx.ModelProto:
         net = _Qdq()
         pads = [*(size // 2 for size in kernel), *((size - 1) // 2 for size in kernel)]
-        inputs = [net.input(shape), net.weights((outputs, shape[1] // group, *kernel)), net.bias(outputs)]
+        x = net.node("Transpose", [net.input((batch, height, width, channels))], perm=[0, 3, 1, 2])
+        inputs = [x, *net.weights((outputs, channels // group, *kernel))]
         made = net.node("Conv", inputs, group=group, pads=pads, strides=[stride, stride], kernel_shape=list(kernel))
-        return net.model(net.quantized(made, 0.11))
+        made = net.dequantized(net.quantized(made, 0.11), 0.11)
+        return net.model(net.quantized(net.node("Transpose", [made], perm=[0, 2, 3, 1]), 0.11))
 
-    pixels = -(-shape[2] // stride) * -(-shape[3] // stride)
-    return make, pixels * outputs * (shape[1] // group) * prod(kernel)
+    pixels = -(-height // stride) * -(-width // stride)
+    return make, pixels * outputs * (channels // group) * prod(kernel)
 
 
 def _requantized() -> onnx.ModelProto:
