@@ -181,7 +181,7 @@ def build(
                 }
                 for kind, one in sizes.items()
             },
-            "stack": {name: dataclasses.asdict(bound) for name, bound in stack.items()},
+            "stack": {name: bound.model_dump() for name, bound in stack.items()},
             **({"protection": protection} if protection else {}),
         }
     )

@@ -363,16 +363,38 @@ class PoolOfArena(Strict):
         return "" if self.section or self.is_arena or not self.bytes else self.name
 
 
+class StackBound(Strict):
+    """The most stack that a function and all that it calls need, in one linked file.
+
+    `bytes` is the number below the caller's frame; None: it is not known, and `unknown` is the reason. `path` has the
+    functions of the deepest path, each with its own bytes. `compiler` is the version and the options of the compiler,
+    as it recorded them for the model's file; empty: it recorded nothing.
+    """
+
+    bytes: int | None
+    path: tuple[tuple[str, int], ...] = ()
+    unknown: str = ""
+    compiler: str = ""
+
+    def __str__(self) -> str:
+        if self.bytes is None:
+            return f"not known: {self.unknown}"
+        inner = " > ".join(f"{name} {count:,}" for name, count in self.path)
+        return f"{self.bytes:,} B" + (f"  ({inner})" if len(self.path) > 1 else "")
+
+
 class EntryPoint(Strict):
     """A function of a model's header, and how it may be called.
 
     `reentrant`: "by_arena", two calls with different arenas may run at the same time. `in_interrupts`: an interrupt
     handler may call it between calls of the model's functions, or with an arena that no interrupted call uses.
+    `stack` is its bound in firmware: only a build knows it, and writes it to the copy of this file in `build`.
     """
 
     name: str
     reentrant: Literal["no", "by_arena"]
     in_interrupts: Literal["between_calls", "by_arena"]
+    stack: StackBound | None = None
 
 
 class ConstantPool(Strict):
@@ -498,8 +520,7 @@ class Manifest(Strict):
 
     def to_json(self) -> bytes:
         """Return the bytes of the firmware's file; equal manifests give equal bytes."""
-        whole = Firmware(models=self.models, project=self.project)
-        return (whole.model_dump_json(indent=2) + "\n").encode()
+        return to_json(self.models, self.project)
 
 
 class Firmware(Strict):
@@ -513,6 +534,11 @@ class Firmware(Strict):
         """Return the models, each with the project and the other models."""
         several = self.models if len(self.models) > 1 else ()
         return tuple(one.model_copy(update={"project": self.project, "firmware": several}) for one in self.models)
+
+
+def to_json(models: Sequence[Manifest], project: Project | None) -> bytes:
+    """Return the bytes of a firmware's file; equal models and projects give equal bytes."""
+    return (Firmware(models=tuple(models), project=project).model_dump_json(indent=2) + "\n").encode()
 
 
 def total_constant_bytes(models: Sequence[Manifest]) -> int:

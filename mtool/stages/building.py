@@ -14,14 +14,13 @@ from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import CHANNEL, Format
 from mtool.boards import Board
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, StackBound
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.options import Options
 
 if TYPE_CHECKING:
     from mtool.device.build import Built
     from mtool.device.build.fit import Need
-    from mtool.device.build.stack import Bound
     from mtool.device.session import Device
     from mtool.stages.checkup import Item
 
@@ -162,16 +161,15 @@ class BuiltProject:
         built = self.built.firmware
         return built.get(STANDALONE, next(iter(built.values()), None))
 
-    def stack_bounds(self) -> "dict[str, Bound]":
-        """Return the most stack that each entry point of the models needs, by its name.
+    def stack_bounds(self) -> dict[str, StackBound]:
+        """Return the most stack that each entry point of the models needs, by its name, from the build's mtool.json.
 
         Empty: the core's code can't be read.
         """
-        from mtool.device.build.stack import firmware
+        from mtool.device.build.build import BUILD_FOLDER
 
-        elf = self.plain_firmware
-        found = [firmware.entry_points(elf, model) for model in self.manifest.models if elf is not None]
-        return {name: one for each in found for name, one in each.items()}
+        models = manifest.load(self.folder / BUILD_FOLDER).models
+        return {point.name: point.stack for one in models for point in one.entry_points if point.stack is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,4 +48,5 @@ def lines(model: CModel, weights_in_ram: int) -> list[str]:
         f"In RAM: {held or 'nothing but what the caller passes'}.",
         fpu if model.plan.target.has_float else "Uses no FPU.",
         "Masks no interrupts, and may be interrupted anywhere.",
+        "Stack: its bound depends on the compiler; mtool bench --elf FILE reads it from your linked file.",
     ]

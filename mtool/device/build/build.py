@@ -1,5 +1,6 @@
 """Build a project folder with its template's builder, unless nothing has changed since the last build."""
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -17,6 +18,7 @@ from mtool.base.errors import BuildError, UsageError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
 from mtool.device.build import arduino, cmake, host, size, toolchains, west, zig
+from mtool.device.build.stack import firmware as stack
 from mtool.manifest import Manifest, Operator, Project
 
 log = logging.getLogger(__name__)
@@ -145,6 +147,8 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
             _run(builder, folder, read, [one.kind for one in stale])
         for one in stale:
             one.keep()
+    if stale or restored or not (folder / BUILD_FOLDER / manifest.FILE_NAME).is_file():
+        _describe(read, folder, {one.kind: one.path for one in firmware})
     built = Built(
         manifest=read,
         folder=folder,
@@ -156,6 +160,15 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     )
     log.info("build: %.2f s, %s", built.seconds, built.how)
     return built
+
+
+def _describe(read: Manifest, folder: Path, firmware: Mapping[str, Path]) -> None:
+    """Write the build's own mtool.json: the project's, with what only the linked file shows."""
+    elf = firmware.get(_STANDALONE, next(iter(firmware.values())))
+    models = read.models
+    with contextlib.suppress(BuildError):  # it is not an ELF file
+        models = tuple(stack.described(elf, one) for one in models)
+    files.write(folder / BUILD_FOLDER / manifest.FILE_NAME, manifest.to_json(models, read.project))
 
 
 def _run(builder: Builder, folder: Path, read: Manifest, kinds: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """The symbolizer: function, file and line of an address in firmware, read from its ELF file."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -76,6 +77,17 @@ class Symboliser(Closing):
         """Return the lowest address at which the file is loaded."""
         segments = [segment for segment in self._elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
         return min((int(segment["p_vaddr"]) for segment in segments), default=0)
+
+    def compiler_of(self, *files: str) -> str:
+        """Return the compiler's version and options for the first of these files, by their names; "": unknown."""
+        with contextlib.suppress(DWARFError, ELFError):
+            for unit in self._elf.get_dwarf_info().iter_CUs() if self._elf.has_dwarf_info() else ():
+                found = unit.get_top_DIE().attributes
+                if {"DW_AT_name", "DW_AT_producer"} <= {*found}:
+                    name = found["DW_AT_name"].value.decode(errors="replace")
+                    if PurePosixPath(name).name in files:
+                        return str(found["DW_AT_producer"].value.decode(errors="replace"))
+        return ""
 
     def _of_kind(self, kind: str) -> Iterator[Symbol]:
         return (symbol for symbol in symbols(self._elf) if symbol["st_info"]["type"] == kind)

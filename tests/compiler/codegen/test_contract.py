@@ -1,4 +1,4 @@
-"""What a header and mtool.json say of RAM, the FPU, re-entrancy and interrupts."""
+"""What a header and mtool.json say of RAM, the FPU, re-entrancy, interrupts and the stack."""
 
 import re
 
@@ -41,6 +41,7 @@ def test_each_function_of_the_header_is_described(name: str) -> None:
     assert in_ram == IN_RAM.get(name, ("arena",) if name != "graph" else ("arena", "graph's tables"))
     listed = ", ".join(f"the {one}" for one in in_ram) or "nothing but what the caller passes"
     assert f"In RAM: {listed}.\n" in header
+    assert "mtool bench --elf FILE reads it from your linked file" in header
 
 
 @pytest.mark.parametrize(("board", "has_fpu"), [("mps2_an385", False), ("mps2_an386", True)])

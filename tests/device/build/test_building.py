@@ -59,6 +59,24 @@ def test_a_firmware_that_was_replaced_or_damaged_is_built_again(tmp_path: Path) 
     subprocess.run([firmware], check=False, timeout=9)
 
 
+def test_the_builds_own_description_has_the_stack(tmp_path: Path) -> None:
+    """The project's is the same on every computer; the build's has what the compiler made of it."""
+    folder = write(tmp_path, boards.get("mps2_an386"))
+    before = (folder / "mtool.json").read_bytes()
+    build.build(folder, kinds=["standalone"])
+    assert (folder / "mtool.json").read_bytes() == before
+    point = next(one for one in manifest.load(folder / "build").entry_points if one.name == "toy_run")
+    assert point.stack is not None and point.stack.unknown == ""
+    assert point.stack.bytes and point.stack.path[0][0] == "toy_run"
+    assert "-mcpu=cortex-m4" in point.stack.compiler and "-O2" in point.stack.compiler
+    (folder / "build" / "mtool.json").unlink()
+    assert build.build(folder, kinds=["standalone"]).up_to_date
+    assert point in manifest.load(folder / "build").entry_points
+    write(tmp_path, HOST)
+    build.build(folder, kinds=["standalone"])
+    assert manifest.load(folder / "build").entry_points[0].stack is None, "the code of this computer can't be read"
+
+
 def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
     build.build(write(tmp_path), kinds=["standalone"])
     write(tmp_path, toy_c="int toy_run = x;\n")

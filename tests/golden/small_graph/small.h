@@ -15,7 +15,8 @@ extern "C" {
 
 /* In RAM: the arena, the graph's tables.
  * Uses the FPU: where threads share it, its registers must be saved.
- * Masks no interrupts, and may be interrupted anywhere. */
+ * Masks no interrupts, and may be interrupted anywhere.
+ * Stack: its bound depends on the compiler; mtool bench --elf FILE reads it from your linked file. */
 
 #define SMALL_ARENA_BYTES 252
 extern uint8_t small_arena[];

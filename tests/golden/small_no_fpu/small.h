@@ -15,7 +15,8 @@ extern "C" {
 
 /* In RAM: the arena.
  * Uses no FPU.
- * Masks no interrupts, and may be interrupted anywhere. */
+ * Masks no interrupts, and may be interrupted anywhere.
+ * Stack: its bound depends on the compiler; mtool bench --elf FILE reads it from your linked file. */
 
 #define SMALL_ARENA_BYTES 432
 extern uint8_t small_arena[];

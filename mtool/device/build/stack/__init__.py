@@ -6,7 +6,6 @@ it calls at which depth. Interrupts are not included.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -16,31 +15,11 @@ from mtool.base.errors import BuildError
 from mtool.device.build.stack import avr, riscv, thumb
 from mtool.device.build.stack.image import ARM, AVR, RISCV, Image
 from mtool.device.build.stack.walking import Decoder, Function, Walk
+from mtool.manifest import StackBound
 
 _DECODERS: Mapping[str, Decoder] = {ARM: thumb.step, RISCV: riscv.step, AVR: avr.step}
 _Path = tuple[int, tuple[tuple[str, int], ...]]  # the bytes in all, and each function with its own
 _Pointers = Mapping[str, Collection[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The stack of a function and of all that it calls.
-
-    Attributes:
-        bytes: the number of bytes below the caller's frame; None: unknown.
-        path: the functions of the deepest path, each with its own bytes.
-        unknown: why there is no bound; empty if there is one.
-    """
-
-    bytes: int | None
-    path: tuple[tuple[str, int], ...] = ()
-    unknown: str = ""
-
-    def __str__(self) -> str:
-        if self.bytes is None:
-            return f"not known: {self.unknown}"
-        inner = " > ".join(f"{name} {count:,}" for name, count in self.path)
-        return f"{self.bytes:,} B" + (f"  ({inner})" if len(self.path) > 1 else "")
 
 
 class _UnknownError(Exception):
@@ -96,7 +75,7 @@ class CallGraph:
                     found |= {image.functions[at][0]} if at in image.functions else set()
         return tuple(sorted(found))
 
-    def bound(self, name: str, pointers: _Pointers | None = None) -> Bound:
+    def bound(self, name: str, pointers: _Pointers | None = None) -> StackBound:
         """Return the most that a call of a function needs below its caller's frame.
 
         Args:
@@ -109,9 +88,9 @@ class CallGraph:
             if name not in self._image.names:
                 raise _UnknownError(f"the firmware has no function {name}")
             count, path = self._deepest(self._image.names[name], {}, [], pointers or {})
-            return Bound(count + self._image.link, path)
+            return StackBound(bytes=count + self._image.link, path=path)
         except _UnknownError as unknown:
-            return Bound(None, unknown=str(unknown))
+            return StackBound(bytes=None, unknown=str(unknown))
 
     def _deepest(self, at: int, known: dict[int, _Path], above: list[int], pointers: _Pointers) -> _Path:
         """Return the bytes of a function and all that it calls, below its caller's frame, and the deepest path."""
