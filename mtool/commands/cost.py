@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtool import boards
-from mtool.base import checked, files, locks, plural
+from mtool.base import checked, files, locks, plural, resources
 from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import Board
 from mtool.device import cycles as counting
@@ -162,6 +162,8 @@ class Cost:
     stack_bytes: the deepest stack of an inference, measured by stack painting; None: not measured.
     stack_bound_bytes: the most stack that the model's entry points can need, by the firmware's code; None: unknown.
     served_stack_bound_bytes: the same with the RPC server's call of the entry point, which is measured too.
+    interrupt_stack_bytes: the most that an interrupt adds to that; 0: the firmware handles none during an inference;
+        None: unknown.
     stack_bound_unknown: why there is no bound; empty: there is one, or the code of this core can't be read.
     operators: what each operator takes, by its name, for the tests of a project; empty unless requested.
     firmware: what the flash and RAM are of: "standalone" firmware only runs inferences, "host_driven" also has the
@@ -192,6 +194,7 @@ class Cost:
     own_const_bytes: int = 0
     stack_bound_bytes: int | None = None
     served_stack_bound_bytes: int | None = None
+    interrupt_stack_bytes: int | None = 0
     stack_bound_unknown: str = ""
     least_instructions: int | None = None
     most_instructions: int | None = None
@@ -264,8 +267,28 @@ class Cost:
         served = self.served_stack_bound_bytes
         if served is None:
             return f"{self.stack_bound_bytes:,} B"
-        interrupt = ", without the interrupt that was measured" if (self.stack_bytes or 0) > served else ""
-        return f"{self.stack_bound_bytes:,} B, {served:,} B with the RPC server's call, as measured{interrupt}"
+        if self.is_bound_exceeded:
+            measured = ", which is wrong: less than was measured"
+        elif (self.stack_bytes or 0) > served:
+            count = self.interrupt_stack_bytes
+            most = "an unknown number of" if count is None else f"at most {count:,}"
+            measured = f", as measured without an interrupt's {most} B"
+        else:
+            measured = ", as measured"
+        return f"{self.stack_bound_bytes:,} B, {served:,} B with the RPC server's call{measured}"
+
+    @property
+    def is_bound_exceeded(self) -> bool:
+        """Whether more stack was measured than the firmware's code and an interrupt can need: the bound is wrong."""
+        served, interrupt = self.served_stack_bound_bytes, self.interrupt_stack_bytes
+        return served is not None and interrupt is not None and (self.stack_bytes or 0) > served + interrupt
+
+    def check_bound(self) -> None:
+        """Warn if the stack's bound is wrong; in mtool's own tests, that is an error."""
+        if self.is_bound_exceeded:
+            wrong = f"{self.model} on {self.board} used {self.stack_bytes:,} B of stack; at most {self.stack_bound()}"
+            assert not resources.warnings_are_errors(), wrong
+            log.warning("%s: please report it", wrong)
 
     def data(self) -> str:
         """Return the static RAM as text."""
@@ -332,7 +355,7 @@ def bench_job(
     with job.deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
         if elf is not None:
-            bounds = _stack_bounds(prepared.manifest, elf, elf)
+            bounds = _stack_bounds(prepared.manifest, elf)  # not with the server's call: another firmware was measured
             if not bounds:
                 what = f"{elf} has no code of {prepared.manifest.model} that can be read"
                 details = [f"expected a function {prepared.manifest.symbols['run']} for Arm Cortex-M, RISC-V or AVR"]
@@ -378,7 +401,8 @@ def kinds_to_measure(model: CompiledModel) -> tuple[str, ...]:
 
 def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Readings) -> Cost:
     """Measure the cost of an inference on an open device; where it counts instructions, of other inputs too."""
-    cost = cost_at(prepared, measure_speed(device, inputs, readings))
+    cost = cost_at(prepared, measure_speed(device, inputs, readings), is_limited=device.is_limited)
+    cost.check_bound()
     if cost.instructions is None:
         return cost
     count = min(_MOST_INPUTS, max(_LEAST_INPUTS, _MOST_INSTRUCTIONS // max(cost.instructions, 1)))
@@ -404,8 +428,11 @@ def time_function(job: Job, function: str, readings: Readings) -> Timing:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 
-def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
-    """Return the cost of an inference with this speed, for the standalone firmware if it was built, else the other."""
+def cost_at(prepared: BuiltProject, speed: Speed, *, is_limited: bool = False) -> Cost:
+    """Return the cost of an inference with this speed, for the standalone firmware if it was built, else the other.
+
+    `is_limited`: the device's watchdog limited the inference whose stack was measured.
+    """
     manifest = prepared.manifest
     if manifest.in_project.is_own:
         firmware, size = OWN, Size(0, manifest.constant_bytes, 0, manifest.arena_bytes, 0, {}, {}, has_threads=False)
@@ -431,7 +458,9 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes
         + sum(one.constant_bytes for each in manifest.models for one in each.pools),
         stack_bytes=speed.stack_bytes,
-        **_stack_bounds(manifest, prepared.plain_firmware, prepared.built.firmware.get(HOST_DRIVEN)),
+        **_stack_bounds(
+            manifest, prepared.plain_firmware, prepared.built.firmware.get(HOST_DRIVEN), is_limited=is_limited
+        ),
         own_code_bytes=own_code if manifest.firmware else 0,
         own_const_bytes=manifest.constant_bytes - manifest.shared_constant_bytes if manifest.firmware else 0,
         weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
@@ -440,15 +469,18 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     )
 
 
-def _stack_bounds(model: Manifest, elf: Path | None, with_server: Path | None) -> dict[str, Any]:
+def _stack_bounds(
+    model: Manifest, elf: Path | None, with_server: Path | None = None, *, is_limited: bool = False
+) -> dict[str, Any]:
     """Return a cost's stack bounds: of a model's entry points in a firmware, and in one with the RPC server."""
     bound = None if elf is None else stack.deepest(stack.entry_points(elf, model).values())
     if bound is None:  # there is no file, or its code can't be read
         return {}
-    served = None if with_server is None else stack.served(with_server, model)
+    served = None if with_server is None else stack.served(with_server, model, is_limited=is_limited)
     return {
         "stack_bound_bytes": bound.bytes,
-        "served_stack_bound_bytes": served.bytes if served is not None else None,
+        "served_stack_bound_bytes": served.bound.bytes if served is not None else None,
+        "interrupt_stack_bytes": served.interrupt_bytes if served is not None else 0,
         "stack_bound_unknown": bound.unknown,
     }
 

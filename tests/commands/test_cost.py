@@ -29,11 +29,28 @@ def test_texts() -> None:
     other = replace(fixed, least_instructions=90, most_instructions=1100, served_stack_bound_bytes=64)
     assert rows_of(other)["by input"] == "90 to 1,100 for 9 inputs"
     assert rows_of(other)["RAM: stack, at most"] == "40 B, 64 B with the RPC server's call, as measured"
-    interrupted = replace(other, stack_bytes=168)
-    assert rows_of(interrupted)["RAM: stack, at most"].endswith(", without the interrupt that was measured")
+    interrupted = replace(other, stack_bytes=168, interrupt_stack_bytes=108)
+    assert rows_of(interrupted)["RAM: stack, at most"].endswith(", as measured without an interrupt's at most 108 B")
+    assert not interrupted.is_bound_exceeded
+    wrong = replace(interrupted, stack_bytes=173)
+    assert rows_of(wrong)["RAM: stack, at most"].endswith(", which is wrong: less than was measured")
+    assert wrong.is_bound_exceeded and replace(other, stack_bytes=65).is_bound_exceeded
+    assert not replace(wrong, interrupt_stack_bytes=None).is_bound_exceeded
     unknown = replace(COST, stack_bound_unknown="f calls a function through a pointer")
     assert rows_of(unknown)["RAM: stack, at most"] == "not known: f calls a function through a pointer"
     assert "operators" not in other.as_json() and other.as_json()["most_instructions"] == 1100
+
+
+def test_a_bound_below_what_was_measured_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cost = replace(COST, stack_bytes=173, stack_bound_bytes=40, served_stack_bound_bytes=64, interrupt_stack_bytes=108)
+    replace(cost, stack_bytes=172).check_bound()
+    with pytest.raises(AssertionError, match=r"m on b used 173 B of stack; at most 40 B, 64 B .* which is wrong"):
+        cost.check_bound()
+    monkeypatch.delenv("MTOOL_WERROR")
+    cost.check_bound()
+    assert "m on b used 173 B of stack" in caplog.text and "please report it" in caplog.text
 
 
 @pytest.mark.slow

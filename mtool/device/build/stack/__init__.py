@@ -51,6 +51,11 @@ class CallGraph:
         return self._decode is not None
 
     @property
+    def machine(self) -> str:
+        """The file's machine."""
+        return str(self._image.machine)
+
+    @property
     def names(self) -> Collection[str]:
         """The functions' names."""
         return self._image.names.keys()

@@ -1,13 +1,21 @@
 """The most stack that the entry points of a model need in a firmware."""
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from mtool.device.build.stack import CallGraph
+from mtool.device.build.stack.image import ARM, AVR
 from mtool.device.build.symbolizer import Symboliser
 from mtool.manifest import Manifest, StackBound
 
 _RUN, _FEED = "mt_work_run", "mt_work_feed"  # crt/src/mt_work.c: from their frames on, the stack is measured
+
+# Interrupt handlers with a stack of their own: of crt/ports on bare metal, whose guard gives them one, and of Zephyr.
+_APART = {"mt_uart_interrupt", "mt_systick_interrupt", "_isr_wrapper"}
+_ON_THE_STACK = re.compile(r"__vector_\d+|SysTick_Handler|\w+_IRQHandler")
+_FRAME, _FRAME_WITH_FPU = 36, 108  # what a Cortex-M saves, and a word that aligns it: Armv7-M ARM, B1.5.6 and B1.5.7
 
 _PACKED = "mt_packed_call"  # crt/include/mt_packed.h: calls what it is given
 
@@ -55,8 +63,23 @@ def deepest(bounds: Iterable[StackBound]) -> StackBound | None:
     return max(bounds, key=_order, default=None)
 
 
-def served(elf: Path, model: Manifest) -> StackBound:
-    """Return the bound of an inference with the RPC server's call, which is what stack painting measures.
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What stack painting measures.
+
+    Attributes:
+        bound: that of an inference with the RPC server's call.
+        interrupt_bytes: the most that an interrupt adds; 0: the firmware handles none then; None: unknown.
+    """
+
+    bound: StackBound
+    interrupt_bytes: int | None
+
+
+def served(elf: Path, model: Manifest, *, is_limited: bool = False) -> Served:
+    """Return the bound of what stack painting measures in a firmware with the RPC server.
+
+    `is_limited`: a watchdog's interrupts limit the inference.
 
     Raises:
         BuildError: the file can't be read.
@@ -65,7 +88,21 @@ def served(elf: Path, model: Manifest) -> StackBound:
     names = [_RUN, _FEED] if any(one.stream is not None for one in model.inputs) else [_RUN]
     callers = {one for point in model.entry_points for one in graph.callers(point.name)}
     pointers = {**_pointers(graph, model), **dict.fromkeys(names, sorted(callers))}
-    return max((graph.bound(name, pointers) for name in names), key=_order)
+    bound = max((graph.bound(name, pointers) for name in names), key=_order)
+    return Served(bound, _interrupt_bytes(graph, is_limited=is_limited, uses_fpu=model.uses_fpu))
+
+
+def _interrupt_bytes(graph: CallGraph, *, is_limited: bool, uses_fpu: bool) -> int | None:
+    """Return the most that an interrupt takes of an inference's stack: what the core saves, and the handler's own."""
+    handlers = [graph.bound(name) for name in graph.names if _ON_THE_STACK.fullmatch(name)]
+    if not handlers and not is_limited and not _APART & {*graph.names}:
+        return 0
+    frame = {ARM: _FRAME_WITH_FPU if uses_fpu else _FRAME, AVR: 0}.get(
+        graph.machine
+    )  # a bound has AVR's return address
+    bound = deepest(handlers)
+    own = 0 if bound is None else bound.bytes
+    return None if frame is None or own is None else frame + own
 
 
 def _order(bound: StackBound) -> tuple[bool, int]:
