@@ -6,62 +6,53 @@
 #ifndef MT_FIXED16_H
 #define MT_FIXED16_H
 
-#include <stdint.h>
+#include "mt_math.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* a * b / 2^15, rounded, ties up; a and b are not both -32768. */
-static inline int32_t mt_fixed16_product(int32_t a, int32_t b)
+/* a * b / 2^15, rounded, ties up: `half` is 2^14. */
+static inline int32_t mt_fixed16_product(int32_t a, int32_t b, int32_t half)
 {
-    return (a * b + (1 << 14)) >> 15;
+    return (a * b + half) >> 15;
 }
 
-static inline int32_t mt_fixed16_saturated(int32_t x)
+/* 4 / (1 + exp(x)) with two integer bits, for x < 0 with `whole` integer bits, at most 7.
+ *
+ * The lowest 13 bits stand for -1/4 to 0, for which there is a series; each of the others, if it is 0, for a factor.
+ * Then three steps of Newton-Raphson find the quotient. What gemmlowp saturates in between is never out of range. */
+static inline int32_t mt_fixed16_share(int32_t x, int32_t whole)
 {
-    return x > INT16_MAX ? INT16_MAX : x < INT16_MIN ? INT16_MIN : x;
-}
-
-/* x / 2^places, rounded, ties away from zero. */
-static inline int32_t mt_fixed16_divide(int32_t x, int32_t places)
-{
-    const int32_t mask = (1 << places) - 1;
-    return (x >> places) + ((x & mask) > (mask >> 1) + (x < 0));
-}
-
-/* exp(x) for x <= 0, with `whole` integer bits, at most 7. */
-static inline int32_t mt_fixed16_exp(int32_t x, int32_t whole)
-{
-    static const int16_t factors[] = {25520, 19875, 12055, 4435, 600, 11, 0}; /* exp(-2^n), n = -2 to 4 */
-    const int32_t places = 15 - whole;
-    if (x == 0)
-        return INT16_MAX;
-    if (whole > 5 && x < -(32 * (1 << places)))
-        return 0;
-    const int32_t quarter = 1 << (places - 2);
-    const int32_t rest = (x & (quarter - 1)) - quarter;
-    const int32_t a = rest * (1 << whole) + (1 << 12); /* from -1/8 to 1/8: the series around -1/8 */
-    const int32_t a2 = mt_fixed16_product(a, a);
-    const int32_t a3 = mt_fixed16_product(a2, a);
-    const int32_t a4 = mt_fixed16_product(a2, a2);
-    const int32_t series = mt_fixed16_divide(mt_fixed16_product(mt_fixed16_divide(a4, 2) + a3, 10923) + a2, 1);
-    int32_t result = mt_fixed16_saturated(28918 + mt_fixed16_product(28918, a + series));
-    const int32_t left = rest - x;
-    for (int32_t n = 0; n < whole + 2 && n < 7; ++n)
-        if (left >> (places - 2 + n) & 1)
-            result = mt_fixed16_product(result, factors[n]);
-    return result;
-}
-
-/* 4 / (1 + x) for 0 <= x < 1, with two integer bits: three steps of Newton-Raphson. */
-static inline int32_t mt_fixed16_quotient(int32_t x)
-{
-    const int32_t half = (x + INT16_MAX + 1) >> 1;
-    int32_t y = 23130 + mt_fixed16_product(half, -15420); /* 48/17 - 32/17 x */
+    int32_t half = 1 << 14;
+#if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB >= 2
+    __asm__("" : "+r"(half)); /* in a register: MLA instead of MUL and ADD */
+#endif
+    const int32_t bits = x * (1 << whole);
+    const int32_t a = (bits & ((1 << 13) - 1)) - (1 << 12); /* from -1/8 to 1/8: the series around -1/8 */
+    const int32_t a2 = mt_fixed16_product(a, a, half);
+    const int32_t a3 = mt_fixed16_product(a2, a, half);
+    const int32_t a4 = (a2 * a2 + 81920) >> 17; /* a quarter, rounded twice */
+    const int32_t series = (a2 + mt_fixed16_product(a4 + a3, 10923, half) + 1) >> 1;
+    int32_t power = 28918 + mt_fixed16_product(a + series, 28918, half);
+#define MT_FIXED16_FACTOR(n, factor)                        \
+    if (n < whole + 2 && !(bits & ((int32_t)1 << (13 + n)))) \
+    power = mt_fixed16_product(power, factor, half)
+    MT_FIXED16_FACTOR(0, 25520); /* exp(-1/4) */
+    MT_FIXED16_FACTOR(1, 19875);
+    MT_FIXED16_FACTOR(2, 12055);
+    MT_FIXED16_FACTOR(3, 4435);
+    MT_FIXED16_FACTOR(4, 600);
+    MT_FIXED16_FACTOR(5, 11);
+#undef MT_FIXED16_FACTOR
+    if (whole > 4 && bits < -((int32_t)1 << 19)) /* below -16 */
+        power = 0;
+    const int32_t divisor = half + (power >> 1);
+    int32_t y = 23130 + mt_fixed16_product(divisor, -15420, half); /* 48/17 - 32/17 x */
+    MT_UNROLL(3)
     for (int32_t i = 0; i < 3; ++i) {
-        const int32_t error = (1 << 13) - mt_fixed16_product(half, y);
-        y += mt_fixed16_saturated(mt_fixed16_product(y, error) * 4);
+        const int32_t error = (1 << 13) - mt_fixed16_product(divisor, y, half);
+        y += mt_fixed16_product(y, error, half) * 4;
     }
     return y;
 }
@@ -71,8 +62,9 @@ static inline int16_t mt_fixed16_logistic(int32_t x)
 {
     if (x == 0)
         return 1 << 14;
-    const int32_t result = mt_fixed16_saturated(mt_fixed16_quotient(mt_fixed16_exp(x < 0 ? x : -x, 3)) * 2);
-    return (int16_t)(x > 0 ? result : INT16_MAX - result);
+    const int32_t sign = x >> 31;
+    const int32_t result = mt_clamp(mt_fixed16_share(sign - (x ^ sign), 3) * 2, INT16_MIN, INT16_MAX);
+    return (int16_t)(result ^ (int32_t)((uint32_t)sign >> 17));
 }
 
 /* tanh(x), for x with `whole` integer bits, from 0 to 6. */
@@ -80,9 +72,10 @@ static inline int16_t mt_fixed16_tanh(int32_t x, int32_t whole)
 {
     if (x == 0)
         return 0;
-    const int32_t quotient = mt_fixed16_quotient(mt_fixed16_exp(x < 0 ? x : -x, whole + 1));
-    const int32_t result = mt_fixed16_saturated((quotient - (1 << 13)) * 4);
-    return (int16_t)(x > 0 ? result : -result);
+    const int32_t sign = x >> 31;
+    const int32_t share = mt_fixed16_share(sign - (x ^ sign), whole + 1);
+    const int32_t result = mt_clamp((share - (1 << 13)) * 4, INT16_MIN, INT16_MAX);
+    return (int16_t)((result ^ sign) - sign);
 }
 
 #ifdef __cplusplus

@@ -132,6 +132,8 @@ static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
             return (int32_t)__builtin_arm_ssat(value, 8);
         if (low == 0 && high == 255)
             return (int32_t)__builtin_arm_usat(value, 8);
+        if (low == INT16_MIN && high == INT16_MAX)
+            return (int32_t)__builtin_arm_ssat(value, 16);
     }
 #endif
     return value < low ? low : value > high ? high : value;
@@ -338,6 +340,10 @@ static inline int32_t mt_scaled(enum mt_scaling by, int32_t acc, int32_t multipl
 /* sum / count, rounded, ties away from zero; count is positive. */
 static inline int32_t mt_mean(int32_t sum, int32_t count)
 {
+#ifdef __GNUC__
+    if (__builtin_constant_p(count) && count > 1 && !(count & (count - 1)))
+        return (sum + (sum >> 31) + count / 2) >> __builtin_ctzl((unsigned long)count);
+#endif
     return (sum > 0 ? sum + count / 2 : sum - count / 2) / count;
 }
 

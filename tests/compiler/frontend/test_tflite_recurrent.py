@@ -15,7 +15,7 @@ from mtool.compiler.frontend import load
 from mtool.compiler.frontend.tflite.fixed_point import rescaled
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.expr import call, const
-from mtool.compiler.ir.scalar import FIXED16
+from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS
 from mtool.compiler.kernels.target import Target
 
 pytest.importorskip("ai_edge_litert")
@@ -237,10 +237,12 @@ def test_functions_of_16_bits_are_those_of_real_numbers(whole: int) -> None:
 
 def test_their_c_has_the_meaning_that_passes_compute_with(tmp_path: Path) -> None:
     calls = [f"mt_fixed16_tanh((int32_t)x, {whole})" for whole in range(7)] + ["mt_fixed16_logistic((int32_t)x)"]
+    means = [(x, count) for x in ("x", "x * 32767") for count in (1, 2, 1 << 15, 1 << 18)]
+    calls += [f"mt_mean((int32_t){x}, {count})" for x, count in means]
     prints = "".join(f'printf("%d ", (int){one}); ' for one in calls)
     source = tmp_path / "all.c"
     source.write_text(
-        '#include "mt_fixed16.h"\n#include <stdio.h>\n'
+        '#include "mt_fixed16.h"\n#include "mt_math.h"\n#include <stdio.h>\n'
         f"int main(void) {{ for (int x = -32768; x < 32768; ++x) {{ {prints} }} return 0; }}\n"
     )
     program = tmp_path / "all"
@@ -251,6 +253,11 @@ def test_their_c_has_the_meaning_that_passes_compute_with(tmp_path: Path) -> Non
     for place, (function, whole) in enumerate([*(("tanh16", n) for n in range(7)), ("logistic16", 3)]):
         expr = call(function, const(0, DType.INT32), dtype=DType.INT16, value=whole)
         np.testing.assert_array_equal(found[:, place], FIXED16[function].meaning(expr, steps))
+    for place, (x, count) in enumerate(means, 8):
+        mean = FUNCTIONS["mean"].meaning(
+            call("mean", const(0, DType.INT32), dtype=DType.INT32), steps * (32767 if "*" in x else 1), np.int64(count)
+        )
+        np.testing.assert_array_equal(found[:, place], mean)
 
 
 def refused(case: Case, folder: Path) -> str:
