@@ -38,7 +38,7 @@ def measure(layer: Layer, board: str, backend: str = "") -> float | None:
         options = commands.Options(rounding="tflite" if is_tflite else "onnx")
         if backend:
             chosen = BackendSpec(backend, optional=True)
-            options = commands.Options(rounding="tflite", backends=(chosen,), tolerance=CMSIS_TOLERANCE)
+            options = commands.Options(rounding=options.rounding, backends=(chosen,), tolerance=CMSIS_TOLERANCE)
             manifest = commands.compile(path, board=board, options=options).manifest
             if not any(claim.backend for claim in manifest.claims):
                 return None
