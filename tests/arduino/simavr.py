@@ -1,6 +1,11 @@
 """Run a sketch in simavr: its UART is a transport."""
 
+import contextlib
+import os
 import shutil
+import subprocess
+import tty
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,6 +42,20 @@ def command(built: Built, kind: str) -> list[str]:
     assert project is not None
     assert project.board.emulator is not None
     return emulator.command(project.board.emulator, built.firmware[kind].absolute(), channel="uart")
+
+
+@contextlib.contextmanager
+def plugged_in(argv: Sequence[str]) -> Iterator[str]:
+    """Run a simulator's argv and yield the name of the port that leads to its UART."""
+    device, port = os.openpty()
+    tty.setraw(port)
+    with subprocess.Popen(argv, stdin=device, stdout=device) as process:
+        try:
+            yield os.ttyname(port)
+        finally:
+            process.kill()
+            os.close(device)
+            os.close(port)
 
 
 def start(built: Built, kind: str) -> ProcessTransport:

@@ -12,7 +12,8 @@ from mtool.base import resources
 from mtool.commands import Options
 from mtool.compiler.codegen import Conventions, conventions
 from mtool.device.transport import emulator
-from tests.arduino import simavr
+from mtool.stages.deployment import Deployment
+from tests.arduino import simavr, sine
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 FLAGS = (
@@ -37,11 +38,9 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [*folder.glob("*.o")]
 
 
-def linked(core: list[Path], board: str, folder: Path, **options: object) -> Path:
-    """Link the example of a library; fails if it does not fit a Uno."""
-    model = commands.compile(DIGITS, board=board, options=Options(**options))  # type: ignore[arg-type]
-    package = packages.write(model, folder / "library", form="arduino-lib")
-    (sketch,) = package.glob("examples/*_example/*.ino")
+def linked(core: list[Path], package: Path, example: str, folder: Path) -> Path:
+    """Link an example of a library; fails if it does not fit a Uno."""
+    (sketch,) = package.glob(f"examples/*_{example}/*.ino")
     include = f"-I{package / 'src'}"
     subprocess.run([*C, include, "-c", *(package / "src").rglob("*.c")], cwd=folder, check=True)
     argv = [*CPP, include, "-x", "c++", "-include", "Arduino.h", "-c", sketch, "-o", "sketch.o"]
@@ -75,7 +74,9 @@ def linked(core: list[Path], board: str, folder: Path, **options: object) -> Pat
 def test_the_example_of_a_library_fits_a_uno(board: str, chosen: Conventions, core: list[Path], tmp_path: Path) -> None:
     simavr.need()
     ort = pytest.importorskip("onnxruntime")
-    elf = linked(core, board, tmp_path, conventions=chosen, weights="text")
+    model = commands.compile(DIGITS, board=board, options=Options(conventions=chosen, weights="text"))
+    package = packages.write(model, tmp_path / "library", form="arduino-lib")
+    elf = linked(core, package, "example", tmp_path)
     lines = subprocess.run(["avr-size", "-A", elf], check=True, capture_output=True, text=True).stdout.splitlines()
     sizes = {words[0]: int(words[1]) for words in map(str.split, lines) if words and words[0].startswith(".")}
     memories = boards.get("arduino_uno").memories
@@ -91,3 +92,22 @@ def test_the_example_of_a_library_fits_a_uno(board: str, chosen: Conventions, co
         printed = [running.stdout.readline().decode().strip() for _ in range(len(expected) + 1)]
         running.kill()
     assert printed == [*map(str, expected), "ok"]
+
+
+@pytest.mark.slow
+def test_a_sketch_with_the_server_is_verified_at_its_port(core: list[Path], tmp_path: Path) -> None:
+    simavr.need()
+    pytest.importorskip("onnxruntime")
+    path = sine.write(tmp_path / "sine.onnx")
+    package = packages.write(
+        commands.compile(path, board="arduino_uno"), tmp_path / "library", form="arduino-lib", rpc=True
+    )
+    elf = linked(core, package, "rpc", tmp_path)
+    machine = boards.get("arduino_uno").emulator
+    assert machine is not None
+    with simavr.plugged_in(emulator.command(machine, elf, channel="uart")) as port:
+        deployment = Deployment(port=port)
+        report = commands.verify(path, board="arduino_uno", deployment=deployment, on=package)
+        assert all(output.within for output in report.outputs)
+        cost = commands.bench(path, board="arduino_uno", deployment=deployment, on=package)
+        assert cost.time_ns is not None and cost.time_ns > 50_000

@@ -1,10 +1,7 @@
 """A board on a serial port: simavr behind a pseudo-terminal, through mtool's commands."""
 
-import contextlib
 import json
 import os
-import subprocess
-import tty
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +11,6 @@ from mtool import boards, commands
 from mtool.base.errors import BuildError
 from mtool.cli import app
 from mtool.commands import Options
-from mtool.device.build import Built
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.device.transport import emulator
@@ -25,20 +21,6 @@ PROBE = "55736303331351E0D1A1"
 OPTIONS = ["--option", "builder=cmake"]
 
 
-@contextlib.contextmanager
-def plugged_in(built: Built) -> Iterator[str]:
-    """Run a sketch and yield the name of the port that leads to its UART."""
-    device, port = os.openpty()
-    tty.setraw(port)
-    with subprocess.Popen(simavr.command(built, "host_driven"), stdin=device, stdout=device) as process:
-        try:
-            yield os.ttyname(port)
-        finally:
-            process.kill()
-            os.close(device)
-            os.close(port)
-
-
 @pytest.fixture
 def uno(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """Yield a model's file, and the port of an Uno that runs it."""
@@ -47,7 +29,7 @@ def uno(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
     model = sine.write(tmp_path / "sine.onnx")
     options = Options(template_options={"builder": "cmake"})
     prepared = commands.prepare(model, board="arduino_uno", options=options, kinds=commands.ALL_KINDS)
-    with plugged_in(prepared.built) as port:
+    with simavr.plugged_in(simavr.command(prepared.built, "host_driven")) as port:
         yield str(model), port
 
 

@@ -218,3 +218,56 @@ def test_the_sample_for_zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with emulated("mps2-an386", build / "zephyr/zephyr.elf") as port:
         report = commands.verify(DIGITS, board="mps2_an386", deployment=Deployment(port=port), on=package)
         assert all(output.differing == 0 for output in report.outputs)
+
+
+# The headers of ESP-IDF that its drivers and FreeRTOS need, for an ESP32-C3.
+IDF = """
+    driver/uart: esp_driver_uart/include esp_hal_uart/include esp_hal_uart/esp32c3/include esp_hal_gpio/include
+    kernel: freertos/FreeRTOS-Kernel/include freertos/FreeRTOS-Kernel/portable/riscv/include freertos/config/include
+        freertos/FreeRTOS-Kernel/portable/riscv/include/freertos freertos/config/include/freertos
+        freertos/config/riscv/include freertos/esp_additions/include
+    chip: soc/include soc/esp32c3/include soc/esp32c3/register hal/include hal/platform_port/include riscv/include
+        esp_hal_gpio/esp32c3/include esp_hal_clock/include esp_hal_clock/esp32c3/include esp_rom/include
+        esp_rom/esp32c3/include esp_rom/esp32c3/include/esp32c3 esp_rom/esp32c3
+    system: esp_common/include esp_system/include esp_timer/include esp_hw_support/include esp_hw_support/etm/include
+        esp_libc/platform_include heap/include log/include
+"""
+SDKCONFIG = """
+#define CONFIG_IDF_TARGET "esp32c3"
+#define CONFIG_IDF_TARGET_ESP32C3 1
+#define CONFIG_IDF_TARGET_ARCH_RISCV 1
+#define CONFIG_ESP_SYSTEM_SINGLE_CORE_MODE 1
+#define CONFIG_FREERTOS_HZ 100
+#define CONFIG_FREERTOS_MAX_TASK_NAME_LEN 16
+#define CONFIG_FREERTOS_NUMBER_OF_CORES 1
+#define CONFIG_FREERTOS_TASK_NOTIFICATION_ARRAY_ENTRIES 1
+#define CONFIG_FREERTOS_UNICORE 1
+#define CONFIG_LOG_DEFAULT_LEVEL 3
+#define CONFIG_LOG_MAXIMUM_LEVEL 3
+#define CONFIG_LOG_TIMESTAMP_SOURCE_RTOS 1
+#define CONFIG_LOG_VERSION 1
+"""
+
+
+@pytest.mark.slow
+def test_the_port_for_esp_idf_compiles_with_its_headers(tmp_path: Path) -> None:
+    """Espressif's own compiler and libraries are not needed to check the calls of drivers and FreeRTOS."""
+    if "IDF_PATH" not in os.environ:
+        pytest.skip("IDF_PATH names no ESP-IDF")
+    if shutil.which("riscv64-unknown-elf-gcc") is None:
+        pytest.skip("riscv64-unknown-elf-gcc is not installed")
+    idf = Path(os.environ["IDF_PATH"]) / "components"
+    package = packages.write(
+        commands.compile(DIGITS, board="esp32c3_devkitm"), tmp_path / "m", form="idf-component", rpc=True
+    )
+    (tmp_path / "sdkconfig.h").write_text(SDKCONFIG)
+    headers = [word for word in IDF.split() if not word.endswith(":")]
+    argv = ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs", "-march=rv32imc_zicsr_zifencei", "-mabi=ilp32"]
+    argv += ["-std=gnu17", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-DESP_PLATFORM=1"]
+    argv += [f"-I{tmp_path}", f"-I{package / 'include'}", *(f"-isystem{idf / one}" for one in headers)]
+    sources = [OWN / "ports/esp_idf.c", *package.glob("examples/*/main/main.c"), *(package / "src").glob("*.c")]
+    for source in sources:
+        subprocess.run([*argv, "-c", source, "-o", tmp_path / f"{source.stem}.o"], check=True)
+    symbols = subprocess.run(["riscv64-unknown-elf-nm", tmp_path / "esp_idf.o"], check=True, capture_output=True)
+    for name in ("mt_rpc_read", "mt_rpc_write", "mt_rpc_time", "mt_rpc_idle", "mt_rpc_reset", "rpc_start"):
+        assert f" T {name}\n" in symbols.stdout.decode()

@@ -133,13 +133,19 @@ def rows(array: np.ndarray) -> str:
 
 
 def build(
-    folder: Path, source: str, conf: str = "", overlay: str = "", board: str = "", **options: object
+    folder: Path,
+    source: str,
+    conf: str = "",
+    overlay: str = "",
+    board: str = BOARD,
+    zephyr_board: str = "mps2/an386",
+    **options: object,
 ) -> tuple[Path, str]:
     """Build an application with the module; return its ELF file and what the build printed."""
     for program in ("arm-none-eabi-gcc", "gperf"):  # the latter for user mode
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-    model = commands.compile(DIGITS / "digits_int8.onnx", board=board or BOARD, options=Options(**options))  # type: ignore[arg-type]
+    model = commands.compile(DIGITS / "digits_int8.onnx", board=board, options=Options(**options))  # type: ignore[arg-type]
     packages.write(model, folder / "model", form="zephyr-module")
     for name, text in (
         ("CMakeLists.txt", LISTS),
@@ -149,7 +155,16 @@ def build(
     ):
         (folder / name).write_text(text)
     env = {**os.environ, **zephyr.variant_of("arm-none-eabi-gcc")}
-    argv = ["cmake", "-G", "Ninja", "-B", "build", "-DBOARD=mps2/an386", f"-DPython3_EXECUTABLE={sys.executable}", "."]
+    argv = [
+        "cmake",
+        "-G",
+        "Ninja",
+        "-B",
+        "build",
+        f"-DBOARD={zephyr_board}",
+        f"-DPython3_EXECUTABLE={sys.executable}",
+        ".",
+    ]
     printed = ""
     for step in (argv, ["cmake", "--build", "build"]):
         done = subprocess.run(step, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -210,6 +225,13 @@ def test_two_instances_on_two_threads(options: str, tmp_path: Path) -> None:
     assert "warning:" not in printed and "failures 0 end" in run(elf)
 
 
+def arena_address(elf: Path) -> int:
+    with elf.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        (arena,) = table.get_symbol_by_name("digits_int8_arena")
+        return int(arena["st_value"])
+
+
 def test_the_arena_lies_in_the_chosen_memory(tmp_path: Path) -> None:
     overlay = """
         / {
@@ -222,11 +244,28 @@ def test_the_arena_lies_in_the_chosen_memory(tmp_path: Path) -> None:
         };
     """
     elf, printed = build(tmp_path, one("0"), overlay=overlay)
-    with elf.open("rb") as file:
-        table = ELFFile(file).get_section_by_name(".symtab")
-        (arena,) = table.get_symbol_by_name("digits_int8_arena")
-    assert 0x20200000 <= arena["st_value"] < 0x20210000 and "warning:" not in printed
+    assert 0x20200000 <= arena_address(elf) < 0x20210000 and "warning:" not in printed
     assert scores() in run(elf)
+
+
+@pytest.mark.parametrize(
+    ("board", "memory", "start", "size"),
+    [
+        ("stm32f746g_disco", "DTCM", 0x20000000, 0x10000),  # RM0385, 2.2.2
+        ("nucleo_h743zi", "DTCM", 0x20000000, 0x20000),  # RM0433, 2.3.2
+        ("stm32f4_disco", "CCM", 0x10000000, 0x10000),  # RM0090, 2.3.1
+        ("nucleo_h743zi", "CHOSEN", 0x30040000, 0x8000),  # SRAM3
+    ],
+)
+def test_the_arena_lies_in_a_boards_own_memory(board: str, memory: str, start: int, size: int, tmp_path: Path) -> None:
+    if not (Path(os.environ["ZEPHYR_BASE"]).parent / "modules/hal/stm32").is_dir():
+        pytest.skip("the workspace has no hal_stm32")
+    chosen = "/ { chosen { mtool,arena = &sram3; }; };" if memory == "CHOSEN" else ""
+    conf = "" if chosen else f"CONFIG_MTOOL_DIGITS_INT8_ARENA_{memory}=y\n"
+    compiled_for = board if board in boards.load_all() else "host"  # host: the module with each core's C
+    elf, printed = build(tmp_path, one("0"), conf, chosen, compiled_for, zephyr_board=board)
+    assert start <= arena_address(elf) < start + size and "warning:" not in printed
+    assert re.search(rf"arena 3,840 B \(\d+\.\d% of {'SRAM3' if chosen else memory}\)", printed)
 
 
 def test_without_an_fpu_the_module_for_all_cores_keeps_simd(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-/* mtool's RPC on an ESP32 by ESP-IDF, at UART0, which the console must leave free (CONFIG_ESP_CONSOLE_NONE=y).
+/* mtool's RPC on an ESP32 by ESP-IDF 5 or newer, at UART0, which the console must leave free
+ * (CONFIG_ESP_CONSOLE_NONE=y).
  *
  * Call rpc_start once, then mt_poll from a task, for which mt_rpc_idle sleeps a tick. */
 #include <driver/uart.h>
