@@ -16,7 +16,9 @@ extern "C" {
 
 #define MT_PAIR_HALF 32768
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__thumb2__) && !defined(MT_PORTABLE)
+/* For size, GCC does not use the upper registers of Armv6-M. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(MT_PORTABLE) && \
+    (defined(__thumb2__) || (defined(__thumb__) && !defined(__OPTIMIZE_SIZE__)))
 #define MT_PAIRS_ASM 1
 #endif
 
@@ -35,6 +37,8 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
 
 #ifdef MT_PAIRS_ASM
 
+#ifdef __thumb2__
+
 /* Two elements: 8 multiply-accumulates in 11 instructions. */
 #define MT_INT_PAIRS2(first, second)           \
     "ldmia %[c]!, {r8, r9, r10, r11}\n\t"      \
@@ -48,15 +52,6 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
     "add %[t1], %[t1], %[u]\n\t"               \
     "add %[b0], %[b0], %[r], asr #16\n\t"      \
     "add %[b1], %[b1], %[u], asr #16\n\t"
-#define MT_INT_PAIRS_1 MT_INT_PAIRS2("0", "1")
-#define MT_INT_PAIRS_2 MT_INT_PAIRS_1 MT_INT_PAIRS2("2", "3")
-#define MT_INT_PAIRS_3 MT_INT_PAIRS_2 MT_INT_PAIRS2("4", "5")
-#define MT_INT_PAIRS_4 MT_INT_PAIRS_3 MT_INT_PAIRS2("6", "7")
-#define MT_INT_PAIRS_5 MT_INT_PAIRS_4 MT_INT_PAIRS2("8", "9")
-#define MT_INT_PAIRS_6 MT_INT_PAIRS_5 MT_INT_PAIRS2("10", "11")
-#define MT_INT_PAIRS_7 MT_INT_PAIRS_6 MT_INT_PAIRS2("12", "13")
-#define MT_INT_PAIRS_8 MT_INT_PAIRS_7 MT_INT_PAIRS2("14", "15")
-#define MT_INT_PAIRS_10 MT_INT_PAIRS_8 MT_INT_PAIRS2("16", "17") MT_INT_PAIRS2("18", "19")
 #define MT_INT_PAIRS_TURNS(pairs)                                                                              \
     MT_KEPT(__asm__ volatile("1:\n\t" pairs "ldr %[u], %[end]\n\t"                                             \
                      "add %[w], %[w], %[step]\n\t"                                                             \
@@ -66,6 +61,55 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
                        [w] "+&r"(weights), [u] "=&r"(u), [v] "=&r"(v), [r] "=&r"(r)                            \
                      : [half] "r"(MT_PAIR_HALF), [end] "m"(end), [step] "i"(2 * turn)                          \
                      : "r8", "r9", "r10", "r11", "cc", "memory"))
+
+#else
+
+/* The same in 20 for Armv6-M, whose upper registers are only added: they have the sums. */
+#define MT_INT_PAIRS2(first, second)   \
+    "ldmia %[c]!, {r3, r4}\n\t"        \
+    "ldrb %[u], [%[w], #" first "]\n\t"  \
+    "sxtb %[u], %[u]\n\t"              \
+    "muls r3, %[u], r3\n\t"            \
+    "muls r4, %[u], r4\n\t"            \
+    "ldmia %[c]!, {r5, r6}\n\t"        \
+    "ldrb %[u], [%[w], #" second "]\n\t" \
+    "sxtb %[u], %[u]\n\t"              \
+    "muls r5, %[u], r5\n\t"            \
+    "muls r6, %[u], r6\n\t"            \
+    "adds r3, r3, r5\n\t"              \
+    "adds r4, r4, r6\n\t"              \
+    "add r3, r3, %[half]\n\t"          \
+    "add r4, r4, %[half]\n\t"          \
+    "add %[t0], %[t0], r3\n\t"         \
+    "add %[t1], %[t1], r4\n\t"         \
+    "asrs r3, r3, #16\n\t"             \
+    "asrs r4, r4, #16\n\t"             \
+    "add %[b0], %[b0], r3\n\t"         \
+    "add %[b1], %[b1], r4\n\t"
+#define MT_INT_PAIRS_TURNS(pairs)                                                                              \
+    MT_KEPT(__asm__ volatile(".syntax unified\n"                                                               \
+                     "1:\n\t" pairs "ldr %[u], %[end]\n\t"                                                    \
+                     "adds %[w], %[w], %[step]\n\t"                                                            \
+                     "cmp %[c], %[u]\n\t"                                                                      \
+                     "beq 2f\n\t"                                                                              \
+                     "b 1b\n" /* too far for a condition */                                                    \
+                     "2:"                                                                                      \
+                     : [t0] "+&h"(t0), [b0] "+&h"(b0), [t1] "+&h"(t1), [b1] "+&h"(b1), [c] "+&l"(columns),     \
+                       [w] "+&l"(weights), [u] "=&l"(u)                                                        \
+                     : [half] "h"(MT_PAIR_HALF), [end] "m"(end), [step] "i"(2 * turn)                          \
+                     : "r3", "r4", "r5", "r6", "cc", "memory"))
+
+#endif
+
+#define MT_INT_PAIRS_1 MT_INT_PAIRS2("0", "1")
+#define MT_INT_PAIRS_2 MT_INT_PAIRS_1 MT_INT_PAIRS2("2", "3")
+#define MT_INT_PAIRS_3 MT_INT_PAIRS_2 MT_INT_PAIRS2("4", "5")
+#define MT_INT_PAIRS_4 MT_INT_PAIRS_3 MT_INT_PAIRS2("6", "7")
+#define MT_INT_PAIRS_5 MT_INT_PAIRS_4 MT_INT_PAIRS2("8", "9")
+#define MT_INT_PAIRS_6 MT_INT_PAIRS_5 MT_INT_PAIRS2("10", "11")
+#define MT_INT_PAIRS_7 MT_INT_PAIRS_6 MT_INT_PAIRS2("12", "13")
+#define MT_INT_PAIRS_8 MT_INT_PAIRS_7 MT_INT_PAIRS2("14", "15")
+#define MT_INT_PAIRS_10 MT_INT_PAIRS_8 MT_INT_PAIRS2("16", "17") MT_INT_PAIRS2("18", "19")
 
 #endif
 
@@ -77,7 +121,10 @@ MT_INLINE void mt_int_pairs(const int32_t *columns, const int32_t *const end, co
     uint32_t t0 = (uint32_t)bias * 65537u - (uint32_t)depth * (MT_PAIR_HALF / 2), t1 = t0;
     int32_t b0 = bias, b1 = bias;
 #ifdef MT_PAIRS_ASM
-    int32_t u, v, r;
+    int32_t u;
+#ifdef __thumb2__
+    int32_t v, r;
+#endif
     if (turn == 10)
         MT_INT_PAIRS_TURNS(MT_INT_PAIRS_10);
     else if (turn == 8)

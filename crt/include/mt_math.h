@@ -191,18 +191,31 @@ static inline int32_t mt_requantize_long(int64_t acc, float scale, int32_t zero_
 #define MT_NO_LONG_PRODUCT
 #endif
 
-/* acc * multiplier / 2^32, rounded down. */
 #ifdef MT_NO_LONG_PRODUCT
-/* four products of 16 by 16 bits, instead of a call for 64 by 64; too long to be inlined at each output */
+/* The lower 16 bits; GCC would shift twice. */
+static inline uint32_t mt_low_half(int32_t value)
+{
+#if defined(__GNUC__) && defined(__thumb__) && !defined(MT_PORTABLE)
+    uint32_t half;
+    __asm__("uxth %0, %1" : "=l"(half) : "l"(value));
+    return half;
+#else
+    return (uint16_t)value;
+#endif
+}
+
+/* acc * multiplier / 2^32, rounded down: four products of 16 by 16 bits, instead of a call for 64 by 64; too long to
+ * be inlined at each output. */
 static MT_ALONE int32_t mt_high_word(int32_t acc, int32_t multiplier)
 {
-    const int16_t a = (int16_t)(acc >> 16), b = (int16_t)(multiplier >> 16);
-    const uint16_t c = (uint16_t)acc, d = (uint16_t)multiplier;
-    const int32_t left = (int32_t)a * d + (int32_t)(((uint32_t)c * d) >> 16);
-    const int32_t right = (int32_t)b * c + (left & 0xffff);
-    return (int32_t)a * b + (left >> 16) + (right >> 16);
+    const int32_t a = acc >> 16, b = multiplier >> 16;
+    const uint32_t c = mt_low_half(acc), d = mt_low_half(multiplier);
+    const int32_t left = a * (int32_t)d + (int32_t)((c * d) >> 16);
+    const int32_t right = b * (int32_t)c + (int32_t)mt_low_half(left);
+    return a * b + (left >> 16) + (right >> 16);
 }
 #else
+/* acc * multiplier / 2^32, rounded down. */
 static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
 {
     return (int32_t)(((int64_t)acc * multiplier) >> 32);

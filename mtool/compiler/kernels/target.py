@@ -83,6 +83,16 @@ class Target:
         return self.registers > 0 and not self.is_8_bit
 
     @property
+    def is_thumb1(self) -> bool:
+        """Whether it is an Armv6-M or a small Armv8-M: eight registers for most instructions, no multiply-add."""
+        return self.cpu.startswith(THUMB1)
+
+    @property
+    def multiplies_words(self) -> bool:
+        """Whether it has a multiplier of 32 bits, and a loop in registers around it."""
+        return self.has_wide_registers or self.is_thumb1
+
+    @property
     def issues_pairs(self) -> bool:
         """Whether the core issues two instructions per cycle, so that latencies matter more than their number."""
         return self.cpu.startswith("cortex-m7")

@@ -52,9 +52,11 @@ class Im2col(integer.TileKnobs, PatchSchedule):
 
 PIXELS = 4
 PAIR = (11, 24)  # instructions of two elements and four pixels, by those of a product that is added up
+PAIR_OF_THUMB1 = 20
 END = 4  # of a turn of the loop
 CHANNEL = 56  # of a channel and four pixels, besides
-MOST_BYTES = 1024  # the most bytes of columns and patches: four times those of other schedules
+MOST_BYTES = 1024  # of columns and patches, four times those of other schedules: as many are always allowed
+SHARE = 4  # or this part of the layer's input and output
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 10)
 
 
@@ -65,16 +67,17 @@ class Pairs(PatchSchedule):
     name = "int_pairs"
     template = "kernels/conv2d/integer/pairs_int8.c.j2"
     scratch_type = "int32_t"
-    core = "has_wide_registers"
+    core = "multiplies_words"
 
     turn: int = knob(0, *TURNS, meaning="pairs of elements per loop turn; auto: by instructions and code size")
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
-        """int8 by int8 in sums of 32 bits, columns of 1 KB at most; no two adjacent weights of -128."""
+        """int8 by int8 in sums of 32 bits, columns of 1 KB or a share of the data; no two adjacent weights of -128."""
         int8 = integer.is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8
         if not (int8 and not epilogue.offset and epilogue.acc is DType.INT32):
             return False
-        if conv.is_depthwise or self.scratch(conv, epilogue) > MOST_BYTES:
+        data = conv.batch * (math.prod(conv.size) * conv.channels + conv.pixels * conv.out_channels)
+        if conv.is_depthwise or self.scratch(conv, epilogue) > max(MOST_BYTES, data // SHARE):
             return False
         return _is_exact(epilogue.stored_weights.reshape(conv.out_channels, -1))
 
@@ -97,7 +100,7 @@ class Pairs(PatchSchedule):
         patches = 0.0 if conv.is_pointwise and conv.group == 1 else 1.5 * conv.depth + 8 * conv.kernel[0]
         outputs = conv.out_channels // conv.group
         made = conv.pixels * (2 * conv.depth + patches + (integer.RESULT - 6) * outputs)
-        pair = PAIR[target.product_instructions - 1]
+        pair = PAIR_OF_THUMB1 if target.is_thumb1 else PAIR[target.product_instructions - 1]
         return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + made)
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
