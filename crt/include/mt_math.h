@@ -231,6 +231,17 @@ static inline int32_t mt_requantize_fixed(int32_t acc, int32_t multiplier, int32
     return mt_clamp((mt_high_word(acc, multiplier) + offset) >> shift, low, high);
 }
 
+/* The same where |acc| < 2^20 and |acc * multiplier| < 2^51, for cores without an instruction for 64-bit products:
+ * ten bits of the multiplier at a time. */
+static inline int32_t mt_requantize_fixed_short(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
+                                                int32_t low, int32_t high)
+{
+    int32_t scaled = (acc * (multiplier & 0x3ff)) >> 10;
+    scaled = (scaled + acc * ((multiplier >> 10) & 0x3ff)) >> 10;
+    scaled += acc * (multiplier >> 20);
+    return mt_clamp((scaled + offset * 4096) >> (shift + 12), low, high);
+}
+
 /* The same with ties to even, for scales such as 1/64 that produce exact ties. */
 static inline int32_t mt_requantize_fixed_even(int32_t acc, int32_t multiplier, int32_t zero_point, int32_t shift,
                                                int32_t low, int32_t high)

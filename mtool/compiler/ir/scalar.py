@@ -310,7 +310,7 @@ class FixedRequantize:
 
     That rounds ties up; `even` rounds them to even, for scales with which exact ties happen. `near`: some multipliers
     are negative; accumulators near a half are rounded as float32 rounds the product. `scales` are the floats that the
-    multipliers replace, and `bounded` is as in `Requantize`.
+    multipliers replace, and `bounded` is as in `Requantize`. `short`: 32 bits are enough for the product's upper 42.
     """
 
     zero_point: int
@@ -320,6 +320,7 @@ class FixedRequantize:
     even: bool = False
     near: bool = False
     bounded: bool = False
+    short: bool = False
     scales: tuple[float, ...] = field(default=(), repr=False)
 
     @property
@@ -351,7 +352,8 @@ def _fixed_requantize(expr: Expr, total: A, multiplier: A) -> A:
 
 def _fixed_requantize_text(expr: Expr, total: Text, multiplier: Text) -> Text:
     how: FixedRequantize = expr.value
-    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
+    plain = "_short" if how.short else ""
+    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else plain, how.offset)
     call = f"mt_requantize_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
     return within(expr.dtype, call)
 

@@ -362,10 +362,10 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
     """Rewrite `requantize` as `requantize_fixed` on targets without float32 hardware, or with vectors of integers."""
     if target.has_float and not target.has_rvv:
         return graph
-    return rewritten(graph, _fixed, WithEpilogue)  # a loop has no accumulator
+    return rewritten(graph, lambda *part: _fixed(*part, target), WithEpilogue)  # a loop has no accumulator
 
 
-def _fixed(rewriter: Rewriter, node: Node) -> Node:
+def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
     attrs, inputs = WithEpilogue.of(node), list(node.inputs)
 
     def fixed(part: Expr) -> Expr:
@@ -382,7 +382,8 @@ def _fixed(rewriter: Rewriter, node: Node) -> Node:
         if found is None:
             return part
         value, multipliers = found
-        value = replace(value, bounded=part.value.bounded, scales=tuple(scales.tolist()))
+        short = target.is_thumb1 and _is_short(value, multipliers, attrs.acc_bound)
+        value = replace(value, bounded=part.value.bounded, short=short, scales=tuple(scales.tolist()))
         if factor.op == "const":
             multiplier = const(int(multipliers[0]), DType.INT32)
         else:
@@ -392,6 +393,12 @@ def _fixed(rewriter: Rewriter, node: Node) -> Node:
 
     expr = attrs.epilogue.rewrite(fixed)
     return with_expression(node, expr, inputs)
+
+
+def _is_short(how: FixedRequantize, multipliers: Array, bound: int) -> bool:
+    """Whether mt_requantize_fixed_short computes the same: no product and no sum needs more than 32 bits."""
+    largest = int(np.abs(multipliers.astype(np.int64)).max())
+    return bound < 2**20 and (bound * largest >> 20) + (abs(how.offset) << 12) + 2 < 2**31 and how.shift <= 19
 
 
 def best_shift(largest: float, bound: int, bits: int = 8) -> int | None:
