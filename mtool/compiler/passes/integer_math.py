@@ -382,7 +382,7 @@ def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
         if found is None:
             return part
         value, multipliers = found
-        short = target.is_thumb1 and _is_short(value, multipliers, attrs.acc_bound)
+        short = target.is_thumb1 and is_short(value, multipliers, attrs.acc_bound)
         value = replace(value, bounded=part.value.bounded, short=short, scales=tuple(scales.tolist()))
         if factor.op == "const":
             multiplier = const(int(multipliers[0]), DType.INT32)
@@ -395,7 +395,7 @@ def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
     return with_expression(node, expr, inputs)
 
 
-def _is_short(how: FixedRequantize, multipliers: Array, bound: int) -> bool:
+def is_short(how: FixedRequantize, multipliers: Array, bound: int) -> bool:
     """Whether mt_requantize_fixed_short computes the same: no product and no sum needs more than 32 bits."""
     largest = int(np.abs(multipliers.astype(np.int64)).max())
     return bound < 2**20 and (bound * largest >> 20) + (abs(how.offset) << 12) + 2 < 2**31 and how.shift <= 19

@@ -10,6 +10,8 @@ import sanitized
 from graphs import FLAGS
 
 from mtool.base import resources
+from mtool.compiler.ir.scalar import FixedRequantize
+from mtool.compiler.passes.integer_math import is_short
 
 PROGRAM = """
 #include "mt_math.h"
@@ -74,6 +76,44 @@ def test_requantizations_are_exact(options: list[str], tmp_path: Path) -> None:
         assert rescaled == (high + (1 << (shift - 1))) >> shift, row
         ties += exact.denominator == 2
     assert ties > 100
+
+
+SHORT = """
+#include "mt_math.h"
+#include <inttypes.h>
+#include <stdio.h>
+int main(void)
+{
+    int32_t acc, multiplier, offset, shift;
+    while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &offset, &shift) == 4)
+        printf("%" PRId32 " %" PRId32 "\\n", mt_requantize_fixed_short(acc, multiplier, offset, shift, -128, 127),
+               mt_requantize_fixed(acc, multiplier, offset, shift, -128, 127));
+    return 0;
+}
+"""
+
+
+def test_short_sums_take_ten_bits_at_a_time(tmp_path: Path) -> None:
+    """With the largest sums, multipliers and offsets that the compiler takes for short."""
+    rng = np.random.default_rng(5)
+    given = []
+    while len(given) < 5000:
+        shift, bound = int(rng.integers(1, 20)), 2 ** int(rng.integers(1, 21)) - 1
+        multiplier = int(rng.integers(2**20, 2**31))
+        how = FixedRequantize(int(rng.integers(-128, 128)), -128, 127, shift)
+        if is_short(how, np.array([multiplier]), bound):
+            acc = int(rng.choice([-bound, bound, int(rng.integers(-bound, bound + 1))]))
+            given.append((acc, multiplier, how.offset, shift))
+    assert not is_short(FixedRequantize(0, -128, 127, 8), np.array([2**30]), 2**20)
+    (tmp_path / "main.c").write_text(SHORT)
+    include = f"-I{resources.path('crt') / 'include'}"
+    build = ["cc", *FLAGS, *sanitized.UNDEFINED, include, "main.c", "-o", "main", "-lm"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    text = "\n".join(" ".join(map(str, row)) for row in given)
+    done = subprocess.run([tmp_path / "main"], input=text, text=True, check=True, stdout=subprocess.PIPE)
+    pairs = [line.split() for line in done.stdout.splitlines()]
+    assert len(pairs) == len(given) and all(short == plain for short, plain in pairs)
+    assert len({short for short, _ in pairs}) > 200
 
 
 BESIDE_HALVES = """

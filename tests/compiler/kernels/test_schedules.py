@@ -37,6 +37,7 @@ DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 M3 = Target("cortex-m3", frozenset())
+M0 = Target("cortex-m0plus", frozenset())
 RV32 = Target("rv32imc", frozenset())
 RVV = Target("rv32imc_zve32x", frozenset({"rvv"}))
 AVR = Target("avr5", frozenset())
@@ -381,6 +382,7 @@ def schedules_of(
         chosen = [s for s in registry.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         chosen = [s for s in chosen if make is not rescaled or s.name not in BY_FLOATS]
         chosen = [s for s in chosen if not (target.is_8_bit and s.name == "int_winograd")]
+        chosen = [s for s in chosen if not target.is_thumb1 or target.has(s.core)]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
             found[key] = [
@@ -479,6 +481,7 @@ EMULATED = [
     (DSP, "f32", "mps2_an386"),
     (MVE, "mve_f32", "mps3_an547"),
     (M3, "int", "mps2_an385"),
+    (M0, "int", "mps2_an383"),
     (RV32, "int", "qemu_riscv32"),
     (RVV, "rvv", "qemu_riscv32_v"),
     (M7, "f32", "mps2_an500"),
