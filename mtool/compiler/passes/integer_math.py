@@ -362,7 +362,7 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
     """Rewrite `requantize` as `requantize_fixed` on targets without float32 hardware, or with vectors of integers."""
     if target.has_float and not target.has_rvv:
         return graph
-    return rewritten(graph, lambda *part: _fixed(*part, target), WithEpilogue)  # a loop has no accumulator
+    return rewritten(graph, lambda rewriter, node: _fixed(rewriter, node, target), WithEpilogue)  # a loop has no sum
 
 
 def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
