@@ -256,7 +256,55 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
     return weights;
 }
 
+/* The same without scales: the results are the sums. Words of b have no sign. */
+MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                           int32_t *output, int32_t groups, int turn)
+{
+    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(end - input) / 4) & (turn - 1));
+    do {
+        const int8_t *x = input;
+        __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(
+                             "", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
+                         "ldr r10, %[o]\n\t"
+                         "sub r1, r1, r0\n\t"
+                         "sub r3, r3, r2\n\t"
+                         "sub r5, r5, r4\n\t"
+                         "sub r9, r9, r8\n\t"
+                         "asr r1, r1, #8\n\t"
+                         "asr r3, r3, #8\n\t"
+                         "asr r5, r5, #8\n\t"
+                         "asr r9, r9, #8\n\t"
+                         "stmia r10!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t"
+                         "str r10, %[o]"
+                         : [w] "+&r"(weights), [x] "+&r"(x), [o] "+m"(output)
+                         : [end] "m"(end), [skip] "m"(skip), [turn] "i"(turn)
+                         : "r0", "r1", "r2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
+    } while (--groups);
+    return weights;
+}
+
 #else /* portable version */
+
+/* Some sums at a time, an even number; those of b are still a + 256 * b. */
+MT_DSP_INLINE const uint32_t *mt_dsp_sums_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                             uint32_t *sums, int32_t outputs)
+{
+    memcpy(sums, weights, (size_t)outputs * 4);
+    weights += outputs;
+    for (const int8_t *x = input; x != end; x += 4, weights += outputs) {
+        uint32_t word;
+        memcpy(&word, x, 4);
+        for (int32_t half = 0; half < 2; ++half) {
+            const int32_t pair = mt_dsp_sxtb16(half ? word >> 8 | word << 24 : word);
+            for (int32_t j = 0; j < outputs; j += 2) {
+                const uint32_t both = weights[j + half];
+                sums[j] = mt_dsp_smlad(pair, mt_dsp_sxtb16(both), sums[j]);
+                sums[j + 1] = mt_dsp_smlad(pair, (int32_t)both, sums[j + 1]);
+            }
+        }
+    }
+    return weights;
+}
 
 /* Some outputs at a time, an even number. */
 MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
@@ -266,21 +314,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *
     for (; groups; --groups, output += outputs) {
         uint32_t sums[8];
         const uint32_t *first;
-        memcpy(sums, weights, (size_t)outputs * 4);
-        weights += outputs;
-        for (const int8_t *x = input; x != end; x += 4, weights += outputs) {
-            uint32_t word;
-            memcpy(&word, x, 4);
-            for (int32_t half = 0; half < 2; ++half) {
-                const int32_t pair = mt_dsp_sxtb16(half ? word >> 8 | word << 24 : word);
-                for (int32_t j = 0; j < outputs; j += 2) {
-                    const uint32_t both = weights[j + half];
-                    sums[j] = mt_dsp_smlad(pair, mt_dsp_sxtb16(both), sums[j]);
-                    sums[j + 1] = mt_dsp_smlad(pair, (int32_t)both, sums[j + 1]);
-                }
-            }
-        }
-        first = weights;
+        weights = first = mt_dsp_sums_of(input, end, weights, sums, outputs);
         for (int32_t j = 0; j < outputs; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
             output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, first, by, range);
     }
@@ -305,6 +339,19 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
     return mt_dsp_rows_of(input, end, weights, output, groups, 8, by, range);
 }
 
+MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                           int32_t *output, int32_t groups, int turn)
+{
+    (void)turn;
+    for (; groups; --groups, output += 8) {
+        uint32_t sums[8];
+        weights = mt_dsp_sums_of(input, end, weights, sums, 8);
+        for (int32_t j = 0; j < 8; ++j)
+            output[j] = j % 2 ? (int32_t)(sums[j] - sums[j - 1]) >> 8 : (int32_t)sums[j];
+    }
+    return weights;
+}
+
 #endif
 
 /* The instances that operators share, inlined where they are called. */
@@ -320,6 +367,12 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
     {                                                                                                 \
         const struct mt_dsp_range own = *range;                                                       \
         return mt_dsp_rows(input, end, weights, output, groups, unroll, by, clamped, &own);           \
+    }
+#define MT_DSP_SUMS8(name, turn)                                                                       \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+                                     int32_t *output, int32_t groups)                                 \
+    {                                                                                                 \
+        return mt_dsp_sums8(input, end, weights, output, groups, turn);                                \
     }
 #define MT_DSP_ROWS8_PLAIN(name, unroll, by)                                                           \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \

@@ -173,6 +173,20 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
     return weights;
 }
 
+/* The same without scales: the results are the sums. */
+MT_MVE_INLINE const int8_t *mt_mve_row_sums(const int8_t *input, const int8_t *end, const int8_t *weights,
+                                            int32_t *output, int32_t groups)
+{
+    do {
+        const int8_t *x = input;
+        MT_MVE_DENSE(MT_MVE_ROW, MT_MVE_ROWS_APART
+                     "vstrw.32 q0, [%[o]], #16\n\t"
+                     "vstrw.32 q1, [%[o]], #16",
+                     "i"(0));
+    } while (--groups);
+    return weights;
+}
+
 #else /* portable version */
 
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
@@ -193,7 +207,26 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
     return weights;
 }
 
+MT_MVE_INLINE const int8_t *mt_mve_row_sums(const int8_t *input, const int8_t *end, const int8_t *weights,
+                                            int32_t *output, int32_t groups)
+{
+    const int32_t depth = (int32_t)(end - input);
+    for (; groups; --groups, weights += 32 + 8 * depth, output += 8)
+        for (int32_t q = 0; q < 8; ++q) {
+            memcpy(output + q, weights + 4 * q, 4);
+            for (int32_t k = 0; k < depth; ++k)
+                output[q] += input[k] * weights[32 + k / 16 * 128 + q * 16 + k % 16];
+        }
+    return weights;
+}
+
 #endif
+
+MT_OPERATOR const int8_t *mt_mve_dense_sums(const int8_t *input, const int8_t *end, const int8_t *weights,
+                                            int32_t *output, int32_t groups)
+{
+    return mt_mve_row_sums(input, end, weights, output, groups);
+}
 
 /* The instances that operators share. */
 #define MT_MVE_ROWS(name, unroll, by)                                                                             \

@@ -462,6 +462,7 @@ class SumEpilogue(TileEpilogue):
     rest: Expr
     bias: Array
     kind: ClassVar[DType] = DType.INT32
+    factors: ClassVar[DType] = DType.INT16
     is_scaled: ClassVar[bool] = False
 
     @property
@@ -475,9 +476,9 @@ class SumEpilogue(TileEpilogue):
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
-        """Return a node's epilogue; None: it reads other elements, or its kernel is none of int16 in int32."""
+        """Return a node's epilogue; None: it reads other elements, or its kernel is not one of `factors` in int32."""
         bias, expr = graph.constants[node.inputs[2]], WithEpilogue.of(node).epilogue
-        if graph.types[node.inputs[0]].dtype is not DType.INT16 or bias.dtype.name != "int32":
+        if graph.types[node.inputs[0]].dtype is not cls.factors or bias.dtype.name != "int32":
             return None
         shape = graph.types[node.outputs[0]].shape
         simple = (const(0, DType.INT32), axis(len(shape) - 1), *([axis(0)] if len(shape) == 2 or shape[0] == 1 else []))
@@ -489,6 +490,17 @@ class SumEpilogue(TileEpilogue):
                 if any(index.op == "axis" for index in part.args) and not is_identity(part, shape, kind.shape):
                     return None
         return cls(node, graph, expr, bias)
+
+
+class ByteSumEpilogue(SumEpilogue):
+    """The same of sums of int8, unless a tile scales them."""
+
+    factors = DType.INT8
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self | None:
+        """Return a node's epilogue; None: it reads other elements, or its results are scaled int8."""
+        return None if Int8Epilogue.of(node, graph) else super().of(node, graph)
 
 
 Epilogue16 = Int16Epilogue | SumEpilogue

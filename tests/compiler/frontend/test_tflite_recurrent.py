@@ -186,6 +186,27 @@ def test_a_sequence_is_litert_s(rounding: Any, tmp_path: Path) -> None:
     assert [name for name, *calls in zip(outputs, *found, strict=True) if not np.ptp(calls)] == []
 
 
+@pytest.mark.parametrize(
+    ("features", "lowest", "schedule"),
+    [("dsp", -127, "dsp_row_sums"), ("dsp", -128, "int_rows"), ("dsp mve", -128, "mve_row_sums")],
+)
+def test_the_sums_of_gates_have_kernels_for_simd(
+    features: str, lowest: int, schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "SIZE", 29)
+    monkeypatch.setitem(globals(), "CELLS", 15)
+    case = integer_lstm("gates", [1, 8, 29])
+    for tensor in case.tensors:
+        if tensor.name[0] in "wr":
+            tensor.data[:, 1] = lowest  # -128 next to a negative weight: the pair does not fit int16
+    data, inputs, _ = one_model([case])
+    sequence = [{tensor.name: drawn(tensor) for tensor in inputs} for _ in range(2)]
+    target = Target("cortex-m", frozenset({"fpu", *features.split()}))
+    found = compute_sequence(data, sequence, tmp_path, "tflite", target)
+    np.testing.assert_array_equal(found, litert_sequence(data, sequence, reference=True))
+    assert f"schedule {schedule}" in next(tmp_path.glob("**/model.c")).read_text()
+
+
 def test_a_filter_bank_with_states_of_8_bits_is_tflite_micro_s(tmp_path: Path) -> None:
     """LiteRT takes such states for those of 16 bits; svdf_common.cc has them, whose latest one may wrap around."""
     case = svdf("narrow", rank=2, dtype=np.int8)

@@ -16,6 +16,9 @@ from mtool.compiler.kernels.target import Target
 T = TypeVar("T", bound=TileEpilogue)
 
 
+SUMS = 16  # int32 sums on the stack at a time
+
+
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """The sizes of a dense layer: rows of `depth` inputs, and the outputs of each."""
@@ -62,9 +65,18 @@ class GroupedGemv(DenseSchedule[T]):
         """Return how many groups a row has."""
         return -(-size.outputs // self.group(size, epilogue))
 
+    def _sums(self, size: Matrix, epilogue: T) -> int:
+        """Return how many sums lie on the stack, for the expression that follows them."""
+        if epilogue.kind is not DType.INT32:
+            return 0
+        groups, group = self.groups(size, epilogue), self.group(size, epilogue)
+        return group * max(n for n in range(1, SUMS // group + 1) if groups % n == 0)
+
     def _staged(self, size: Matrix, epilogue: T) -> int:
         """A row of results, if an expression follows; the last group, if it has unused outputs."""
         group = self.group(size, epilogue)
+        if epilogue.kind is DType.INT32:
+            return 0
         if epilogue.rest is not None:
             return round_up(size.outputs, group)
         return group if size.outputs % group else 0
@@ -77,7 +89,8 @@ class GroupedGemv(DenseSchedule[T]):
     def values(self, size: Matrix, epilogue: T, target: Target) -> dict[str, Any]:
         """The group, the inputs that are read, the results that are staged."""
         own = {"filled": self.filled(size), "element": self.element.c, "staged": epilogue.kind.c}
-        return {**own, "group": self.group(size, epilogue), "results": self._staged(size, epilogue)}
+        own |= {"group": self.group(size, epilogue), "results": self._staged(size, epilogue)}
+        return {**own, "sums": self._sums(size, epilogue)}
 
 
 # Packed weights of dense layers of float32.

@@ -13,6 +13,7 @@ from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels import mve
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
 from mtool.compiler.kernels.epilogues import (
+    ByteSumEpilogue,
     Epilogue16,
     FloatEpilogue,
     Int8Epilogue,
@@ -21,6 +22,7 @@ from mtool.compiler.kernels.epilogues import (
     SumEpilogue,
 )
 from mtool.compiler.kernels.f32 import words_of
+from mtool.compiler.kernels.integer import EPILOGUE, RESULT
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
@@ -87,6 +89,37 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         layout += f"bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
         return Products(packed, layout, "mt_mve_gemv_int8.h", function, declared, "&range")
+
+
+@dataclass(frozen=True)
+class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
+    """Row by row of the input; eight outputs share each vector of inputs. Any expression can follow the sums."""
+
+    name = "mve_row_sums"
+    core = "has_mve"
+    forms = (ByteSumEpilogue,)
+    element = DType.INT8
+    multiple = mve.INT8_LANES
+
+    def fits(self, size: Matrix, epilogue: ByteSumEpilogue) -> bool:
+        """int8 by int8."""
+        return bool(epilogue.weights.dtype == np.int8)
+
+    def instructions(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> float:
+        """19 instructions for 16 inputs and eight outputs, 20 for eight outputs, and 28 for each result."""
+        each = 19 * self.filled(size) / mve.INT8_LANES + 20
+        return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs)
+
+    def products(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> Products:
+        """One for all."""
+
+        def rows(weights: Array, bias: Array) -> Array:
+            vectors = by_turns(weights, GROUP, mve.INT8_LANES)
+            return np.concatenate([numbers_of(bias, GROUP, np.int32), vectors], axis=1)
+
+        packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias_of_model)
+        layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns"
+        return Products(packed, layout, "mt_mve_gemv_int8.h", "mt_mve_dense_sums")
 
 
 # Dense layers of int16 activations for Helium: eight outputs at a time.
@@ -179,4 +212,4 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
         return Products(weights, layout, "mt_mve_gemv_f32.h", function, last=epilogue.least)
 
 
-SCHEDULES = (Gemv(), GemvInt16(), GemvSums(), GemvF32())
+SCHEDULES = (Gemv(), GemvByteSums(), GemvInt16(), GemvSums(), GemvF32())

@@ -199,6 +199,15 @@ def _has_lowest_beside_both_signs(weights: Array) -> bool:
     return bool(((lowest & (a < 0)).any(axis=1) & (lowest & (a >= 0)).any(axis=1)).any())
 
 
+def have_signs(weights: Array) -> bool:
+    """Whether `radix_pairs` of int8 weights [N, K] has a negative sign: -128 in b is next to a negative weight of a."""
+    for rows in row_blocks(weights, multiple=2):
+        b = weights[rows][1::2]
+        if ((b == -128) & (weights[rows][0::2][: len(b)] < 0)).any():
+            return True
+    return False
+
+
 def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array]:
     """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b is next to a negative a.
 
