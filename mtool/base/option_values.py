@@ -68,5 +68,5 @@ ProjectType = Literal["standalone", "host-driven", "mlperftiny"]
 Method = Literal["minmax", "entropy", "percentile"]
 """The method by which quantization finds an activation's range."""
 
-Integer = Literal["int8", "uint8"]
+Integer = Literal["int8", "uint8", "int16"]
 """The type of a quantized activation."""

@@ -1,4 +1,4 @@
-"""`mtool quantize`: quantize a float model to 8-bit integers."""
+"""`mtool quantize`: quantize a float model to integers."""
 
 import dataclasses
 from pathlib import Path
@@ -36,7 +36,7 @@ def quantize(
     *,
     options: parameters.ShapeOptions,
 ) -> None:
-    """Quantize a float model to 8-bit integers, and report what that loses and saves.
+    """Quantize a float model to integers, and report what that loses and saves.
 
     The ranges of its activations come from --data; the result is an ONNX model in QDQ form, also for a .tflite model.
     """

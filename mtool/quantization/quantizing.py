@@ -1,4 +1,4 @@
-"""Post-training quantization: from a float model and data to a QDQ model with 8-bit integers, and a comparison.
+"""Post-training quantization: from a float model and data to a QDQ model, and a comparison.
 
 onnxruntime does the work (mtool.verification.oracles.quantizer) in a separate process, since a model may crash it.
 """
@@ -8,6 +8,7 @@ import logging
 import math
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,11 +27,12 @@ from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.onnx_file import read_bound
+from mtool.compiler.frontend.tensors import every, graphs
 from mtool.compiler.frontend.tflite.schema import read as read_tflite
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
-from mtool.quantization import dataset
+from mtool.quantization import dataset, recurrent
 from mtool.quantization.dataset import Data, Pixels
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
@@ -55,11 +57,14 @@ def make_integer_io(path: Path) -> None:
     before an output. Other inputs and outputs are not changed.
 
     Raises:
-        UsageError: the model has control flow.
+        UsageError: the model has a body that reads values from outside.
     """
     model = onnx.load(str(path))
-    if any(attr.HasField("g") or attr.graphs for node in model.graph.node for attr in node.attribute):
-        raise UsageError(f"{path.name} has control flow: its inputs and outputs can't be made integers")
+    for body in [*graphs(model)][1:]:
+        own = {"", *(one.name for one in (*body.input, *body.initializer))}
+        own.update(name for node in body.node for name in node.output)
+        if any(name not in own for node in body.node for name in node.input):
+            raise UsageError(f"{path.name} has control flow: its inputs and outputs can't be made integers")
     for value in model.graph.input:
         _input(model.graph, value)
     for value in model.graph.output:
@@ -431,7 +436,7 @@ def quantize(
     pixels: Pixels | None = None,
     options: Options | None = None,
 ) -> QuantizationResult:
-    """Quantize a float model to 8-bit integers, and report losses and savings.
+    """Quantize a float model to integers, and report losses and savings.
 
     Doubts about the data are logged as warnings.
 
@@ -439,7 +444,7 @@ def quantize(
         path: the float ONNX or TFLite model. The result is ONNX.
         data: calibration data: a .npz or .npy file, a folder of .npy files or images
             (`mtool.quantization.dataset.read`), or samples (dictionaries from input name to array).
-        output: the file to write; default: <model>_int8.onnx in the working folder.
+        output: the file to write; default: <model>_int8.onnx, or _int16, in the working folder.
         board: a board or its name, for the footprints.
         scheme: how to quantize.
         evaluate: other data for the comparison of the two models; default: `data`.
@@ -454,7 +459,8 @@ def quantize(
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
-    target = Path(output) if output is not None else Path(f"{source.stem}_int8.onnx")
+    bits = 16 if how.activations == "int16" else 8
+    target = Path(output) if output is not None else Path(f"{source.stem}_int{bits}.onnx")
     files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     if not ort.version():
@@ -525,8 +531,7 @@ def _is_same_file(one: object, other: object) -> bool:
 
 def _bytes_of_weights(model: onnx.ModelProto) -> int:
     """Return the bytes of the constants in a model's file."""
-    nodes = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant" and node.attribute]
-    return sum(onnx.numpy_helper.to_array(one).nbytes for one in (*model.graph.initializer, *nodes))
+    return sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in every(model))
 
 
 def _weights_of_tflite(source: Path, options: Options) -> int:
@@ -563,15 +568,20 @@ def _float_model(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
             f"{source.name} is already quantized", details=[f"it has: {', '.join(there)}"], hint="give its float model"
         )
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), OPSET)
-    if opset < OPSET - 4:
+    is_recurrent = any(node.op_type in recurrent.GATES for node in model.graph.node)
+    least, wanted = (recurrent.OPSET, recurrent.OPSET) if is_recurrent else (OPSET - 4, OPSET)
+    if opset < least:
         try:
-            model = onnx.version_converter.convert_version(model, OPSET)
+            model = onnx.version_converter.convert_version(model, wanted)
         except Exception as refused:  # the converter's error classes share no other base
             raise ModelError(
-                f"{source.name} can't be converted from opset {opset} to {OPSET}", details=str(refused).splitlines()[:3]
+                f"{source.name} can't be converted from opset {opset} to {wanted}",
+                details=str(refused).splitlines()[:3],
             ) from None
+    names = Counter(node.name for node in model.graph.node)
     for number, node in enumerate(model.graph.node):
-        node.name = node.name or f"{node.op_type}_{number}"
+        if not node.name or names[node.name] > 1:
+            node.name = f"{node.name or node.op_type}_{number}"
     return model
 
 
@@ -650,17 +660,71 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
 
 def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
     """Write the quantized model."""
-    _call("quantize", source, prepared=str(prepared), quantized=str(made), samples=samples, scheme=asdict(how))
+    model = onnx.load(str(prepared))
+    found, refused = recurrent.layers(model)
+    found = [layer for layer in found if layer.node.name not in how.exclude]
+    for name, reason in refused.items():
+        if name not in how.exclude:
+            log.warning("%s stays in float: %s", name, reason)
+    grids = _recurrent_grids(model, found, samples, how, prepared.with_name("observed.onnx"))
+    same = {tensor: grids[layer]["h"] for tensor, layer in recurrent.same_grid(model, found).items()}
+    for layer in found:
+        grids[layer.node.name]["x"] = same.get(layer.node.input[0], grids[layer.node.name]["x"])
+    fixed = {tensor: (np.asarray(grid.scale), np.asarray(grid.zero, grid.kind)) for tensor, grid in same.items()}
+    named = {"prepared": str(prepared), "quantized": str(made), "samples": samples, "grids": fixed}
+    _call("quantize", source, **named, scheme=asdict(how), forced=False)
+    left = _in_float(onnx.load(str(made)))
+    if any(op in _SAMPLING and name not in how.exclude for name, op in left.items()):
+        excluded = {name for name, op in left.items() if op not in (*_SAMPLING, "Relu", "Clip")}
+        scheme = replace(how, exclude=(*excluded, *how.exclude))
+        _call("quantize", source, **named, scheme=asdict(scheme), forced=True)
     model = onnx.load(str(made))
+    recurrent.quantized(model, found, grids, per_channel=how.per_channel)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         ops = sorted({node.op_type for node in model.graph.node})
-        raise UsageError("the model has nothing that can be quantized", details=[f"its operators: {', '.join(ops)}"])
+        reasons = [f"{name}: {reason}" for name, reason in refused.items()]
+        raise UsageError(
+            "the model has nothing that can be quantized", details=[f"its operators: {', '.join(ops)}", *reasons]
+        )
     used = {node.domain or "" for node in model.graph.node}
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(imports)  # onnxruntime lists every domain that it knows
     model.producer_name = _PRODUCER
     onnx.save(model, str(made))
+
+
+_SAMPLING = ("MaxPool", "AveragePool", "Resize")
+"""Operators that onnxruntime quantizes only after another one that it quantizes."""
+
+
+def _in_float(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the operators of a QDQ model whose first input is float, by name."""
+    integers = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
+    return {node.name: node.op_type for node in model.graph.node if node.input and node.input[0] not in integers}
+
+
+_AT_ONCE = 32  # samples whose values in the steps of recurrent layers are held in memory
+_MOST_VALUES = 2**16  # of a tensor, over all samples
+
+
+def _recurrent_grids(
+    model: onnx.ModelProto, found: Sequence[recurrent.Layer], samples: Sequence[Sample], how: Scheme, path: Path
+) -> dict[str, dict[str, recurrent.Grid]]:
+    """Return the grid of each role in each recurrent layer, by the values in all steps."""
+    if not found:
+        return {}
+    observed, outputs = recurrent.observed(model, found)
+    onnx.save(observed, str(path))
+    seen: dict[str, dict[str, tuple[recurrent.Seen, str]]] = {}
+    for first in range(0, len(samples), _AT_ONCE):
+        for made in reference.outputs(path, samples[first : first + _AT_ONCE]):
+            for name, (layer, role, curve) in outputs.items():
+                values, _ = seen.setdefault(layer, {}).setdefault(role, (recurrent.Seen(), curve))
+                values.add(made[name], max(_MOST_VALUES // len(samples), 1))
+    return {
+        layer: recurrent.grids_of(values, how.activations, symmetric=how.symmetric) for layer, values in seen.items()
+    }
 
 
 def _described(how: Scheme, data: Data) -> str:

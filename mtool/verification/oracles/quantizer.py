@@ -21,7 +21,7 @@ from mtool.verification.oracles.sequences import as_model_error
 
 INSTALL = distribution.install("quantize")
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
-_INTEGERS = {"int8": "QInt8", "uint8": "QUInt8"}
+_INTEGERS = {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16"}
 
 
 def prepare(*, model: str, prepared: str, title: str) -> None:
@@ -57,11 +57,19 @@ def _flatten_biases(graph: onnx.GraphProto) -> None:
 
 
 def quantize(
-    *, prepared: str, quantized: str, samples: Sequence[Sample], scheme: Mapping[str, Any], title: str
+    *,
+    prepared: str,
+    quantized: str,
+    samples: Sequence[Sample],
+    scheme: Mapping[str, Any],
+    grids: Mapping[str, tuple[Array, Array]],
+    forced: bool,
+    title: str,
 ) -> None:
     """Calibrate a prepared model with samples and write the QDQ model.
 
-    The scheme has the fields of `mtool.quantization.quantizing.Scheme`.
+    The scheme has the fields of `mtool.quantization.quantizing.Scheme`. `grids` has the scale and zero point of tensors
+    that are not calibrated. If `forced`, operators that onnxruntime quantizes only after others are quantized always.
 
     Raises:
         BuildError: onnxruntime is not installed.
@@ -73,14 +81,27 @@ def quantize(
             prepared,
             quantized,
             _reader(tools, samples),
+            op_types_to_quantize=_operators(tools),
             quant_format=tools.QuantFormat.QDQ,
             per_channel=scheme["per_channel"],
             activation_type=tools.QuantType[_INTEGERS[scheme["activations"]]],
             weight_type=tools.QuantType.QInt8,
             nodes_to_exclude=list(scheme["exclude"]),
             calibrate_method=tools.CalibrationMethod[_METHODS[scheme["method"]]],
-            extra_options={"ActivationSymmetric": scheme["symmetric"], "WeightSymmetric": True},
+            extra_options={
+                "ActivationSymmetric": scheme["symmetric"],
+                "WeightSymmetric": True,
+                "ForceQuantizeNoInputCheck": forced,
+                "TensorQuantOverrides": {
+                    tensor: [{"scale": scale, "zero_point": zero}] for tensor, (scale, zero) in grids.items()
+                },
+            },
         )
+
+
+def _operators(tools: Any) -> list[str]:
+    """Return the operators to quantize: those of onnxruntime's default, and a pool that it lacks."""
+    return sorted({*tools.registry.QLinearOpsRegistry, *tools.registry.QDQRegistry, "GlobalMaxPool"})
 
 
 def _reader(tools: Any, samples: Sequence[Sample]) -> Any:
@@ -95,14 +116,14 @@ def _reader(tools: Any, samples: Sequence[Sample]) -> Any:
 
 
 def _tools() -> Any:
-    """Return onnxruntime.quantization with the submodule that is used."""
+    """Return onnxruntime.quantization with the submodules that are used."""
     try:
         ort.import_onnxruntime()
         from onnxruntime import quantization
-        from onnxruntime.quantization import shape_inference
+        from onnxruntime.quantization import registry, shape_inference
     except ImportError:
         raise BuildError("onnxruntime is not installed", details=["it is needed to quantize"], hint=INSTALL) from None
-    assert shape_inference
+    assert registry and shape_inference
     return quantization
 
 
@@ -154,6 +175,10 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
         matched = tools.create_activation_matching(activations[1], activations[0])
         weights = tools.create_weight_matching(before, after)
     compared = {name: pair for name, pair in matched.items() if "float" in pair}
+    for node in onnx.load(after, load_external_data=False).graph.node:  # a Scan's results, which it makes as integers
+        if node.op_type == "DequantizeLinear" and node.output[0] in activations[0]:
+            name = node.output[0]
+            compared.setdefault(name, {"float": activations[0][name], "post_qdq": activations[1][name]})
     nodes = list(onnx.load(before, load_external_data=False).graph.node)
     losses: list[Loss] = []
     for node in nodes:

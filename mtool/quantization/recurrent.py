@@ -1,0 +1,520 @@
+"""LSTM, GRU and RNN in integers: each becomes a Scan, whose body has a step in QDQ form.
+
+onnxruntime's quantizer leaves these operators in float. The scheme, for activations of 8 bits:
+
+  input, state   8 bits: the operands of the two matrix products, whose weights have a scale per row
+  sums           8 bits: the arguments of the activations. Their range is the one with the least error after the
+                 activation, which is flat at its ends: the whole range would cost 3 to 9 dB more
+  gates          8 bits: results of the activations, so that each activation is a table of 256 elements
+  cell           16 bits: an LSTM's cell and a GRU's state are sums over all steps, so that their errors add up
+
+With activations of 16 bits only the operands of the products are integers; all else stays float.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool.base.tensors import Array
+from mtool.compiler.frontend.tensors import graphs
+
+OPSET = 21  # QuantizeLinear to int16
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_ACTIVATIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+_CURVES: Mapping[str, Callable[[Array], Array]] = {"Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh}
+"""The activations that are flat at both ends."""
+_PLAIN = {*_CURVES, "Relu", "Softplus", "Softsign"}
+_INPUTS = {"x": 0, "w": 1, "r": 2, "bias": 3, "lengths": 4, "initial_h": 5, "initial_c": 6, "peephole": 7}
+_CANDIDATES = 48  # ranges that are tried
+_HEADROOM = 2.0  # of a 16-bit range, which can afford it: saturation of a cell lasts
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Integers of type `kind` that represent `(value - zero) * scale`."""
+
+    scale: np.float32
+    zero: int
+    kind: np.dtype[Any]
+
+    @classmethod
+    def of(cls, low: float, high: float, kind: str, *, symmetric: bool) -> "Grid":
+        """Return the grid over a range, which is extended to contain 0."""
+        dtype = np.dtype(kind)
+        info = np.iinfo(dtype)
+        low, high = min(low, 0.0), max(high, 0.0)
+        if symmetric or dtype.itemsize > 1:
+            middle = 0 if info.min < 0 else 128
+            return cls(_positive(max(-low, high) / (info.max - middle)), middle, dtype)
+        scale = _positive((high - low) / (info.max - info.min))
+        return cls(scale, int(np.clip(np.rint(info.min - low / scale), info.min, info.max)), dtype)
+
+    def codes(self, values: Array) -> Array:
+        """Return the integers for values."""
+        info = np.iinfo(self.kind)
+        codes: Array = np.clip(np.rint(values / self.scale) + self.zero, info.min, info.max).astype(self.kind)
+        return codes
+
+    def rounded(self, values: Array) -> Array:
+        """Return the nearest values on the grid."""
+        return (self.codes(values).astype(np.float64) - self.zero) * self.scale
+
+
+def _positive(scale: float) -> np.float32:
+    return np.float32(scale) if np.float32(scale) > np.finfo(np.float32).tiny else np.float32(1)
+
+
+@dataclass(slots=True)
+class Seen:
+    """The values of one tensor over the calibration data: their range, and some of them."""
+
+    low: float = 0.0
+    high: float = 0.0
+    some: list[Array] = field(default_factory=list)
+
+    def add(self, values: Array, most: int) -> None:
+        """Note the values of a sample, and keep at most `most` of them."""
+        flat = values.reshape(-1)
+        if flat.size:
+            self.low, self.high = min(self.low, float(flat.min())), max(self.high, float(flat.max()))
+            self.some.append(flat[:: -(-flat.size // most)].astype(np.float64))
+
+    def grid(self, kind: str, curve: str, *, symmetric: bool) -> Grid:
+        """Return the grid with the least mean square error of the values after an activation."""
+        after = _CURVES.get(curve, np.asarray)
+        values = np.concatenate([*self.some, np.zeros(1)])
+        wanted = after(values)
+        furthest = max(-self.low, self.high)
+
+        def tried(limit: float) -> Grid:
+            return Grid.of(max(self.low, -limit), min(self.high, limit), kind, symmetric=symmetric)
+
+        grids = [tried(furthest * part / _CANDIDATES) for part in range(_CANDIDATES // 12, _CANDIDATES + 1)]
+        return min(grids[::-1], key=lambda grid: float(np.square(after(grid.rounded(values)) - wanted).mean()))
+
+
+def _reason_for_float(node: onnx.NodeProto, constants: Mapping[str, Any]) -> str:
+    """Return why a recurrent operator can't be quantized; "": it can."""
+    attrs = {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
+    inputs = dict(zip(_INPUTS, node.input, strict=False))
+    ways = 2 if attrs.get("direction") == b"bidirectional" else 1
+    default = _ACTIVATIONS[node.op_type]
+    names = [name.decode() for name in attrs.get("activations", ())]
+    unknown = sorted({*names} - _PLAIN)
+    if any(inputs.get(name) and inputs[name] not in constants for name in ("w", "r", "bias")):
+        return "its weights are not constant"
+    for name, what in (("lengths", "sequence lengths"), ("peephole", "peepholes")):
+        if inputs.get(name):
+            return f"it has {what}"
+    for name, what in (("clip", "clipped sums"), ("input_forget", "coupled gates"), ("layout", "the batch first")):
+        if attrs.get(name):
+            return f"it has {what}"
+    if unknown:
+        return f"it has the activation {unknown[0]}"
+    if names[: len(default)] * ways != names:
+        return "its directions have different activations"
+    return ""
+
+
+# A step.
+
+
+@dataclass(slots=True)
+class Body:
+    """The body of a Scan under construction: float, with its tensors noted in `seen`; or, with grids, in QDQ form.
+
+    Attributes:
+        stem: the start of all names.
+        grids: the grid of each role; None: the body is float.
+        nodes, constants: the body's.
+        seen: the tensor of each role, with the activation that reads it.
+        joined: values side by side.
+    """
+
+    stem: str
+    grids: Mapping[str, Grid] | None
+    per_channel: bool = True
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+    seen: dict[str, tuple[str, str]] = field(default_factory=dict)
+    joined: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def __call__(self, op: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:
+        """Append a node and return its output, or the list of its outputs."""
+        names = [f"{self.stem}/{op} {len(self.nodes)}" + f".{n}" * (outputs > 1) for n in range(outputs)]
+        self.nodes.append(helper.make_node(op, [*inputs], names, name=f"{self.stem}/{op} {len(self.nodes)}", **attrs))
+        return names if outputs > 1 else names[0]
+
+    def constant(self, data: Array) -> str:
+        """Append a constant."""
+        name = f"{self.stem}/constant {len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(data, name))
+        return name
+
+    def kept(self, role: str, value: str, curve: str = "") -> str:
+        """Return a value as it is stored."""
+        self.seen[role] = value, curve
+        return self._converted("QuantizeLinear", role, value)
+
+    def used(self, role: str, value: str) -> str:
+        """Return the float of a stored value."""
+        return self._converted("DequantizeLinear", role, value)
+
+    def point(self, role: str, value: str, curve: str = "") -> str:
+        """Return a value as it is after it was stored."""
+        return self.used(role, self.kept(role, value, curve))
+
+    def _converted(self, op: str, role: str, value: str) -> str:
+        grid = (self.grids or {}).get(role)
+        if grid is None:
+            return value
+        return str(
+            self(op, value, self.constant(np.asarray(grid.scale)), self.constant(np.asarray(grid.zero, grid.kind)))
+        )
+
+    def sums(self, bias: Array, **operands: tuple[str, Array]) -> str:
+        """Append sums of products: for each role a stored value and its weights.
+
+        Sums that are rounded to 8 bits are of integers alone: the values side by side. The integers have one scale, the
+        row's, so that weights of a much smaller product lose bits. Sums that stay in float are of two products.
+        """
+        if self.grids and "gates" not in self.grids:
+            first, *others = (self.product(value, {role: rows}) for role, (value, rows) in operands.items())
+            for other in others:
+                first = self("Add", first, other)
+            return str(self("Add", first, self.constant(bias)))
+        values = tuple(value for value, _ in operands.values())
+        if len(values) > 1 and values not in self.joined:
+            self.joined[values] = self("Concat", *values, axis=1)
+        weights = {role: rows for role, (_, rows) in operands.items()}
+        return self.product(self.joined.get(values, values[0]), weights, bias)
+
+    def product(self, value: str, weights: Mapping[str, Array], bias: Array | None = None) -> str:
+        """Append the product of stored values, side by side, with their weights.
+
+        Weights are in units of a value's step, and the values' zero points are in the bias.
+        """
+        bias = np.zeros(len(next(iter(weights.values()))), np.float32) if bias is None else bias
+        if not self.grids:
+            inputs = [value, self.constant(np.concatenate([*weights.values()], 1)), self.constant(bias)]
+            return str(self("Gemm", *inputs, transB=1))
+        grids = [(self.grids[role], rows) for role, rows in weights.items()]
+        rows = np.concatenate([rows.astype(np.float64) * grid.scale for grid, rows in grids], 1)
+        largest = np.abs(rows).max(axis=1 if self.per_channel else None, keepdims=True)
+        scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+        codes = np.clip(np.rint(rows / scale), -127, 127).astype(np.int8)
+        zeros = codes @ np.concatenate([np.full(part.shape[1], grid.zero) for grid, part in grids])
+        scale = scale.reshape(-1)
+        steps, wide = np.rint(bias / scale.astype(np.float64)) - zeros, (bias - zeros * scale).astype(np.float32)
+        is_whole = np.abs(steps).max(initial=0) < 2**31
+        added = self._constant(steps.astype(np.int32), scale) if is_whole else self.constant(wide)
+        one = [self.constant(np.ones((), np.float32)), self.constant(np.zeros((), grids[0][0].kind))]
+        return str(self("Gemm", self("DequantizeLinear", value, *one), self._constant(codes, scale), added, transB=1))
+
+    def _constant(self, codes: Array, scale: Array) -> str:
+        by_row = scale.size > 1
+        scales = self.constant(scale if by_row else scale.reshape(()))
+        zeros = self.constant(np.zeros(scale.shape if by_row else (), codes.dtype))
+        return str(self("DequantizeLinear", self.constant(codes), scales, zeros, **({"axis": 0} if by_row else {})))
+
+    def activated(self, role: str, name: str, value: str) -> str:
+        """Append an activation between two grids."""
+        return self.point(f"{role} out", self(name, self.point(role, value, name)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Those of one direction: w [rows, size], r [rows, hidden], and the biases of both products, [rows]."""
+
+    w: Array
+    r: Array
+    of_input: Array
+    of_state: Array
+    activations: Sequence[str]
+    linear_before_reset: bool
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden values."""
+        return int(self.r.shape[1])
+
+
+def _lstm(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]:
+    hidden, cell = states
+    bias, three = at.of_input + at.of_state, 3 * at.hidden
+    gates, candidate = (
+        body.activated(role, activation, body.sums(bias[rows], x=(row, at.w[rows]), h=(hidden, at.r[rows])))
+        for role, activation, rows in (
+            ("gates", at.activations[0], slice(three)), ("candidate", at.activations[1], slice(three, None))
+        )
+    )  # fmt: skip
+    let_in, opened, forget = _split(body, gates, 3)
+    kept = body("Mul", forget, body.used("cell", cell))
+    after = body.kept("cell", body("Add", kept, body("Mul", let_in, candidate)))
+    seen = body.activated("squashed", at.activations[2], body.used("cell", after))
+    return [body.kept("h", body("Mul", opened, seen)), after]
+
+
+def _gru(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]:
+    hidden, state = states
+    first, last = slice(2 * at.hidden), slice(2 * at.hidden, None)
+    bias = at.of_input + at.of_state
+    sums = body.sums(bias[first], x=(row, at.w[first]), h=(hidden, at.r[first]))
+    update, reset = _split(body, body.activated("gates", at.activations[0], sums), 2)
+    if at.linear_before_reset:
+        own = body("Mul", reset, body.sums(at.of_state[last], h=(hidden, at.r[last])))
+        sums = body("Add", body.sums(at.of_input[last], x=(row, at.w[last])), own)
+    else:
+        own = body.kept("reset", body("Mul", reset, body.used("h", hidden)))
+        sums = body.sums(bias[last], x=(row, at.w[last]), reset=(own, at.r[last]))
+    made = body.activated("candidate", at.activations[1], sums)
+    remaining = body("Sub", body.constant(np.ones((), np.float32)), update)
+    kept = body("Mul", update, body.used("cell", state))
+    after = body.kept("cell", body("Add", body("Mul", remaining, made), kept))
+    return [body.kept("h", body.used("cell", after)), after]
+
+
+def _rnn(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]:
+    sums = body.sums(at.of_input + at.of_state, x=(row, at.w), h=(states[0], at.r))
+    return [body.kept("h", body(at.activations[0], body.point("gates", sums, at.activations[0])))]
+
+
+def _split(body: Body, value: str, count: int) -> list[str]:
+    made: list[str] = body("Split", value, outputs=count, axis=1, num_outputs=count)
+    return made
+
+
+_STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+_STATES = {"LSTM": ("h", "cell"), "GRU": ("h", "cell"), "RNN": ("h",)}
+
+
+# The operators of a model.
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A recurrent operator of a float model that can be quantized.
+
+    Attributes:
+        node: the operator.
+        operands: its constant inputs, by name.
+        steps, batch, size: the dimensions of its input.
+    """
+
+    node: onnx.NodeProto
+    operands: Mapping[str, Array]
+    steps: int
+    batch: int
+    size: int
+
+    @property
+    def ways(self) -> list[bool]:
+        """For each direction, whether it begins at the end."""
+        direction = self._attribute("direction", b"forward")
+        ways = {b"forward": [False], b"reverse": [True], b"bidirectional": [False, True]}
+        return ways[direction]
+
+    def weights(self, way: int) -> _Weights:
+        """Return the weights of a direction."""
+        w, r = self.operands["w"][way], self.operands["r"][way]
+        bias = self.operands["bias"][way] if "bias" in self.operands else np.zeros(2 * len(w), np.float32)
+        names = [name.decode() for name in self._attribute("activations", [])]
+        names = names[: len(_ACTIVATIONS[self.node.op_type])] or [*_ACTIVATIONS[self.node.op_type]]
+        return _Weights(w, r, bias[: len(w)], bias[len(w) :], names, bool(self._attribute("linear_before_reset", 0)))
+
+    def given(self, name: str) -> str:
+        """Return the tensor of an input; "": it is absent."""
+        place = _INPUTS[name]
+        return str(self.node.input[place]) if place < len(self.node.input) else ""
+
+    def _attribute(self, name: str, default: Any) -> Any:
+        found = [attr for attr in self.node.attribute if attr.name == name]
+        return helper.get_attribute_value(found[0]) if found else default
+
+
+def layers(model: onnx.ModelProto) -> tuple[list[Layer], dict[str, str]]:
+    """Return the recurrent operators that can be quantized, and the reason for each that stays in float, by name.
+
+    Args:
+        model: a float model whose tensors all have fixed shapes.
+    """
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in (*graph.input, *graph.value_info)}
+    found, refused = [], {}
+    for node in graph.node:
+        if node.op_type not in GATES or node.domain:
+            continue
+        shape = [dim.dim_value for dim in shapes.get(node.input[0], ())]
+        reason = _reason_for_float(node, constants) or ("" if all(shape) and shape else "its input's shape is unknown")
+        if reason:
+            refused[node.name] = reason
+            continue
+        inputs = dict(zip(_INPUTS, node.input, strict=False))
+        held = {name: numpy_helper.to_array(constants[one]) for name, one in inputs.items() if one in constants}
+        found.append(Layer(node, held, *shape))
+    return found, refused
+
+
+def _written(layer: Layer, grids: Mapping[str, Grid] | None, stored: str, per_channel: bool) -> tuple[Body, list[Body]]:
+    """Write a layer out.
+
+    Args:
+        layer: the layer.
+        grids: the grid of each role; None: all is float, and the Scan of each direction also returns what its body has
+            seen, as f"{stem}/{role}".
+        stored: the layer's input on its grid; "": there is none.
+        per_channel: whether weights have a scale for each row.
+
+    Returns:
+        The nodes that replace the layer, and the body of each direction.
+    """
+    op, name = layer.node.op_type, layer.node.name
+    outside = Body(name, grids, per_channel)
+    x = stored or outside.kept("x", layer.given("x"))
+    rows, lasts, bodies = [], [], []
+    for way, backwards in enumerate(layer.ways):
+        body, weights = Body(f"{name}/{way}", grids, per_channel), layer.weights(way)
+        shape = (layer.batch, weights.hidden)
+        row, inside = f"{body.stem}/row", [f"{body.stem}/{role}" for role in _STATES[op]]
+        if grids is None:
+            body.kept("x", row)
+        after = _STEPS[op](body, row, inside, weights)
+        seen = {f"{body.stem}/{role}": value for role, (value, _) in body.seen.items()} if grids is None else {}
+        results = [body("Identity", value) for value in (*after, after[0], *seen.values())]
+        ins = [_info(one, role, grids, shape) for one, role in zip(inside, _STATES[op], strict=True)]
+        ins.append(_info(row, "x", grids, (layer.batch, layer.size)))
+        roles = [*_STATES[op], "h", *([""] * len(seen))]
+        outs = [_info(one, role, grids, shape if role else None) for one, role in zip(results, roles, strict=True)]
+        graph = helper.make_graph(body.nodes, "step", ins, outs, body.constants)
+        turned = {"scan_input_directions": [1], "scan_output_directions": [1] * (1 + len(seen))} if backwards else {}
+        first = [_first(layer, outside, role, way, shape) for role in _STATES[op]]
+        made = outside("Scan", *first, x, outputs=len(results), body=graph, num_scan_inputs=1, **turned)
+        outside.nodes[-1].output[len(first) + 1 :] = seen
+        lasts.append(made[: len(first)])
+        rows.append(made[len(first)])
+        bodies.append(body)
+    ends = [[*states] for states in zip(*lasts, strict=True)]
+    # A GRU's cell is its state with 16 bits.
+    kept = {"LSTM": [("h", ends[0]), ("cell", ends[-1])], "GRU": [("cell", ends[-1])], "RNN": [("h", ends[0])]}[op]
+    for output, (role, values), axis in zip(layer.node.output, [("h", rows), *kept], (1, 0, 0), strict=False):
+        if output:
+            _put(outside, role, values, axis, output)
+    return outside, bodies
+
+
+def _info(name: str, role: str, grids: Mapping[str, Grid] | None, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    grid = (grids or {}).get(role)
+    kind = TensorProto.FLOAT if grid is None else helper.np_dtype_to_tensor_dtype(grid.kind)
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def _first(layer: Layer, outside: Body, role: str, way: int, shape: tuple[int, ...]) -> str:
+    """Return the first state of a direction: one of the layer's inputs, or zeros."""
+    initial = "initial_c" if role == "cell" and layer.node.op_type == "LSTM" else "initial_h"
+    given = layer.given(initial)
+    if given and initial not in layer.operands:
+        return outside.kept(role, outside("Gather", given, outside.constant(np.asarray(way)), axis=0))
+    values = layer.operands[initial][way] if given else np.zeros(shape, np.float32)
+    grid = (outside.grids or {}).get(role)
+    return outside.constant(values if grid is None else grid.codes(values))
+
+
+def _put(outside: Body, role: str, values: Sequence[str], axis: int, output: str) -> None:
+    """Make the results of all directions an output."""
+    along = outside.constant(np.asarray([axis]))
+    parts = [outside("Unsqueeze", value, along) for value in values]
+    outside.used(role, outside("Concat", *parts, axis=axis) if len(parts) > 1 else parts[0])
+    outside.nodes[-1].output[0] = output
+
+
+def _replace(model: onnx.ModelProto, node: onnx.NodeProto, outside: Body) -> None:
+    graph = model.graph
+    place = [*graph.node].index(node)
+    after = [*graph.node][place + 1 :]
+    del graph.node[place:]
+    graph.node.extend([*outside.nodes, *after])
+    graph.initializer.extend(outside.constants)
+
+
+def observed(model: onnx.ModelProto, found: Sequence[Layer]) -> tuple[onnx.ModelProto, dict[str, tuple[str, str, str]]]:
+    """Return a float model whose outputs are the tensors to put on grids.
+
+    Each output has the name of its layer, its role and the activation that reads it.
+    """
+    made, outputs = onnx.ModelProto(), dict[str, tuple[str, str, str]]()
+    made.CopyFrom(model)
+    for layer in found:
+        outside, bodies = _written(layer, None, "", True)
+        _replace(made, layer.node, outside)
+        for body in bodies:
+            outputs |= {f"{body.stem}/{role}": (layer.node.name, role, curve) for role, (_, curve) in body.seen.items()}
+    del made.graph.output[:]
+    made.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
+    return made, outputs
+
+
+def grids_of(seen: Mapping[str, tuple[Seen, str]], kind: str, *, symmetric: bool) -> dict[str, Grid]:
+    """Return the grid of each role from its values and the activation that reads it, for activations of type `kind`."""
+    if kind == "int16":
+        return {role: _wide(values) for role, (values, _) in seen.items() if role in ("x", "h", "reset")}
+    grids = {role: values.grid(kind, curve, symmetric=symmetric) for role, (values, curve) in seen.items()}
+    return grids | {role: _wide(values) for role, (values, _) in seen.items() if role == "cell"}
+
+
+def _wide(values: Seen) -> Grid:
+    return Grid.of(_HEADROOM * values.low, _HEADROOM * values.high, "int16", symmetric=True)
+
+
+def quantized(
+    model: onnx.ModelProto, found: Sequence[Layer], grids: Mapping[str, Mapping[str, Grid]], *, per_channel: bool
+) -> None:
+    """Replace recurrent operators by Scans in QDQ form.
+
+    Args:
+        model: the model, which onnxruntime has quantized apart from these operators.
+        found: the operators.
+        grids: for each operator, the grid of each role.
+        per_channel: whether weights have a scale for each row.
+    """
+    for layer in found:
+        graph = model.graph
+        node = next(node for node in graph.node if node.name == layer.node.name)
+        own = dict(grids[node.name])
+        maker = next((one for one in graph.node if node.input[0] in one.output), None)
+        stored = ""
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            there = {tensor.name: tensor for tensor in graph.initializer}
+            scale, zero = (numpy_helper.to_array(there[name]) for name in maker.input[1:])
+            if scale.size == 1 and zero.dtype == own["x"].kind:
+                own["x"], stored = Grid(np.float32(scale.item()), zero.item(), zero.dtype), maker.input[0]
+        _replace(model, node, _written(replace(layer, node=node), own, stored, per_channel)[0])
+    read = {name for graph in graphs(model) for node in graph.node for name in node.input}
+    read |= {value.name for value in model.graph.output}
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+
+
+_MOVES = ("Squeeze", "Unsqueeze", "Reshape", "Flatten", "Transpose", "Slice", "Gather", "Identity")
+
+
+def same_grid(model: onnx.ModelProto, found: Sequence[Layer]) -> dict[str, str]:
+    """Return the tensors with the results of a layer, possibly moved, and the layer's name.
+
+    A quantizer that gives them the layer's own grid avoids another rounding.
+    """
+    tensors = {}
+    for layer in found:
+        results = layer.node.output[:1] if layer.node.op_type == "GRU" else layer.node.output[:2]
+        waiting = [name for name in results if name]
+        while waiting:
+            value = waiting.pop()
+            tensors[value] = layer.node.name
+            moves = (node for node in model.graph.node if node.op_type in _MOVES and node.input[0] == value)
+            waiting += [node.output[0] for node in moves]
+    return tensors
