@@ -58,14 +58,14 @@ def unit_of(cpu: str) -> Unit | None:
     return _PMP if cpu.startswith("rv32") else _UNITS.get(cpu)
 
 
-def needed_unit(cpu: str) -> Unit:
-    """Return the memory protection of a core.
+def needed_unit(cpu: str, board: str = "the board") -> Unit:
+    """Return the memory protection of a core, which is that of a board by its name.
 
     Raises:
         UsageError: it has none, or none that mtool knows.
     """
     unit = unit_of(cpu)
     if unit is None:
-        what = f"--protect needs a core with memory protection, and {cpu} has none that mtool knows"
-        raise UsageError(what, hint=f"cores that have it: {', '.join(_UNITS)}, rv32")
+        what = f"--protect needs a core with memory protection; {board}'s {cpu} has none that mtool knows"
+        raise UsageError(what, hint=f"leave out --protect; cores that have it: {', '.join(_UNITS)}, rv32")
     return unit

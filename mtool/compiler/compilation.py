@@ -466,7 +466,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     plans = [one.plan for one in models]
     apart_bytes = sum(plan.arena_bytes for plan in plans)
     pauses: list[tuple[int, ...]] = [() for _ in models]
-    unit = needed_unit(board.cpu) if models[0].request.protect else None
+    unit = needed_unit(board.cpu, board.name) if models[0].request.protect else None
     if sharing:
         _check_alike(
             models,

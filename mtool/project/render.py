@@ -138,10 +138,12 @@ def check_protection(template: Template, board: Board) -> None:
     Raises:
         UsageError: one does not.
     """
-    needed_unit(board.cpu)
-    if not template.protects:
-        what = f"the template {template.name} does not support memory protection (--protect)"
-        raise UsageError(what, hint="leave out --protect, or use --template baremetal if the board has it")
+    unit = needed_unit(board.cpu, board.name)
+    if not template.supports_protection(unit.label):
+        others = [one for one in board.templates if load(one).supports_protection(unit.label)]
+        what = f"the template {template.name} does not support memory protection (--protect) on {board.name}"
+        hint = f"leave out --protect{f', or use --template {others[0]}' if others else ''}"
+        raise UsageError(what, details=[f"its core: {board.cpu}, with {unit.name}"], hint=hint)
 
 
 def _protection(
@@ -151,7 +153,7 @@ def _protection(
     if manifest.protection is None:
         return None
     check_protection(template, board)
-    unit = needed_unit(board.cpu)
+    unit = needed_unit(board.cpu, board.name)
     protections = [one.protection for one in manifest.models if one.protection is not None]
     stack_bytes = int(options.get("stack_bytes", 0))
     constants = [area for protection in protections for area in protection.areas if area.name == "constants"]

@@ -89,12 +89,12 @@ class Template(Strict):
     """The contents of `template.yaml`, and its folder; `is_own`: it is mtool's, not a user's.
 
     `builder` is the build stage's tool, `transport` how the host communicates with the firmware (`transports`: by the
-    value of the option `channel`, where it is another one), `firmware` maps a
-    firmware kind ("host_driven", "standalone") to the file that a build makes, relative to the project folder and below
-    `build/`, which holds all build products. The file's name may depend on the board: it is rendered like the project's
-    texts. `protects`: it supports memory protection of models (crt/include/mtool.h) on cores that have it. `program` is
-    the kind of user's own program that it can build as the standalone firmware: C with a main, an Arduino sketch, or
-    none.
+    value of the option `channel`, where it is another one), `firmware` maps a firmware kind ("host_driven",
+    "standalone") to the file that a build makes, relative to the project folder and below `build/`, which holds all
+    build products. The file's name may depend on the board: it is rendered like the project's texts. `protects`: it
+    supports memory protection of models (crt/include/mtool.h) on cores that have it, or that have one of these units
+    (mtool/boards/protection.py). `program` is the kind of user's own program that it can build as the standalone
+    firmware: C with a main, an Arduino sketch, or none.
     """
 
     name: str
@@ -107,8 +107,12 @@ class Template(Strict):
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
     folders: Folders = Folders()
     program: Literal["c", "sketch", "none"] = "none"
-    protects: bool = False
+    protects: bool | tuple[str, ...] = False
     options: dict[str, Option] = Field(default={})
+
+    def supports_protection(self, unit: str) -> bool:
+        """Return whether it supports memory protection by a unit, by its label ("pmsav7")."""
+        return self.protects if isinstance(self.protects, bool) else unit in self.protects
 
     def read_options(self, given: Mapping[str, str], board: Board) -> dict[str, str | int | bool]:
         """Return the value of every option: the given one, else the board's default, else the template's.

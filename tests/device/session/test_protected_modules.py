@@ -56,13 +56,18 @@ def address_of(firmware: Path, symbol: str) -> int:
 @pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="the Arm toolchain or QEMU is not installed")
 @pytest.mark.slow
 def test_modules_run_under_memory_protection(tmp_path: Path) -> None:
+    check(tmp_path)
+
+
+def check(tmp_path: Path, template: str = "") -> None:
+    """Load a module that the firmware calls, and two that write into its arena."""
     keys.make(tmp_path / "own.key")
     made = modules.make_module(
         faulty.DIGITS, board=BOARD, key=tmp_path / "own.key", counter=1, options=Options(name="net")
     )
     modules.write_module(made, tmp_path / "net.mtm")
     taken = module_options(True, tmp_path / "own.key.pub")
-    options = Options(name="own", template_options=taken, protect=True)
+    options = Options(name="own", template=template, template_options=taken, protect=True)
     prepared = mtool.prepare(faulty.DIGITS, board=BOARD, folder=tmp_path / "project", options=options)
     arena = address_of(prepared.built.firmware["host_driven"], "own_arena")
     module, _ = modules.read_module(tmp_path / "net.mtm")

@@ -3,9 +3,6 @@
 #include "mtool.h"
 
 #include <stddef.h>
-{% if cookiecutter.protect %}
-#include <string.h>
-{% endif %}
 
 {% set has_systick = cookiecutter.board.timer.kind == "systick" %}
 {% if has_systick %}
@@ -26,11 +23,6 @@
 #define SYST_RVR REGISTER(0xE000E014u)
 #define SYST_CVR REGISTER(0xE000E018u)
 {% endif %}
-#define SHCSR REGISTER(0xE000ED24u)
-#define CFSR REGISTER(0xE000ED28u)
-#define HFSR REGISTER(0xE000ED2Cu)
-#define MMFAR REGISTER(0xE000ED34u)
-#define BFAR REGISTER(0xE000ED38u)
 #define MPU_TYPE REGISTER(0xE000ED90u)
 #define MPU_CTRL REGISTER(0xE000ED94u)
 #define MPU_RNR REGISTER(0xE000ED98u)
@@ -39,19 +31,14 @@
 #define MPU_RLAR REGISTER(0xE000EDA0u) /* Armv8-M */
 #define MPU_MAIR0 REGISTER(0xE000EDC0u)
 
-#define CFSR_MMARVALID (1u << 7)
-#define CFSR_UNSTACKED ((1u << 4) | (1u << 12)) /* MSTKERR, STKERR: the frame could not be written */
-#define CFSR_STKOF (1u << 20)
 #define CONTROL_SPSEL 2u
 #define SYSTICK 15
 {% if cookiecutter.protect %}
 #define ICSR_PENDSTCLR (1u << 25)
-#define SHCSR_PENDED (15u << 12) /* SVC and the faults */
 #define SVCALL 11
 #define EXC_RETURN_THREAD 8u
 {% endif %}
 #define TICKS_PER_SECOND {{ "MT_SYSTICK_PER_SECOND" if has_systick else "50u" }}
-#define PUSHED_BYTES 256u /* the most that one instruction stores below the stack pointer */
 
 #if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__)
 #define HAS_PMSA_V7 1
@@ -60,7 +47,8 @@
 #endif
 #define HAS_FAULT_STATUS (HAS_PMSA_V7 || HAS_PMSA_V8) /* and maybe an MPU; else there is only HardFault */
 
-extern uint8_t mt_stack_low[], mt_stack_top[];
+{% include "shared/fault_cortex_m.c" %}
+
 void platform_fault(void);
 {{ "uint32_t" if cookiecutter.protect else "void" }} mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return);
 void __assert_func(const char *file, int line, const char *function, const char *expression);
@@ -199,22 +187,6 @@ void mt_guard_watch(uint32_t limit_ms)
 {% endif %}
 }
 
-static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
-{
-    const uint32_t low = (uint32_t)mt_stack_low;
-    if (exception == SYSTICK) {
-        return MT_FAULT_WATCHDOG;
-    }
-#if HAS_FAULT_STATUS
-    const uint32_t status = CFSR;
-    const int is_below = (status & CFSR_MMARVALID) != 0 && MMFAR < low && MMFAR + PUSHED_BYTES >= sp;
-    if (is_below || (status & CFSR_STKOF) != 0) {
-        return MT_FAULT_STACK;
-    }
-#endif
-    return (uint32_t)frame < low || sp < low ? MT_FAULT_STACK : MT_FAULT_EXCEPTION;
-}
-
 {% if cookiecutter.protect %}
 /* Every exception ends up here: SysTick continues, SVC leaves memory protection, the others report a fault and end
  * the model, if it runs under memory protection, or the firmware. Returns the address to continue at. */
@@ -224,8 +196,6 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
 {{ "uint32_t" if cookiecutter.protect else "void" }} mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return)
 {
     const uint32_t *const frame = (exc_return & 4u) != 0 ? process_stack : main_stack;
-    const uint32_t low = (uint32_t)mt_stack_low;
-    uint32_t is_stacked = (uint32_t)frame > low && (uint32_t)(frame + 8) <= (uint32_t)mt_stack_top;
     int32_t exception;
     __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
 {% if has_systick %}
@@ -246,42 +216,20 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
         return;
     }
 {% endif %}
-    uint32_t registers[9] = {0};
-#if HAS_FAULT_STATUS
-    is_stacked = is_stacked && (CFSR & CFSR_UNSTACKED) == 0;
-    registers[4] = CFSR;
-    registers[5] = HFSR;
-    registers[6] = MMFAR;
-    registers[7] = BFAR;
-#endif
-    registers[3] = (uint32_t)frame;
-    if (is_stacked) {
-        registers[0] = frame[6];
-        registers[1] = frame[5];
-        registers[2] = frame[7];
-        const uint32_t words = ((exc_return & 16u) != 0 ? 8u : 26u) + (frame[7] >> 9 & 1u); /* the FPU's, alignment */
-        registers[3] += 4u * words;
-    }
-    registers[8] = low;
 {% if cookiecutter.protect %}
     if (is_models) {
-        struct protect_fault found = {kind_of(exception, frame, registers[3]), MT_MACHINE_CORTEX_M, 9, {0}};
-        memcpy(found.registers, registers, sizeof registers);
-#if HAS_FAULT_STATUS
-        CFSR = CFSR; /* ones are cleared */
-        HFSR = HFSR;
-        SHCSR &= ~SHCSR_PENDED; /* raised when the stack had no space for the frame: that fault came first */
-#endif
 {% if has_systick %}
         mt_systick_watch(0);
 {% else %}
         SYST_CSR = 0;
         ICSR = ICSR_PENDSTCLR;
 {% endif %}
-        return protect_leave(exc_return, MT_STOPPED, &found);
+        return end_model(exception == SYSTICK, frame, exc_return);
     }
 {% endif %}
-    mt_server_fault(kind_of(exception, frame, registers[3]), MT_MACHINE_CORTEX_M, registers, 9);
+    uint32_t registers[9];
+    read_registers(registers, frame, exc_return);
+    mt_server_fault(kind_of(exception == SYSTICK, frame, registers[3]), MT_MACHINE_CORTEX_M, registers, 9);
     platform_exit(PLATFORM_FAULT + exception);
 {% if cookiecutter.protect %}
     return exc_return;

@@ -50,7 +50,7 @@ static uint64_t trap_stack[64];
 {% set _ = modes.bytes.extend([0, entry[3]]) %}
 {% endfor %}
 {% set _ = modes.bytes.append(0x98) %}
-{% from "protect/pmp.jinja" import entries, first_entry with context %}
+{% from "shared/protect/pmp.jinja" import entries, first_entry with context %}
 /* The board's memories, from its entry. Code is read-only, the rest is not executable{{ ", except the memory of
  * modules" if cookiecutter.modules }}; all entries are locked. */
 static void allow_memories(void)

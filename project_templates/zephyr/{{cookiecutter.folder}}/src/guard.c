@@ -5,6 +5,10 @@
 #include <zephyr/fatal.h>
 #include <zephyr/kernel.h>
 #include <zephyr/sys/reboot.h>
+{% if cookiecutter.protect %}
+
+#include "protect.h"
+{% endif %}
 
 #if defined(CONFIG_CPU_CORTEX_M)
 #include <cmsis_core.h>
@@ -103,6 +107,11 @@ void k_sys_fatal_error_handler(unsigned int reason, const struct arch_esf *frame
 static void expired(struct k_timer *timer)
 {
     ARG_UNUSED(timer);
+{% if cookiecutter.protect %}
+    if (protect_expire()) {
+        return;
+    }
+{% endif %}
     mt_server_fault(MT_FAULT_WATCHDOG, MT_MACHINE_NONE, NULL, 0);
     restart();
 }

@@ -6,8 +6,16 @@
 
 static uint32_t buffer[{{ cookiecutter.options.rpc_buffer_bytes }} / 4];
 
+{% if cookiecutter.protect %}
+static void serve(void *first, void *second, void *third)
+{
+    ARG_UNUSED(first);
+    ARG_UNUSED(second);
+    ARG_UNUSED(third);
+{% else %}
 int main(void)
 {
+{% endif %}
     {{ "" if cookiecutter.modules else "const " }}struct mt_server_config config = {
         .model = &mt_model,
         .build_hash = MT_BUILD_HASH,
@@ -33,5 +41,21 @@ int main(void)
         status = mt_server_run(&config);
     }
     mt_port_abort(status);
+{% if not cookiecutter.protect %}
+    return 0;
+{% endif %}
+}
+{% if cookiecutter.protect %}
+
+/* A stack that memory protection can divide between the server and the models: protect.ld aligns it. */
+static struct z_thread_stack_element stack[{{ cookiecutter.options.stack_bytes }}]
+    __attribute__((section(".bss.mt_stack"), aligned(Z_KERNEL_STACK_OBJ_ALIGN)));
+static struct k_thread server;
+
+int main(void)
+{
+    (void)k_thread_create(&server, stack, K_KERNEL_STACK_SIZEOF(stack), serve, NULL, NULL, NULL,
+                          CONFIG_MAIN_THREAD_PRIORITY, 0, K_NO_WAIT);
     return 0;
 }
+{% endif %}

@@ -4,6 +4,12 @@
 
 #include "protect.h"
 
+{% if is_zephyr | default(false) %}
+#include <zephyr/cache.h>
+#include <zephyr/kernel.h>
+#include <zephyr/linker/linker-defs.h>
+
+{% endif %}
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 #define MPU_TYPE REGISTER(0xE000ED90u)
 #define MPU_CTRL REGISTER(0xE000ED94u)
@@ -16,14 +22,25 @@
 
 #define FRAME_WORDS 8u
 #define XPSR_THUMB (1u << 24)
-#define EXC_RETURN_NO_FPU 16u
+#define EXC_RETURN_BASIC 48u /* the frame has neither the FPU's registers nor, on Armv8-M, r4 to r11 */
 
 #define SAVED_BYTES 112u /* the most that enter() pushes */
 #define STACK_GRANULE {{ cookiecutter.protect.stack_granule }}u
 
 extern uint8_t mt_stack_low[];
 
+{% if is_zephyr | default(false) %}
+/* Code and constants{{ ": the whole flash, as regions are powers of two" if cookiecutter.protect.unit == "pmsav7" }}; and what of RAM is only read. */
+extern uint8_t mt_constants_start[], mt_constants_end[];
+static const struct mt_protect_area flash[] = {
 {% if cookiecutter.protect.unit == "pmsav7" %}
+    {(void *)CONFIG_FLASH_BASE_ADDRESS, (void *)(CONFIG_FLASH_BASE_ADDRESS + 1024u * CONFIG_FLASH_SIZE), MT_PROTECT_EXECUTE},
+{% else %}
+    {__text_region_start, __rodata_region_end, MT_PROTECT_EXECUTE},
+{% endif %}
+    {mt_constants_start, mt_constants_end, MT_PROTECT_READ},
+};
+{% elif cookiecutter.protect.unit == "pmsav7" %}
 /* Code and constants: the whole memories, as regions are powers of two; and what of RAM is only read. */
 extern uint8_t mt_constants_start[], mt_constants_end[];
 static const struct mt_protect_area flash[] = {
@@ -36,7 +53,7 @@ static const struct mt_protect_area flash[] = {
     {mt_constants_start, mt_constants_end, MT_PROTECT_READ},
 };
 {% else %}
-{% include "protect/flash.c" %}
+{% include "shared/protect/flash.c" %}
 {% endif %}
 
 static uint32_t regions;           /* in use */
@@ -251,7 +268,7 @@ uint32_t protect_leave(uint32_t exc_return, int32_t result, const struct protect
                      :
                      : "r"(frame), "r"(control & ~1u)
                      : "memory");
-    return exc_return | EXC_RETURN_NO_FPU;
+    return exc_return | EXC_RETURN_BASIC;
 }
 
 int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_protect_function *function,
@@ -259,6 +276,9 @@ int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_p
 {
     uint32_t sp;
     __asm__ volatile("mov %0, sp" : "=r"(sp));
+{% if is_zephyr | default(false) %}
+    guard_close();
+{% endif %}
     uint32_t stack_end = (sp - SAVED_BYTES - 4u * FRAME_WORDS) & ~(STACK_GRANULE - 1u);
     int32_t status = MT_NOT_SUPPORTED;
 {% if cookiecutter.protect.unit == "pmsav7" %}

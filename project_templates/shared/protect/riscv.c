@@ -1,4 +1,4 @@
-{% from "protect/pmp.jinja" import first_entry with context %}
+{% from "shared/protect/pmp.jinja" import first_entry with context %}
 /* Memory protection on a RISC-V core: the model runs in user mode with the PMP entries before guard.c's, and returns by
  * an environment call or by a fault. Registers: RISC-V Privileged Architecture 1.12, 3.1 and 3.7. */
 #include "mtool.h"
@@ -26,7 +26,7 @@ __asm__(".option arch, +zicsr"); /* see startup.c */
 
 extern uint8_t mt_stack_low[];
 
-{% include "protect/flash.c" %}
+{% include "shared/protect/flash.c" %}
 
 static uint32_t addresses[ENTRIES];
 static uint8_t modes[ENTRIES];
