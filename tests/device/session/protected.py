@@ -31,6 +31,7 @@ once."""
 _BEFORE = """
 #include <stdint.h>
 extern uint8_t mt_stack_top[], mt_server_bytes[], cell_digits_int8_arena[];
+int *__errno(void);
 static volatile int32_t wanted;
 static int32_t go_deep(int32_t left);
 static int32_t (*const volatile deeper)(int32_t) = go_deep;
@@ -44,6 +45,9 @@ static int32_t go_deep(int32_t left)
 """
 
 _FAULTS = """
+#ifdef __arm__
+    *__errno() = 1; /* as newlib's libm does */
+#endif
     volatile uint8_t *const places[] = {
         0, mt_server_bytes, (uint8_t *)((uintptr_t)mt_stack_top - 8u), (uint8_t *)VECTORS, cell_digits_int8_arena,
         (uint8_t *)(uintptr_t)input, (uint8_t *)TIMER, (uint8_t *)0x70000000u};
@@ -66,6 +70,18 @@ _FAULTS = """
         wanted = deeper(1000000);
     if (wanted == 26)
         __asm__ volatile(TWICE : : "r"(mt_server_bytes));
+"""
+
+_SERVERS = """
+extern uint8_t mt_server_bytes[64];
+uint8_t mt_server_bytes[64];
+#ifdef __ZEPHYR__ /* in place of a C library's; on bare metal, startup.c has one */
+int *__errno(void);
+int *__errno(void)
+{
+    return (int *)(uintptr_t)mt_server_bytes;
+}
+#endif
 """
 
 _ARM = {
@@ -111,7 +127,7 @@ def make(name: str, folder: Path, template: str = "") -> Protected:
     text = faulty.after(text, r"^MT_ALONE void digits_int8_conv_0\([^)]*\)\n\{\n", "    wanted = input[0];\n" + _FAULTS)
     source.write_text(text)
     work = project / "crt" / "src" / "mt_work.c"
-    work.write_text(work.read_text() + "extern uint8_t mt_server_bytes[64];\nuint8_t mt_server_bytes[64];\n")
+    work.write_text(work.read_text() + _SERVERS)
     build.build(project, kinds=["host_driven"])
     return Protected(board, project, proto, pairs)
 
