@@ -170,7 +170,8 @@ def check(module: Module, file_bytes: int, place: Place, limits: ModuleLimits) -
             hint="make it with the device's board: --board BOARD",
         )
     if place == Place.FLASH and not limits.flash_bytes:
-        raise UsageError("the device has no flash for modules", hint="load it into RAM: --ram")
+        hint = "load it into RAM: --ram; the flash that firmware can use: docs/modules.md"
+        raise UsageError("the device has no flash for modules", hint=hint)
     ram_bytes = module.ram_bytes() + (file_bytes if place == Place.RAM else 0)
     for what, needed, there in (
         ("a slot", file_bytes if place == Place.FLASH else 0, limits.flash_bytes),
