@@ -1,4 +1,4 @@
-"""Memory protection on Zephyr: what a model may not do ends it alone, as on bare metal; and boards that can't have it."""
+"""Memory protection on Zephyr: what a model may not do ends it alone, as on bare metal."""
 
 from pathlib import Path
 

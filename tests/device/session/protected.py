@@ -1,4 +1,4 @@
-"""Firmware with memory protection around two models, one of which misbehaves if its input selects it, which ends it alone."""
+"""Firmware with memory protection around two models, one of which misbehaves on request, which ends it alone."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -169,7 +169,9 @@ def check(built: Protected) -> None:
     with session.open(built.folder, timeout_s=30) as device:
         digits, cell = device["digits_int8"], Cell(built, device)
 
-        def stopped(wanted: int, what: str | tuple[str, ...], *, in_steps: bool = True, timeout_s: float | None = None) -> DeviceError:
+        def stopped(
+            wanted: int, what: str | tuple[str, ...], *, in_steps: bool = True, timeout_s: float | None = None
+        ) -> DeviceError:
             with pytest.raises(DeviceError) as caught:
                 digits.run(image(wanted), in_steps=in_steps, timeout_s=timeout_s)
             assert caught.value.what.startswith(what) and (caught.value.operator == 0 or not in_steps)
