@@ -305,7 +305,12 @@ static inline int32_t mt_rescale(int32_t acc, int32_t multiplier, int32_t shift)
 /* The same, rounded twice: acc * multiplier / 2^31, ties up, then the shift, ties away from zero; shift is 0 to 30. */
 static inline int32_t mt_rescale_twice(int32_t acc, int32_t multiplier, int32_t shift)
 {
+#ifdef MT_NO_LONG_PRODUCT
+    const uint32_t low = (uint32_t)acc * (uint32_t)multiplier;
+    int32_t scaled = (int32_t)((uint32_t)mt_high_word(acc, multiplier) * 2 + (low >> 31) + (low >> 30 & 1));
+#else
     int32_t scaled = (int32_t)(((int64_t)acc * multiplier + ((int64_t)1 << 30)) >> 31);
+#endif
     scaled += scaled >> 31;
     return ((scaled >> shift) + 1) >> 1;
 }

@@ -22,10 +22,10 @@ int main(void)
     int32_t acc, multiplier, zero_point, shift;
     while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &zero_point, &shift) == 4) {
         const int32_t one = (int32_t)1 << shift;
-        printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", mt_high_word(acc, multiplier),
+        printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", mt_high_word(acc, multiplier),
                mt_requantize_fixed(acc, multiplier, zero_point * one + one / 2, shift, -128, 127),
                mt_requantize_fixed_even(acc, multiplier, zero_point, shift, -128, 127),
-               mt_rescale(acc, multiplier, shift));
+               mt_rescale(acc, multiplier, shift), mt_rescale_twice(acc, multiplier, shift));
     }
     return 0;
 }
@@ -68,12 +68,14 @@ def test_requantizations_are_exact(options: list[str], tmp_path: Path) -> None:
     ties = 0
     for row, line in zip(given, done.stdout.splitlines(), strict=True):
         acc, multiplier, zero_point, shift = row
-        high, fixed, even, rescaled = map(int, line.split())
+        high, fixed, even, rescaled, twice = map(int, line.split())
         exact = Fraction(acc * multiplier, 2 ** (32 + shift))
         assert high == acc * multiplier >> 32, row
         assert fixed == clamp(((high + (1 << (shift - 1))) >> shift) + zero_point), row
         assert even == clamp(round(exact) + zero_point), row  # of a Fraction: ties to even
         assert rescaled == (high + (1 << (shift - 1))) >> shift, row
+        once = (acc * multiplier + 2**30) >> 31
+        assert twice == (once + (1 << shift) - (once < 0)) >> (shift + 1), row
         ties += exact.denominator == 2
     assert ties > 100
 

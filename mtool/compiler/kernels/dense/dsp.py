@@ -35,6 +35,7 @@ from mtool.compiler.kernels.schedule import Target, knob
 
 
 UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_gemv_int8.h has
+PORTABLE = 300  # bytes of a tile of portable C, which they take the place of
 LONGEST = (
     16  # the same of eight outputs, whose loop is entered where the rest is whole turns: half of a small cache of flash
 )
@@ -163,7 +164,7 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
         depth, unroll = self.filled(size), self.unroll or LONGEST
         each = 7.75 * depth + 3 * -(-depth // unroll) + 50
         node, graph = epilogue.node, epilogue.graph
-        own_code = 31 * unroll * price_of_code(node, graph) / nodes_of_operator(node, graph)
+        own_code = (31 * unroll - PORTABLE) * price_of_code(node, graph) / nodes_of_operator(node, graph)
         return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs) + own_code
 
     def products(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> Products:
