@@ -49,7 +49,7 @@ MT_MVE_INLINE void mt_mve_set(int8_t *output, int8_t value, uint32_t bytes)
 }
 
 /* `rows` rows of `row` bytes, `step` apart, side by side. */
-MT_MVE_INLINE void mt_mve_rows(int8_t *output, const int8_t *input, int32_t rows, int32_t row, int32_t step)
+MT_MVE_INLINE void mt_mve_move_rows(int8_t *output, const int8_t *input, int32_t rows, int32_t row, int32_t step)
 {
 #ifdef MT_MVE_ASM
     const mve_pred16_t last = (mve_pred16_t)((1U << row % 16) - 1U);
