@@ -130,7 +130,7 @@ def _inference(manifest: Manifest, number: int) -> list[str]:
 
 
 def _array(name: str, data: Array) -> str:
-    kinds = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "float32": "float"}
+    kinds = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
     return f"static const {kinds[data.dtype.name]} {name}[{data.size}] = {{\n{number_rows(data)}\n}};"
 
 

@@ -16,6 +16,7 @@ from mtool.compiler.kernels.expressions import (
     operand_names,
     operands_read,
 )
+from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, vector_loop
 from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
 from mtool.compiler.kernels.specification import RowWise, Specification, always
 
@@ -210,6 +211,40 @@ def _plus(first: str, count: int) -> str:
     return str(int(first) + count) if first.isdigit() else f"{first} + {count}"
 
 
+class HeliumLoop(LoopNest):
+    """The innermost axis by vectors of 4, 8 or 16 elements; the results are those of portable C."""
+
+    name = "mve_loop"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Expressions of the functions that Helium has, and moves, unless their indices differ from row to row."""
+        return target.has_mve and self._loop(node, graph) is not None
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Count the instructions of a vector, its loop, and each row."""
+        loop = self._loop(node, graph)
+        return loop.cost if loop is not None else super().cost(node, graph, target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the nest."""
+        loop, expr = self._loop(node, graph), Loop.of(node).expr
+        assert loop is not None
+        names, read = operand_names(node, graph, expr), operands_read(expr, node, graph)
+        used = {
+            number: name for number, name in names.items() if number in (read if loop.reads is None else loop.reads)
+        }
+        body = "\n".join(INDENT + line for line in loop.lines)
+        own, math = loop.constants, needs_math(expr)
+        return kernel_of(node, graph, body, None, own, inputs=used, needs_math=math, headers=("mt_mve_loop.h",))
+
+    @staticmethod
+    def _loop(node: Node, graph: Graph) -> VectorLoop | None:
+        try:
+            return vector_loop(node, graph, _axis_name)
+        except NotVectorsError:
+            return None
+
+
 # Loops that only copy: one memmove.
 
 
@@ -292,6 +327,7 @@ def _sums_products(part: Expr) -> bool:
 SCHEDULES = (
     LoopNest(),
     Move("c99_move", "", "memmove", (), 0, 1 / 4),
+    HeliumLoop(),
     Move("mve_move", "has_mve", "mt_mve_move", ("mt_mve_move.h",), 0, 3 / 16),
     Move("rvv_move", "has_rvv", "mt_rvv_move", ("mt_rvv.h",), 8, 1 / 16),
 )

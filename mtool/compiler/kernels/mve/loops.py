@@ -1,0 +1,712 @@
+"""Loops over expressions with Helium: one axis of a nest by vectors, with the functions of mt_mve_loop.h.
+
+Expressions are computed four elements at a time, as int32 or float. Elements that are only moved, or of 8 bits and
+looked up in tables, are processed 16 or 8 at a time. Parts of an expression that are the same along the axis are
+computed before it.
+"""
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+from mtool.compiler.ir import Array, DType, Expr, Graph, Node
+from mtool.compiler.ir.expr import const, first_of
+from mtool.compiler.ir.node import expression_of
+from mtool.compiler.ir.scalar import MUL, Requantize, RescalePair, Text, evaluate, literal, loaded, render
+from mtool.compiler.kernels.expressions import operand_names
+
+LARGEST = 120  # parts of an expression
+TERMS = 8  # of a reduction, which are computed one after the other
+LANES = 4  # of int32 or float
+LOOP = 3  # instructions that a round of the inner loop takes beside its functions,
+TAIL = 5  # that conditional loads and stores take more,
+ROW = 6  # and the rounds of the loops around it
+INTEGERS = {DType.INT8, DType.UINT8, DType.INT16, DType.INT32}
+COSTS = {
+    "max_f32": 5, "min_f32": 5, "quantize": 6, "requantize": 5, "clamp": 2, "scaled_pair": 6,
+}  # fmt: skip
+"""The instructions of functions that take more than one."""
+
+
+class NotVectorsError(Exception):
+    """A loop that is not written with vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """The flat offset of a load: axes times factors, a constant, and other expressions times factors."""
+
+    factors: Mapping[int, int]
+    first: int
+    others: tuple[tuple[Expr, int], ...] = ()
+
+    @classmethod
+    def of(cls, load: Expr, shape: Sequence[int]) -> "Offset":
+        """Return the offset of a load from an operand of a shape."""
+        factors, first, others = Counter[int](), 0, list[tuple[Expr, int]]()
+        waiting = [(index, prod(shape[dim + 1 :])) for dim, index in enumerate(load.args) if shape[dim] != 1]
+        while waiting:
+            index, factor = waiting.pop(0)
+            if index.op == "axis":
+                factors[index.value] += factor
+            elif index.op == "const":
+                first += index.value * factor
+            elif index.op in ("add", "sub") and index.value == "index":
+                left, right = index.args
+                waiting += [(left, factor), (right, factor if index.op == "add" else -factor)]
+            elif index.op == "mul" and index.value == "index" and index.args[1].op == "const":
+                waiting.append((index.args[0], factor * index.args[1].value))
+            else:
+                others.append((index, factor))
+        return cls({axis: factor for axis, factor in factors.items() if factor}, first, tuple(others))
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a nest: dimensions of the output through which all operands step as through one.
+
+    number: that of its innermost dimension; stride: the distance of its elements in the output.
+    """
+
+    number: int
+    size: int
+    stride: int
+    dims: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A node's expression, the C names of its operands, the C of an axis by its number, and the output's axes."""
+
+    node: Node
+    graph: Graph
+    expr: Expr
+    names: Mapping[int, str]
+    named: Callable[[int], str]
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph, named: Callable[[int], str]) -> "Nest":
+        """Return the nest of a loop.
+
+        Raises:
+            NotVectorsError: it is too large, or its C is written for several sizes.
+        """
+        expr, shape = expression_of(node), graph.types[node.outputs[0]].shape
+        if expr is None or graph.is_sample or not prod(shape) or expr.size > LARGEST:
+            raise NotVectorsError
+        plain = cls(node, graph, expr, operand_names(node, graph, expr), named, ())
+        reads, alone, waiting = list[Offset](), set[int](), [expr]
+        while waiting:
+            part = waiting.pop()
+            if part.op == "load":
+                reads.append(plain.offset(part))
+                waiting += [index for index, _ in reads[-1].others]
+            elif part.op == "axis":
+                alone.add(part.value)
+            waiting += part.args if part.op != "load" else ()
+        axes: list[Axis] = []
+        for number, size in enumerate(shape):
+            if size == 1:
+                continue
+            stride, before = prod(shape[number + 1 :]), axes[-1].number if axes else -1
+            if (
+                before >= 0
+                and not {before, number} & alone
+                and all(_joins(read, before, number, size) for read in reads)
+            ):
+                last = axes.pop()
+                axes.append(Axis(number, last.size * size, stride, last.dims | {number}))
+            else:
+                axes.append(Axis(number, size, stride, frozenset([number])))
+        return cls(node, graph, expr, plain.names, named, tuple(axes) or (Axis(0, 1, 1, frozenset([0])),))
+
+    def offset(self, load: Expr) -> Offset:
+        """Return a load's offset."""
+        return Offset.of(load, self.graph.types[self.node.inputs[load.value]].shape)
+
+    def dtype(self, load: Expr) -> DType:
+        """Return the element type that a load reads."""
+        return self.graph.types[self.node.inputs[load.value]].dtype
+
+    def is_uniform(self, part: Expr, axis: Axis) -> bool:
+        """Whether a part has one value along an axis."""
+        if part.op == "axis":
+            return part.value not in axis.dims
+        if part.op == "load":
+            read = self.offset(part)
+            return not axis.dims & {*read.factors} and all(self.is_uniform(index, axis) for index, _ in read.others)
+        return part.op != "reduce" and all(self.is_uniform(arg, axis) for arg in part.args)
+
+    def place(self, read: Offset, axis: Axis) -> str:
+        """Return the C of an offset; other expressions that differ along an axis are left out."""
+        parts = [
+            self.named(one.number) if factor == 1 else f"{self.named(one.number)} * {factor}"
+            for one in self.axes
+            if (factor := read.factors.get(one.number, 0))
+        ]
+        for index, factor in read.others:
+            if self.is_uniform(index, axis):
+                text = self.scalar(index, axis)
+                parts.append(text.c if factor == 1 else f"{text.at(MUL)} * {factor}")
+        parts += [str(read.first)] if read.first or not parts else []
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def scalar(self, part: Expr, axis: Axis) -> Text:
+        """Return the C of a part that is uniform along an axis."""
+
+        def leaf(one: Expr) -> Text:
+            if one.op == "axis":
+                return Text(self.named(one.value))
+            if one.op != "load" or one.dtype.is_half:
+                raise NotVectorsError
+            return Text(loaded(f"{self.names[one.value]}[{self.place(self.offset(one), axis)}]", self.dtype(one)))
+
+        return render(part, leaf)
+
+    def bounds(self, index: Expr) -> tuple[int, int]:
+        """Return the smallest and largest value that an index may have."""
+        shape = self.graph.types[self.node.outputs[0]].shape
+        if index.op == "const":
+            return index.value, index.value
+        if index.op == "axis" and index.value < len(shape):
+            return 0, shape[index.value] - 1
+        if index.op in ("add", "sub", "mul") and index.value == "index":
+            ends = [self.bounds(arg) for arg in index.args]
+            how = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}[index.op]
+            made = [how(a, b) for a in ends[0] for b in ends[1]]
+            return min(made), max(made)
+        if index.op == "cast" and index.args[0].op == "load" and index.args[0].dtype in INTEGERS:
+            return index.args[0].dtype.limits
+        if index.op == "load" and (data := self.graph.constants.get(self.node.inputs[index.value])) is not None:
+            return int(data.min()), int(data.max())
+        raise NotVectorsError
+
+    def check_reads(self, part: Expr) -> None:
+        """Check that all that a part reads is in range, whatever the conditions around it.
+
+        Raises:
+            NotVectorsError: it is not.
+        """
+        for load in (one for one in part.parts() if one.op == "load"):
+            for index, size in zip(load.args, self.graph.types[self.node.inputs[load.value]].shape, strict=True):
+                low, high = self.bounds(index)
+                if low < 0 or high >= size:
+                    raise NotVectorsError
+
+
+def _joins(read: Offset, before: int, number: int, size: int) -> bool:
+    return read.factors.get(before, 0) == read.factors.get(number, 0) * size
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a function `mt_mve_<name>`; its arguments are C, other calls, or numbers of parts."""
+
+    name: str
+    args: tuple["Piece", ...]
+
+
+Piece = str | int | Call
+NONE = "mt_mve_all_i32(0)"
+
+
+@dataclass
+class Body:
+    """The C of one vector of a nest.
+
+    Attributes:
+        before: lines before all loops.
+        outside: lines before the innermost loop.
+        lines: those of a vector.
+        cost: its instructions, about.
+    """
+
+    lines: list[str]
+    cost: int
+    before: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+
+class Vectors:
+    """The C of vectors of four int32 or floats along a nest's innermost axis."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest, self.axis = nest, nest.axes[-1]
+        self.parts: list[tuple[Expr, Piece]] = []
+        self.numbers: dict[Expr, int] = {}
+        self.uses = Counter[int]()
+        self.uniforms: dict[Expr, str] = {}
+        self.steps: set[int] = set()
+        self.cost = LOOP
+
+    def body(self, count: int) -> Body:
+        """Return the C of a vector of which `count` lanes are in use."""
+        nest, out = self.nest, self.nest.graph.types[self.nest.node.outputs[0]].dtype
+        self.count = str(count)
+        value: Piece = self.vector(nest.expr)
+        if out is DType.BOOL:
+            value = self.call("where_i32", value, "mt_mve_all_i32(1)", NONE)
+        code = "i8" if out.size == 1 else out.code
+        to = f"output + {nest.place(Offset({axis.number: axis.stride for axis in nest.axes}, 0), self.axis)}"
+        store = Call(f"store_{code}", (f"(int8_t *)({to})" if out.c == "uint8_t" else to, value, self.count))
+        lines = []
+        for number, (part, piece) in enumerate(self.parts):
+            if self.uses[number] > 1:
+                lines.append(f"const mt_mve_{_kind(part.dtype)}x4 x{number} = {self._text(piece)};")
+        axis = self.axis
+        outside = [
+            f"const {part.dtype.computed} {name} = {nest.scalar(part, axis).c};" for part, name in self.uniforms.items()
+        ]
+        before = [f"const mt_mve_i32x4 steps{step} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
+        return Body([*lines, f"{self._text(store)};"], self.cost + 1, before, outside)
+
+    def _text(self, piece: Piece) -> str:
+        if isinstance(piece, int):
+            return f"x{piece}" if self.uses[piece] > 1 else self._text(self.parts[piece][1])
+        return piece if isinstance(piece, str) else f"mt_mve_{piece.name}({', '.join(map(self._text, piece.args))})"
+
+    def vector(self, part: Expr) -> int:
+        """Return the number of a part, which becomes a vector."""
+        if part not in self.numbers:
+            piece = self._vector(part)
+            self.numbers[part] = len(self.parts)
+            self.parts.append((part, piece))
+        self.uses[self.numbers[part]] += 1
+        return self.numbers[part]
+
+    def call(self, name: str, *args: Piece) -> Call:
+        """Return a call."""
+        self.cost += COSTS.get(name, 1)
+        return Call(name, args)
+
+    def uniform(self, part: Expr) -> str:
+        """Return the C of a part that is uniform: a constant, or a variable before the innermost axis."""
+        if part.op == "const":
+            return literal(part.value, part.dtype).c
+        _kind(part.dtype)
+        return self.uniforms.setdefault(part, f"u{len(self.uniforms)}")
+
+    def is_uniform(self, part: Expr) -> bool:
+        """Whether a part is the same in all lanes."""
+        return self.nest.is_uniform(part, self.axis)
+
+    def _vector(self, part: Expr) -> Piece:
+        kind = _kind(part.dtype)
+        if self.is_uniform(part):
+            if kind == "b":
+                return self.call("greater_i32", Call("all_i32", (self.uniform(part),)), NONE)
+            return Call(f"all_{kind}", (self.uniform(part),))
+        if part.op == "load":
+            made = self._load(part)
+            return self.call("greater_i32", made, NONE) if kind == "b" else made
+        if part.op == "axis":
+            self.steps.add(1)
+            return self.call("add_n_i32", "steps1", self.nest.named(self.axis.number))
+        make = _MAKERS.get(part.op)
+        if make is None:
+            raise NotVectorsError
+        return make(self, part, *part.args)
+
+    def _load(self, part: Expr) -> Piece:
+        dtype, read = self.nest.dtype(part), self.nest.offset(part)
+        _kind(dtype)
+        place = f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis)}"
+        factor = read.factors.get(self.axis.number, 0)
+        at = list[Piece]()
+        for index, own in read.others:
+            if not self.nest.is_uniform(index, self.axis):
+                vector = self.vector(index)
+                at.append(vector if own == 1 else self.call("mul_n_i32", vector, str(own)))
+        if factor == 1 and not at:
+            return self.call(f"load_{dtype.code}", place, self.count)
+        if factor:
+            self.steps.add(factor)
+            at.append(f"steps{factor}")
+        while len(at) > 1:
+            at[:2] = [self.call("add_i32", *at[:2])]
+        return self.call(f"gather_{dtype.code}", place, *at, self.count)
+
+    def arithmetic(self, part: Expr, a: Expr, b: Expr) -> Piece:
+        """Return a sum, a difference or a product."""
+        kind = _kind(part.dtype)
+        if part.op != "sub" and self.is_uniform(a):
+            a, b = b, a
+        if self.is_uniform(b):
+            made = self.call(f"{part.op}_n_{kind}", self.vector(a), self.uniform(b))
+        else:
+            made = self.call(f"{part.op}_{kind}", self.vector(a), self.vector(b))
+        return self.wrapped(part.dtype, made)
+
+    def wrapped(self, dtype: DType, made: Piece) -> Piece:
+        """Return an int32 as an integer of a type, of which only the low bits are kept."""
+        return self.call(f"as_{dtype.code}", made) if dtype.is_integer and dtype.size < 4 else made
+
+    def extreme(self, part: Expr, a: Expr, b: Expr) -> Piece:
+        """Return the larger or the smaller number."""
+        return self.call(f"{part.op[:3]}_{_kind(part.dtype)}", self.vector(a), self.vector(b))
+
+    def negative(self, part: Expr, a: Expr) -> Piece:
+        """Return a number with the other sign."""
+        if part.dtype.is_float:
+            return self.call("neg_f32", self.vector(a))
+        return self.wrapped(part.dtype, self.call("sub_i32", NONE, self.vector(a)))
+
+    def cast(self, part: Expr, a: Expr) -> Piece:
+        """Return an integer as another one, or as a float."""
+        if _kind(a.dtype) != "i32":
+            raise NotVectorsError
+        if part.dtype.is_float:
+            return self.call("float", self.vector(a))
+        (low, high), own = part.dtype.limits, a.dtype.limits
+        fits = low <= own[0] and own[1] <= high
+        return self.vector(a) if fits else self.wrapped(part.dtype, self.vector(a))
+
+    def compare(self, part: Expr, a: Expr, b: Expr) -> Piece:
+        """Return a condition."""
+        if part.op.startswith("less"):
+            a, b = b, a
+        return self.call(f"{part.op.replace('less', 'greater')}_{_kind(a.dtype)}", self.vector(a), self.vector(b))
+
+    def logic(self, part: Expr, *args: Expr) -> Piece:
+        """Return a condition of conditions."""
+        for arg in args[1:]:
+            self.nest.check_reads(arg)
+        return self.call(part.op, *(self.vector(arg) for arg in args))
+
+    def where(self, part: Expr, condition: Expr, *values: Expr) -> Piece:
+        """Return one of two numbers, which are both computed."""
+        for value in values:
+            self.nest.check_reads(value)
+        return self.call(f"where_{_kind(part.dtype)}", *(self.vector(one) for one in (condition, *values)))
+
+    def pair(self, part: Expr, a: Expr, b: Expr) -> Piece:
+        """Return the sum of two scaled integers."""
+        how: RescalePair = part.value
+        if how.even:
+            raise NotVectorsError
+        numbers = map(str, (how.left, how.right, how.offset, how.shift, how.low, how.high))
+        return self.call("scaled_pair", self.vector(a), self.vector(b), *numbers)
+
+    def quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Piece:
+        """Return the result of mt_quantize, by constants that take the place of its division."""
+        if scale.op != "const" or zero_point.op != "const":
+            raise NotVectorsError
+        low, high = part.value or part.dtype.limits
+        factors = factors_of(float(scale.value), int(zero_point.value), low, high)
+        if factors is None:
+            raise NotVectorsError
+        floats = [literal(one, DType.FLOAT32).c for one in (scale.value, *factors)]
+        numbers = map(str, (zero_point.value, low, high))
+        return self.call("quantize", self.vector(x), floats[0], *numbers, *floats[1:])
+
+    def requantized(self, part: Expr, total: Expr, scale: Expr) -> Piece:
+        """Return the result of mt_requantize_wide, which mt_requantize shares where it may be used."""
+        how: Requantize = part.value
+        if not self.is_uniform(scale) or total.dtype is not DType.INT32:
+            raise NotVectorsError
+        numbers = map(str, (how.zero_point, how.low, how.high))
+        return self.call("requantize", self.vector(total), self.uniform(scale), *numbers)
+
+    def reduced(self, part: Expr, body: Expr) -> Piece:
+        """Return a reduction of a few terms, one after the other."""
+        how, kind = part.value, _kind(part.dtype)
+        if how.careful or prod(size for _, size in how.axes) > TERMS or how.kind == "multiply":
+            raise NotVectorsError
+        name = f"{ {'add': 'add', 'maximum': 'max', 'minimum': 'min'}[how.kind] }_{kind}"
+        total: Piece = Call(f"all_{kind}", (literal(first_of(how.kind, part.dtype), part.dtype).c,))
+        for values in itertools.product(*(range(size) for _, size in how.axes)):
+            places = {axis: const(value, DType.INT32) for (axis, _), value in zip(how.axes, values, strict=True)}
+            total = self.call(name, total, self.vector(body.with_axes(places)))
+        return self.wrapped(part.dtype, total)
+
+
+_MAKERS: dict[str, Callable[..., Piece]] = {
+    **dict.fromkeys(("add", "sub", "mul"), Vectors.arithmetic),
+    **dict.fromkeys(("maximum", "minimum"), Vectors.extreme),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal"), Vectors.compare),
+    **dict.fromkeys(("and", "or", "not"), Vectors.logic),
+    "neg": Vectors.negative,
+    "cast": Vectors.cast,
+    "where": Vectors.where,
+    "rescale_pair": Vectors.pair,
+    "quantize": Vectors.quantized,
+    "requantize": Vectors.requantized,
+    "reduce": Vectors.reduced,
+}
+
+
+def _kind(dtype: DType) -> str:
+    """Return the kind of lanes that hold a type."""
+    if dtype in INTEGERS:
+        return "i32"
+    if dtype not in (DType.BOOL, DType.FLOAT32):
+        raise NotVectorsError
+    return "b" if dtype is DType.BOOL else "f32"
+
+
+# QuantizeLinear without a division.
+
+
+@functools.lru_cache(maxsize=256)
+def factors_of(scale: float, zero_point: int, low: int, high: int) -> tuple[float, float, float, float] | None:
+    """Return least, most, factor and rest for mt_mve_quantize; None: none are proved to give its results.
+
+    Quotients and x * factor + x * rest, rounded to float32 each, increase with x. So it is enough that they are rounded
+    to equal integers at both sides of each step from one result to the next, between `least` and `most`, which give the
+    smallest and the largest result.
+    """
+    step, one = np.float32(scale), np.float32(1)
+    steps = np.arange(low - zero_point, high - zero_point)
+    if not 2.0**-100 < step < 2.0**100 or not 0 < len(steps) <= 65536:
+        return None
+
+    def results(x: Array) -> Array:
+        rounded: Array = np.rint(x / step)
+        return rounded
+
+    above = ((steps + 0.5) * float(step)).astype(np.float32)  # to the first float of the result above each step
+    for _ in range(4):
+        above = np.where(results(above) <= steps, np.nextafter(above, np.float32(np.inf)), above)
+        below = np.nextafter(above, np.float32(-np.inf))
+        above = np.where(results(below) > steps, below, above)
+    below = np.nextafter(above, np.float32(-np.inf))
+    if (results(above) != steps + 1).any() or (results(below) != steps).any():
+        return None
+    factor = one / step
+    rest = np.float32(float(Fraction(1) / Fraction(float(step)) - Fraction(float(factor))))
+    for x, wanted in ((above, steps + 1), (below, steps)):
+        if (np.rint(_fused(x, factor, x * rest)) != wanted).any():
+            return None
+    return float(below[0]), float(above[-1]), float(factor), float(rest)
+
+
+def _fused(x: Array, factor: np.float32, added: Array) -> Array:
+    """Return x * factor + added of float32, rounded once."""
+    product, part = x.astype(np.float64) * np.float64(factor), added.astype(np.float64)
+    total = product + part
+    own = total - product
+    lost = (product - (total - own)) + (part - own)
+    is_middle = total.view(np.int64) & (2**29 - 1) == 2**28  # of two float32
+    return np.where(
+        is_middle, np.nextafter(total, np.where(lost > 0, np.inf, np.where(lost < 0, -np.inf, total))), total
+    ).astype(np.float32)
+
+
+# Elements that are moved, and elements of 8 bits that are looked up and compared.
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """Vectors of elements of 8 or 16 bits: lanes, and the bits of offsets, which are those of a lane's register."""
+
+    lanes: int
+    offset: DType
+    element: DType
+
+    @property
+    def code(self) -> str:
+        """The suffix of its functions."""
+        return f"{self.lanes}x{self.element.size * 8}"
+
+    @property
+    def steps(self) -> str:
+        """The suffix of functions of its offsets."""
+        return f"{self.lanes}x{self.offset.size * 8}"
+
+    def reaches(self, largest: int) -> bool:
+        """Whether an offset fits."""
+        return 0 <= largest <= self.offset.limits[1]
+
+
+BYTES = Width(16, DType.UINT8, DType.UINT8)
+WIDTHS = (BYTES, Width(8, DType.UINT16, DType.UINT8), Width(8, DType.UINT16, DType.UINT16))
+
+
+class Lookups:
+    """The C of vectors of 16 elements of 8 bits: loads, tables of results, the largest and the smallest of them."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest, self.axis, self.cost = nest, nest.axes[-1], LOOP + 1
+
+    def body(self, count: int) -> Body:
+        """Return the C of a vector of which `count` lanes are in use."""
+        self.count, nest = count, self.nest
+        if nest.graph.types[nest.node.outputs[0]].dtype.size != 1:
+            raise NotVectorsError
+        value = self._vector(nest.expr)
+        to = nest.place(Offset({axis.number: axis.stride for axis in nest.axes}, 0), self.axis)
+        return Body([f"mt_mve_store_16x8((uint8_t *)(output + {to}), {value}, {count});"], self.cost)
+
+    def _vector(self, part: Expr) -> str:
+        self.cost += 1
+        if part.dtype not in (DType.INT8, DType.UINT8):
+            raise NotVectorsError
+        if part.op == "const":
+            return f"mt_mve_all_16x8({int(part.value) & 255})"
+        if part.op in ("maximum", "minimum"):
+            a, b = (self._vector(arg) for arg in part.args)
+            return f"mt_mve_{part.op[:3]}_{part.dtype.code}x16({a}, {b})"
+        if part.op != "load":
+            raise NotVectorsError
+        read, nest = self.nest.offset(part), self.nest
+        name, factor = nest.names[part.value], read.factors.get(self.axis.number, 0)
+        others = [one for one in read.others if not nest.is_uniform(one[0], self.axis)]
+        if not others and factor == 1:
+            return f"mt_mve_load_16x8((const uint8_t *)({name} + {nest.place(read, self.axis)}), {self.count})"
+        if not others and not factor:
+            return f"mt_mve_all_16x8((uint8_t){name}[{nest.place(read, self.axis)}])"
+        if factor or len(others) != 1 or others[0][1] != 1:
+            raise NotVectorsError
+        index, below = others[0][0], 0
+        index = index.args[0] if index.op == "cast" and index.dtype is DType.INT32 else index
+        if index.op == "cast" and index.dtype is DType.UINT8 and index.args[0].dtype is DType.INT8:
+            index = index.args[0]  # the same bits
+        else:
+            below = -index.dtype.limits[0]
+        at = self._vector(index)
+        if below:
+            at, self.cost = f"mt_mve_add_16x8({at}, {below})", self.cost + 1
+        first = nest.place(replace(read, first=read.first - below), self.axis)
+        return f"mt_mve_gather_16x8((const uint8_t *)({name} + {first}), {at}, {self.count})"
+
+
+class Moves:
+    """The C of vectors of elements that are copied along any axis, to and from places at equal or known distances."""
+
+    def __init__(self, nest: Nest, axis: Axis, width: Width) -> None:
+        load = nest.expr
+        read = nest.offset(load)
+        if load.op != "load" or nest.dtype(load).size != width.element.size:
+            raise NotVectorsError
+        self.nest, self.axis, self.width, self.offsets = nest, axis, width, dict[str, Array]()
+        kept = tuple(one for one in read.others if nest.is_uniform(one[0], axis))
+        at = np.arange(axis.size) * read.factors.get(axis.number, 0)
+        for index, factor in read.others:
+            if (index, factor) not in kept:
+                at = at + self._known(index) * factor
+        lowest, reach = int(at.min()), width.lanes - 1
+        apart = {*np.diff(at).tolist()} or {1}
+        self.step = apart.pop() if len(apart) == 1 and min(apart) >= 0 else None
+        if self.step is None:
+            self.offsets = {"offsets": (at - lowest).astype(width.offset.numpy)}
+        largest = int(at.max()) - lowest if self.step is None else self.step * reach if self.step > 1 else 0
+        if not width.reaches(largest) or not width.reaches(axis.stride * reach if axis.stride > 1 else 0):
+            raise NotVectorsError
+        factors = {**read.factors, axis.number: self.step or 0}
+        self.read = Offset(factors, read.first + lowest, kept)
+        self.cost = LOOP + 2 + (self.step is None)
+
+    def _known(self, index: Expr) -> Array:
+        """Return an index's value at each element of the axis, which must depend on nothing else."""
+        shape, constants = [1] * len(self.nest.graph.types[self.nest.node.outputs[0]].shape), self.nest.graph.constants
+        values, parts = self.nest.node.inputs, [*index.parts()]
+        known = all(part.op != "load" or values[part.value] in constants for part in parts)
+        known &= all(part.op not in ("axis", "reduce") or part.value == self.axis.number for part in parts)
+        if not known or len(self.axis.dims) > 1:
+            raise NotVectorsError
+        shape[self.axis.number] = self.axis.size
+        operands = [constants.get(value, np.empty(0)) for value in values]
+        return evaluate(index, operands, tuple(shape)).reshape(-1).astype(np.int64)
+
+    def body(self, count: int) -> Body:
+        """Return the C of a vector of which `count` lanes are in use."""
+        nest, width, axis = self.nest, self.width, self.axis
+        bits, step, before = width.element.size * 8, self.step, list[str]()
+        name, place = nest.names[nest.expr.value], nest.place(self.read, axis)
+        pointer = f"(const uint{bits}_t *)({name} + {place})"
+
+        def steps(step: int) -> str:
+            kind = f"u{width.offset.size * 8}x{width.lanes}"
+            before.append(f"const mt_mve_{kind} steps{step} = mt_mve_steps_{width.steps}({step});")
+            return f"steps{step}"
+
+        if step == 0:
+            value = f"mt_mve_all_{width.steps}((uint{bits}_t){name}[{place}])"
+        elif step == 1:
+            value = f"mt_mve_load_{width.code}({pointer}, {count})"
+        else:
+            known = f"mt_mve_load_{width.steps}(offsets + {nest.named(axis.number)}, {count})"
+            value = f"mt_mve_gather_{width.code}({pointer}, {steps(step) if step else known}, {count})"
+        to = nest.place(Offset({one.number: one.stride for one in nest.axes}, 0), axis)
+        to = f"(uint{bits}_t *)(output + {to})"
+        if axis.stride == 1:
+            line = f"mt_mve_store_{width.code}({to}, {value}, {count});"
+        else:
+            line = f"mt_mve_scatter_{width.code}({to}, {steps(axis.stride)}, {value}, {count});"
+        return Body([line], self.cost, [*dict.fromkeys(before)])
+
+
+# Whole loops.
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLoop:
+    """A loop by vectors: the C of its axes, the instructions that it takes, and its own constants.
+
+    reads: the numbers of the operands that it reads; None: those of the expression.
+    """
+
+    lines: tuple[str, ...]
+    cost: float
+    constants: Mapping[str, Array]
+    reads: frozenset[int] | None = None
+
+
+def vector_loop(node: Node, graph: Graph, named: Callable[[int], str]) -> VectorLoop:
+    """Return the fastest way to write a loop by vectors; `named` is the C of an axis by its number.
+
+    Raises:
+        NotVectorsError: its expression can't be computed so.
+    """
+    nest = Nest.of(node, graph, named)
+    found: list[VectorLoop] = []
+    ways: list[tuple[Axis, int, Callable[[], Vectors | Lookups | Moves]]] = [
+        (axis, width.lanes, functools.partial(Moves, nest, axis, width))
+        for axis in nest.axes for width in WIDTHS if nest.expr.op == "load"
+    ]  # fmt: skip
+    last = nest.axes[-1]
+    if last.stride == 1:
+        ways += [(last, BYTES.lanes, lambda: Lookups(nest)), (last, LANES, lambda: Vectors(nest))]
+    for axis, lanes, make in ways:
+        try:
+            found.append(_whole(nest, axis, lanes, make))
+        except NotVectorsError:
+            continue
+    if not found:
+        raise NotVectorsError
+    return min(found, key=lambda one: one.cost)
+
+
+def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Lookups | Moves]) -> VectorLoop:
+    """Return the loop over all axes, `axis` innermost."""
+    whole, inner, cost, k = axis.size // lanes * lanes, list[str](), float(ROW), nest.named(axis.number)
+    before, outside, maker = list[str](), list[str](), make()
+    for first, last, count in ((0, whole, lanes), (whole, axis.size, axis.size - whole)):
+        if first == last:
+            continue
+        maker = make()
+        body = maker.body(count)
+        before, outside = body.before, body.outside
+        inner += [f"for (int32_t {k} = {first}; {k} < {last}; {k} += {lanes}) {{", *_indented(body.lines), "}"]
+        cost += (last - first) / lanes * body.cost if count == lanes else body.cost + TAIL
+    lines = [*outside, *inner]
+    outer = [one for one in nest.axes if one is not axis and one.size != 1]
+    for one in reversed(outer):
+        name = nest.named(one.number)
+        lines = [f"for (int32_t {name} = 0; {name} < {one.size}; ++{name}) {{", *_indented(lines), "}"]
+    cost *= prod(one.size for one in outer)
+    if not isinstance(maker, Moves) or not maker.offsets:
+        return VectorLoop((*before, *lines), cost, {})
+    others = (number for index, _ in maker.read.others for number in index.operands())
+    return VectorLoop((*before, *lines), cost, maker.offsets, frozenset({nest.expr.value, *others}))
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
