@@ -9,7 +9,7 @@
 #define HEAD 3 /* words of a channel before its taps */
 
 /* A row of outputs of a 3x3 channel, two adjacent ones at a time; `pitch` and `stride` are constants. */
-#ifdef MT_DSP_ASM
+#ifdef MT_DSP_FPU
 #define SLIDE_ROW(name, pitch, stride, pair)                                                                        \
     static MT_ALONE void name(const int16_t *from, const int16_t *to, int8_t *output, const struct mt_dsp_taps *taps, \
                               const struct mt_dsp_fixed *by)                                                        \
@@ -21,8 +21,8 @@
         register const int16_t *end __asm__("r2") = to;                                                             \
         register int32_t bias __asm__("r3") = by->bias;                                                             \
         register const struct mt_dsp_taps *pairs __asm__("r12") = taps;                                             \
-        __asm__ volatile(MT_DSP_KEEP_R7 "ldm r12, {r6, r7, r8, r9, r10, r11}\n"                                     \
-                         MT_DSP_SLIDE_PAIRS(pair, MT_DSP_EXACT_AB, MT_DSP_NOTHING) MT_DSP_RESTORE_R7                \
+        __asm__ volatile(MT_DSP_SLIDE_BEGIN "ldm r12, {r6, r7, r8, r9, r10, r11}\n"                                     \
+                         MT_DSP_SLIDE_PAIRS(pair, MT_DSP_EXACT_AB, MT_DSP_NOTHING) MT_DSP_SLIDE_END                \
                          : "+r"(i), "+r"(o), "+r"(pairs)                                                            \
                          : "r"(end), "r"(bias), [exact] "w"(exact), [places] "i"(MT_EXACT_PLACES(MT_EXACT_4)),      \
                            [row1] "i"(2 * (pitch)), [row2] "i"(4 * (pitch)), [step] "i"(1), [step2] "i"(2)          \

@@ -10,24 +10,41 @@
 extern "C" {
 #endif
 
-#ifdef MT_DSP_FPU
-
-/* A depthwise channel's nine weights as pairs: u = (w0, w1), v = (w1, w2) for each row of taps. */
-struct mt_dsp_taps {
-    int32_t u0, v0, u1, v1, u2, v2;
-};
+#ifdef MT_DSP_ASM
 
 /* The inner loop wants 14 registers, more than the compiler always has. They are therefore chosen here, and r7, which may
- * be the frame pointer, is kept in s2:
+ * be the frame pointer, is kept in s2, or without an FPU on the stack:
  *
  *     r0       where the next outputs' taps begin     r4, r5    two words of the plane, or what scales
  *     r1       the next output                        r6 - r11  u0, v0, u1, v1, u2, v2
  *     r2       the weights, then the row's end        r12, lr   the sums of two outputs side by side
  *     r3       the bias                               s3        the last row's end
- */
-#define MT_DSP_SLIDE_CLOBBERS "r4", "r5", "r6", "r8", "r9", "r10", "r11", "lr", "s0", "s1", "s2", "s3", "cc", "memory"
-#define MT_DSP_KEEP_R7 "vmov s2, r7\n\t"
-#define MT_DSP_RESTORE_R7 "vmov r7, s2"
+ *
+ * Without an FPU: [sp] the multiplier and the offset or places, then the last row's end, and r7. */
+#define MT_DSP_SLIDE_INTEGERS "r4", "r5", "r6", "r8", "r9", "r10", "r11", "lr", "cc", "memory"
+#ifdef MT_DSP_FPU
+#define MT_DSP_SLIDE_CLOBBERS MT_DSP_SLIDE_INTEGERS, "s0", "s1", "s2", "s3"
+#define MT_DSP_SLIDE_BEGIN "vmov s2, r7\n\t"
+#define MT_DSP_SLIDE_END "vmov r7, s2"
+#define MT_DSP_KEEP_LAST "vmov s3, r4\n"
+#define MT_DSP_FETCH_LAST "vmov r4, s3\n\t"
+#define MT_DSP_FETCH             \
+    "vmov r4, %[multiplier]\n\t" \
+    "vmov r5, %[places]\n\t"
+#define MT_DSP_FETCH_EXACT "vmov r4, r5, %P[exact]\n\t"
+#else
+#define MT_DSP_SLIDE_CLOBBERS MT_DSP_SLIDE_INTEGERS
+#define MT_DSP_SLIDE_BEGIN   \
+    "ldrd r4, r5, [r12]\n\t" \
+    "push {r4, r5, r6, r7}\n\t"
+#define MT_DSP_SLIDE_END    \
+    "ldr r7, [sp, #12]\n\t" \
+    "add sp, sp, #16"
+#define MT_DSP_KEEP_LAST "str r4, [sp, #8]\n"
+#define MT_DSP_FETCH_LAST "ldr r4, [sp, #8]\n\t"
+#define MT_DSP_FETCH "ldrd r4, r5, [sp]\n\t"
+#define MT_DSP_FETCH_EXACT MT_DSP_FETCH
+#endif
 
 /* One row of taps, for two adjacent outputs or for one; the sums begin with `a0` and `b0`. */
 #define MT_DSP_TAPS2(u, v, from, a0, b0) \
@@ -64,12 +81,8 @@ struct mt_dsp_taps {
     "vmul.f32 s0, s0, %[scale]\n\t" \
     "vcvtr.s32.f32 s0, s0\n\t"      \
     "vmov r12, s0\n\t"
-#define MT_DSP_FETCH             \
-    "vmov r4, %[multiplier]\n\t" \
-    "vmov r5, %[places]\n\t"
 #define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("r12", "r4", "r5")
 #define MT_DSP_FIXED2(scale) MT_DSP_FIXED1(scale) scale("lr", "r4", "r5")
-#define MT_DSP_FETCH_EXACT "vmov r4, r5, %P[exact]\n\t"
 #define MT_DSP_EXACT_A MT_DSP_FETCH_EXACT MT_DSP_EXACT("r12", "r4", "r5", "%[places]")
 #define MT_DSP_EXACT_AB MT_DSP_EXACT_A MT_DSP_EXACT("lr", "r4", "r5", "%[places]")
 #define MT_DSP_NOTHING(x)
@@ -121,26 +134,13 @@ struct mt_dsp_taps {
     "movt r4, #(%c[offset] & 0xffff)\n\t"                                         \
     MT_DSP_OFFSET("r6", "r7") MT_DSP_OFFSET("r8", "r9") MT_DSP_OFFSET("r10", "r11") \
     ".endif\n\t"
-MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t offset)
-{
-    struct mt_dsp_taps taps;
-    register const uint32_t *w __asm__("r2") = words;
-    register struct mt_dsp_taps *to __asm__("r0") = &taps;
-    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_TAP_PAIRS "stm r0, {r6, r7, r8, r9, r10, r11}\n\t" MT_DSP_RESTORE_R7
-                     : "+r"(w)
-                     : "r"(to), [offset] "i"(offset)
-                     : "r12", MT_DSP_SLIDE_CLOBBERS);
-    return taps;
-}
 
 /* All rows: a row's pairs end `reach` bytes after its start, and the next row starts `down` bytes after that. */
 #define MT_DSP_PLANE_OF(row)                                                                                        \
-    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_TAP_PAIRS                                                                \
+    __asm__ volatile(MT_DSP_SLIDE_BEGIN MT_DSP_TAP_PAIRS                                                            \
                      "add r2, r0, %[reach]\n\t" MT_DSP_SET("r4", "%c[down] * %c[rows]")                             \
                      "add r4, r2, r4\n\t"                                                                           \
-                     "vmov s3, r4\n"                                                                                \
-                     "1:\n\t" row                                                                                   \
-                     "vmov r4, s3\n\t"                                                                              \
+                     MT_DSP_KEEP_LAST "1:\n\t" row MT_DSP_FETCH_LAST                                                \
                      "add r0, r0, %[next]\n\t"                                                                      \
                      "add r2, r2, %[down]\n\t"                                                                      \
                      ".if %c[skip] > 4095 || %c[skip] < -4095\n\t" MT_DSP_SET("r5", "%c[skip]")                     \
@@ -149,14 +149,14 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
                      "add r1, r1, %[skip]\n\t"                                                                      \
                      ".endif\n\t"                                                                                   \
                      "cmp r2, r4\n\t"                                                                               \
-                     "bne 1b\n\t" MT_DSP_RESTORE_R7                                                                 \
-                     : "+r"(i), "+r"(o), "+r"(w)                                                                    \
+                     "bne 1b\n\t" MT_DSP_SLIDE_END                                                                  \
+                     : "+r"(i), "+r"(o), "+r"(w)MT_DSP_SLIDE_IN_R12                                                 \
                      : "r"(b), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch), [row2] "i"(4 * pitch),                  \
                        [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low),           \
                        [most] "i"(high), [offset] "i"(offset), [rows] "i"(rows), [down] "i"(2 * pitch * stride),    \
                        [reach] "i"(4 * (count / 2) * stride), [skip] "i"(row_step - count / 2 * 2 * step),          \
                        [next] "i"(2 * pitch * stride - 4 * (count / 2) * stride - 4 * (count % 2))                  \
-                     : "r12", MT_DSP_SLIDE_CLOBBERS)
+                     : MT_DSP_SLIDE_R12 MT_DSP_SLIDE_CLOBBERS)
 #define MT_DSP_SLIDE(two, one, narrow)                                                                            \
     do {                                                                                                          \
         if (count == 1)                                                                                           \
@@ -177,6 +177,36 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
     register const uint32_t *w __asm__("r2") = words;      \
     register int32_t b __asm__("r3") = bias;
 
+#ifdef MT_DSP_FPU
+#define MT_DSP_SLIDE_SCALED_BY(fixed)
+#define MT_DSP_SLIDE_IN_R12
+#define MT_DSP_SLIDE_R12 "r12",
+#else
+#define MT_DSP_SLIDE_SCALED_BY(fixed) register const int32_t *scaling __asm__("r12") = &(fixed)->multiplier;
+#define MT_DSP_SLIDE_IN_R12 , "+r"(scaling)
+#define MT_DSP_SLIDE_R12
+#endif
+#endif
+
+#ifdef MT_DSP_FPU
+
+/* A depthwise channel's nine weights as pairs: u = (w0, w1), v = (w1, w2) for each row of taps. */
+struct mt_dsp_taps {
+    int32_t u0, v0, u1, v1, u2, v2;
+};
+
+MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t offset)
+{
+    struct mt_dsp_taps taps;
+    register const uint32_t *w __asm__("r2") = words;
+    register struct mt_dsp_taps *to __asm__("r0") = &taps;
+    __asm__ volatile(MT_DSP_SLIDE_BEGIN MT_DSP_TAP_PAIRS "stm r0, {r6, r7, r8, r9, r10, r11}\n\t" MT_DSP_SLIDE_END
+                     : "+r"(w)
+                     : "r"(to), [offset] "i"(offset)
+                     : "r12", MT_DSP_SLIDE_CLOBBERS);
+    return taps;
+}
+
 /* A 3x3 depthwise channel. `plane` has int16, `pitch` (even) of them a row; `words` are three of (w0, w1, w2, 0),
  * one per row of taps, stored without `offset`; outputs are `step` bytes apart, their rows `row_step`. `offset` and
  * everything from `pitch` on are constants. FPU registers hold the scaling. */
@@ -192,51 +222,6 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint
         MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_ZERO);
     else
         MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_LIMITS);
-#undef MT_DSP_SLIDE_SCALING
-}
-
-/* The same with a multiplier, in FPU registers. */
-MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
-                                   const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
-                                   int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
-                                   int32_t low, int32_t high)
-{
-    const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
-    float multiplier, places;
-    memcpy(&multiplier, &fixed->multiplier, 4);
-    memcpy(&places, &fixed->places, 4);
-    MT_DSP_SLIDE_REGISTERS(fixed->bias)
-#define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
-    if (by == MT_TWICE && plain)
-        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE_RELU, MT_DSP_PLAIN);
-    else if (by == MT_TWICE && full)
-        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_ZERO);
-    else if (by == MT_TWICE)
-        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_LIMITS);
-    else if (plain)
-        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_PLAIN);
-    else if (full)
-        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_ZERO);
-    else
-        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_LIMITS);
-#undef MT_DSP_SLIDE_SCALING
-}
-
-/* The same with a multiplier and an offset in an FPU register: MT_EXACT of mt_math.h. */
-MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
-                                      const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
-                                      int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
-                                      int32_t low, int32_t high)
-{
-    const int32_t zero_point = 0;
-    double exact;
-    memcpy(&exact, &fixed->multiplier, 8);
-    MT_DSP_SLIDE_REGISTERS(fixed->bias)
-#define MT_DSP_SLIDE_SCALING [exact] "w"(exact), [places] "i"(shift)
-    if (low == -128 && high == 127)
-        MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_NOTHING);
-    else
-        MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_BETWEEN);
 #undef MT_DSP_SLIDE_SCALING
 }
 
@@ -273,6 +258,67 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint
 {
     MT_DSP_EACH_SUM(bias, mt_requantize_wide(sum, scale, zero_point, low, high))
 }
+
+#endif
+
+#ifdef MT_DSP_ASM
+
+/* The same with a multiplier. */
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+                                   const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
+                                   int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
+                                   int32_t low, int32_t high)
+{
+    const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
+#ifdef MT_DSP_FPU
+    float multiplier, places;
+    memcpy(&multiplier, &fixed->multiplier, 4);
+    memcpy(&places, &fixed->places, 4);
+#define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
+#else
+#define MT_DSP_SLIDE_SCALING [places] "i"(0) /* they are on the stack */
+#endif
+    MT_DSP_SLIDE_REGISTERS(fixed->bias)
+    MT_DSP_SLIDE_SCALED_BY(fixed)
+    if (by == MT_TWICE && plain)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE_RELU, MT_DSP_PLAIN);
+    else if (by == MT_TWICE && full)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_ZERO);
+    else if (by == MT_TWICE)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_LIMITS);
+    else if (plain)
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_PLAIN);
+    else if (full)
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_ZERO);
+    else
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_LIMITS);
+#undef MT_DSP_SLIDE_SCALING
+}
+
+/* The same with a multiplier and an offset: MT_EXACT of mt_math.h. */
+MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+                                      const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
+                                      int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
+                                      int32_t low, int32_t high)
+{
+    const int32_t zero_point = 0;
+#ifdef MT_DSP_FPU
+    double exact;
+    memcpy(&exact, &fixed->multiplier, 8);
+#define MT_DSP_SLIDE_SCALING [exact] "w"(exact), [places] "i"(shift)
+#else
+#define MT_DSP_SLIDE_SCALING [places] "i"(shift)
+#endif
+    MT_DSP_SLIDE_REGISTERS(fixed->bias)
+    MT_DSP_SLIDE_SCALED_BY(fixed)
+    if (low == -128 && high == 127)
+        MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_NOTHING);
+    else
+        MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_BETWEEN);
+#undef MT_DSP_SLIDE_SCALING
+}
+
+#else /* portable version */
 
 MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                    const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,

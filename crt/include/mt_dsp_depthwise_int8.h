@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#ifdef MT_DSP_FPU
+#ifdef MT_DSP_ASM
 
 /* In the written order: the compiler would load everything first, and spill it. */
 MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)
@@ -73,12 +73,17 @@ MT_DSP_INLINE int8_t mt_dsp_clamp(int32_t step, int32_t zero_point, int32_t low,
 
 MT_DSP_INLINE int8_t mt_dsp_requantize(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
+#ifdef MT_DSP_FPU
     float value = (float)acc * scale;
     int32_t step;
     __asm__("vcvtr.s32.f32 %0, %0\n\t"
             "vmov %1, %0"
             : "+t"(value), "=r"(step));
     return mt_dsp_clamp(step, zero_point, low, high);
+#else
+    mt_dsp_by_float(&acc, 1, (int32_t)mt_u32_of_f32(scale));
+    return mt_dsp_clamp(acc, zero_point, low, high);
+#endif
 }
 
 MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixed, enum mt_scaling by,

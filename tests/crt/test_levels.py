@@ -65,8 +65,9 @@ def planes() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS if amount.IS_ALL else ("-Og", "-Os", "-O2"))
 @pytest.mark.parametrize("harder", [(), *((one,) for one in HARDER[:2]), HARDER], ids=" ".join)
+@pytest.mark.parametrize("fpu", [(), ("-mfloat-abi=soft",)], ids=["fpu", "no_fpu"])
 @pytest.mark.parametrize("name", WITH_SIMD32)
-def test_simd32_compiles(name: str, harder: tuple[str, ...], level: str, tmp_path: Path) -> None:
+def test_simd32_compiles(name: str, fpu: tuple[str, ...], harder: tuple[str, ...], level: str, tmp_path: Path) -> None:
     if not amount.IS_ALL and (name, harder) != ("mps2_an386", HARDER):
         pytest.skip("a part: MTOOL_TESTS=all tries every core and option")
     headers = ("tile_3x2", "tile_2x2", "gemv", "depthwise3x3")
@@ -76,8 +77,15 @@ def test_simd32_compiles(name: str, harder: tuple[str, ...], level: str, tmp_pat
     lines += ["const any all[] = {" + ", ".join(f"(any)f{number}" for number in range(len(functions))) + "};"]
     (tmp_path / "all.c").write_text("\n".join(lines) + "\n")
     board = get(name)
-    flags = [*board.cflags, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{firmware.CRT / 'include'}", *harder]
+    flags = [*board.cflags, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{firmware.CRT / 'include'}", *harder, *fpu]
     subprocess.run([board.toolchain, *flags, level, "-c", "all.c"], cwd=tmp_path, check=True)
+
+
+def test_bytecode_compiles_without_an_fpu(tmp_path: Path) -> None:
+    board = get("mps2_an386")
+    flags = [*board.cflags, "-mfloat-abi=soft", "-std=c99", "-O1", "-Werror", f"-I{firmware.CRT / 'include'}"]
+    sources = sorted((firmware.CRT / "bytecode").glob("mt_bytecode*.c"))
+    subprocess.run([board.toolchain, *flags, "-fsyntax-only", *sources], cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
+from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import remembered, stored_weights
 
 # The runtime's functions that schedules for SIMD32 share: their names, and the lines that define them.
@@ -141,6 +142,16 @@ def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
     """Whether a channel of any node has no multiplier, so that the shared function scales by floats too."""
     scalings = (best_scaling(node, graph, ALONE)[0] for node in nodes)
     return any(isinstance(scaling, ExactScaling) and not scaling.has_multiplier.all() for scaling in scalings)
+
+
+_SOFTWARE = 120  # instructions to scale a sum by a float without an FPU
+
+
+def in_software(scaling: Scaling, target: Target) -> float:
+    """Return the instructions of floats in software for an output, on average: of channels without a multiplier."""
+    if target.has_float or not isinstance(scaling, FloatScaling | ExactScaling):
+        return 0.0
+    return _SOFTWARE * (1.0 if isinstance(scaling, FloatScaling) else 1 - float(np.mean(scaling.has_multiplier)))
 
 
 def best_scaling(node: Node, graph: Graph, together: Together) -> tuple[Scaling, Array]:

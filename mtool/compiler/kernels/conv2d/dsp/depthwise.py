@@ -12,7 +12,7 @@ import numpy as np
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T
-from mtool.compiler.kernels.dsp import any_has_floats, best_scaling
+from mtool.compiler.kernels.dsp import any_has_floats, best_scaling, in_software
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
 from mtool.compiler.kernels.packing import round_up
@@ -99,8 +99,11 @@ class Taps(ConvSchedule[T]):
 
     def instructions(self, conv: Conv, epilogue: T, target: Target) -> float:
         """See PhasedTraversal, and what follows."""
-        after = self.after * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
-        return conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels) + after
+        after: float = self.after if epilogue.rest is not None else 0
+        scaling, _ = self._scaling(epilogue)
+        after += 0 if scaling is None else in_software(scaling, target)
+        each = conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels)
+        return each + after * conv.pixels * conv.out_channels
 
     def _scaling(self, epilogue: T) -> tuple[Scaling | None, Array]:
         """Return the scaling of the sums, if any, and the biases."""
@@ -129,6 +132,7 @@ class Depthwise(Taps[Int8Epilogue]):
     """
 
     name = "dsp_taps"
+    core = "has_dsp"
     forms = (Int8Epilogue,)
     header = "mt_dsp_depthwise_int8.h"
     after = 6
@@ -169,6 +173,7 @@ class DepthwiseInt16(Depthwise):
     """
 
     name = "dsp16_taps"
+    core = "has_dsp_and_fpu"
     forms = (Int16Epilogue,)
     header = "mt_dsp_depthwise_int16.h"
     after = 8
@@ -245,7 +250,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     name = "dsp_plane"
     template = "kernels/conv2d/dsp/depthwise3x3_int8.c.j2"
     scratch_type = "int16_t"
-    core = "has_dsp_and_fpu"
+    core = "has_dsp"
     forms = (Int8Epilogue,)
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
@@ -270,7 +275,8 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """See SlidingTraversal."""
-        return conv.channels * self._traversal(conv).cost()
+        scaling, _ = best_scaling(epilogue.node, epilogue.graph, ALONE)
+        return conv.channels * (self._traversal(conv).cost() + in_software(scaling, target) * conv.pixels)
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """A single channel."""
