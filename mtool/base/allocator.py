@@ -4,8 +4,8 @@ import contextlib
 import ctypes
 import gc
 
-_M_MMAP_THRESHOLD = -3  # mallopt(3)
-_BLOCK_BYTES = 1 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_BLOCK_BYTES = 4 << 20
 
 
 def return_large_blocks() -> None:
@@ -14,7 +14,9 @@ def return_large_blocks() -> None:
     Such blocks are weights, which are packed and then written: kept, they would take memory two or three times.
     """
     with contextlib.suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _BLOCK_BYTES)  # else the end of the heap is returned, and requested again, each time
 
 
 def drop_cycles() -> None:

@@ -231,7 +231,8 @@ def check_models(
 
 def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequence[Manifest], hz: int) -> Fit:
     """Return a fit with its models' estimated times, and their sum."""
-    times = [time for one in models if (time := estimate_latency(one, board, hz)) is not None]
+    found = [estimate_latency(one, board, hz) for one in models]
+    times = [time for time in found if time is not None]
     whole = None
     if times and len(times) == len(models):
         whole = replace(
@@ -241,8 +242,8 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
             energy=times[0].energy if len(times) == 1 else None,
             device_milliseconds=sum(time.device_milliseconds for time in times),
         )
-    pairs = zip(models, manifests, strict=True)
-    longest = tuple(longest_operator(one, board, hz, described.pauses) for one, described in pairs)
+    each = zip(models, found, manifests, strict=True)
+    longest = tuple(longest_operator(one, time, described.pauses) for one, time, described in each)
     floats = next(filter(None, (software_float(one, board) for one in manifests)), None)
     return replace(fit, time=whole, longest=longest, software_float=floats)
 

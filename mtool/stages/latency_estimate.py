@@ -142,20 +142,18 @@ class LongestOperator:
     unknown: tuple[str, ...] = ()
 
 
-def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
+def longest_operator(emitted: Emitted, time: LatencyEstimate | None, pauses: Sequence[int] = ()) -> LongestOperator:
     """Return the longest operator of a model.
 
     Args:
-        emitted: as in `estimate_latency`.
-        board: as in `estimate_latency`.
-        hz: as in `estimate_latency`.
+        emitted: the model.
+        time: its result of `estimate_latency`.
         pauses: the operators before which a more urgent model may run.
     """
     plan = emitted.plan
     unknown = without_estimate(plan)
     if unknown:
         return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
-    time = estimate_latency(emitted, board, hz)
     each = 1.0  # cycles per instruction
     if time is not None:
         each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost

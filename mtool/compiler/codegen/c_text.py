@@ -1,5 +1,6 @@
 """C files as lists of parts (declarations, definitions, plain lines), and the layout of their text."""
 
+import functools
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -186,6 +187,7 @@ def qualified(code: str, target: Target) -> str:
 
 WIDTH = 118
 _BREAKS = {", ": 0, " || ": 1, " && ": 1, " + ": 1, " - ": 1, " ? ": 1, " : ": 1, " = ": 1, " * ": 2, " / ": 2}
+_MARK = re.compile("|".join(map(re.escape, _BREAKS)))
 _LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that long
 
 
@@ -217,17 +219,20 @@ def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     """
     best, found = (True, 0, 0, 0), (0, depth)
     call = found  # after the last bracket of a call, if there is nothing else
-    for column in range(WIDTH - 1):
-        depth += (line[column] in "([{") - (line[column] in ")]}")
+    for column, character in enumerate(line[: WIDTH - 1]):
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
         if column <= first:
             continue
-        if line[column] == "(" and (line[column - 1].isalnum() or line[column - 1] == "_"):
+        if character == "(" and (line[column - 1].isalnum() or line[column - 1] == "_"):
             call = (column + 1, depth)
-        mark = next((mark for mark in _BREAKS if line.startswith(mark, column)), "")
-        cut = column + len(mark)
-        rank = (cut < _LEAST, depth, _BREAKS.get(mark, 0), -column)
-        if mark and cut <= WIDTH and (not found[0] or rank < best):
-            best, found = rank, (cut, depth)
+        mark = _MARK.match(line, column) if character in ", " else None
+        if mark is not None and mark.end() <= WIDTH:
+            rank = (mark.end() < _LEAST, depth, _BREAKS[mark[0]], -column)
+            if not found[0] or rank < best:
+                best, found = rank, (mark.end(), depth)
     return found if found[0] else call
 
 
@@ -350,6 +355,7 @@ def _is_named(name: str, lines: Sequence[str]) -> bool:
     return any(re.search(rf"\b{name}\b", line) for line in lines)
 
 
+@functools.lru_cache(maxsize=1 << 14)  # kernels of one template have most lines in common
 def _simplified(line: str) -> str:
     """Return a line without additions of zero and multiplications by one."""
     if '"' in line or line.lstrip().startswith(("#", "/*", "*")):

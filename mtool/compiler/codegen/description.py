@@ -24,7 +24,6 @@ from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import as_computed
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.pool import PlacedPool, Pool
-from mtool.compiler.plan.shared_arena import costs_of
 from mtool.compiler.plan.whole import ControlSchedule, plans_in
 from mtool.manifest import (
     ConstantPool,
@@ -44,10 +43,10 @@ _SOFTWARE_FLOAT = 100  # instructions of a float operation that a core computes 
 _AN_ELEMENT = 20  # instructions for each element that an operator reads or writes, at least about
 
 
-def _instructions(plan: Plan) -> int:
+def _instructions(model: CModel) -> int:
     """Return a rough upper estimate of the instructions of an inference: what its schedules estimate, or more."""
-    graph, total = plan.graph, 0.0
-    for step, cost in zip(plan.steps, costs_of(plan), strict=True):
+    plan, graph, total = model.plan, model.graph, 0.0
+    for step, cost in zip(plan.steps, model.costs, strict=True):
         kinds = [graph.types[value] for value in (*step.node.inputs, *step.node.outputs) if value]
         cost = max(cost, _AN_ELEMENT * sum(kind.count for kind in kinds))
         if isinstance(step.node.attrs, Loop):
@@ -116,7 +115,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         states=interface.states,
         macs=macs,
         live_macs=live if live < macs else 0,
-        instructions=_instructions(plan),
+        instructions=_instructions(model),
         parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,

@@ -26,7 +26,6 @@ from mtool.compiler.codegen.streamed import head_of
 from mtool.compiler.codegen.weights import ModelConstants, binary_of, weight_overheads
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.pools import CONSTANT_ALIGNMENT
-from mtool.compiler.plan.shared_arena import costs_of
 from mtool.manifest import (
     Claim,
     Manifest,
@@ -61,11 +60,6 @@ class Emitted(CModel):
             "protection": protection,
         }
         return manifest.model_copy(update=changes)
-
-    @functools.cached_property
-    def costs(self) -> tuple[float, ...]:
-        """The instructions of each operator, as estimated by its schedule."""
-        return tuple(costs_of(self.plan))
 
     @property
     def cost(self) -> float:

@@ -14,6 +14,7 @@ from mtool.compiler.codegen.device import Devices, devices_of
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.ir import Graph
 from mtool.compiler.plan import Plan
+from mtool.compiler.plan.shared_arena import costs_of
 from mtool.compiler.plan.whole import ControlSchedule
 from mtool.version import __version__
 
@@ -98,6 +99,11 @@ class CModel:
     def devices(self) -> Devices:
         """The devices that compute its regions."""
         return devices_of(self.plan)
+
+    @functools.cached_property
+    def costs(self) -> tuple[float, ...]:
+        """The instructions of each operator, as estimated by its schedule."""
+        return tuple(costs_of(self.plan))
 
     @property
     def banner(self) -> Part:

@@ -133,6 +133,7 @@ def _numbered(stem: str, number: int) -> str:
     return f"{stem}.{number}" if number else stem
 
 
+_OF_NODES = "of nodes"
 DEEPEST = 160  # levels of an expression that C compilers and comparisons can take
 
 
@@ -263,6 +264,14 @@ class Graph:
         found: T = self.memo[about]
         return found
 
+    def of_node(self, node: Node, about: Hashable, answer: Callable[[], T]) -> T:
+        """Return `answer()`, cached for a node under the key `about`; `answer` may keep the graph's elements."""
+        known: dict[Hashable, tuple[Node, T]] = self.memo.setdefault(_OF_NODES, {})
+        key = id(node), about
+        if key not in known:
+            known[key] = node, answer()  # the node is kept, so that no other gets its identity
+        return known[key][1]
+
     def producers(self) -> dict[str, Node]:
         """Return the node that produces each value."""
         return {output: node for node in self.nodes for output in node.outputs if output}
@@ -286,7 +295,7 @@ class Graph:
         """Return the graph with all constants replaced by zeros that take no memory."""
         constants = {name: np.broadcast_to(np.zeros((), one.dtype), one.shape) for name, one in self.constants.items()}
         made = replace(self, constants=constants)
-        made.memo.update(self.memo)
+        made.memo.update((about, found) for about, found in self.memo.items() if about != _OF_NODES)
         return made
 
     def dump(self) -> str:

@@ -119,10 +119,10 @@ class Steps:
         """Find the steps near the quotients of the halves before them, with the float arithmetic itself."""
         step = np.arange(how.low + 1, how.high + 1, dtype=np.int64) - how.zero_point
         factor = scale.astype(np.float32)[:, None]
-        quotients = (step - 0.5)[None] / factor.astype(np.float64)
+        quotients, of_float = (step - 0.5)[None] / factor.astype(np.float64), step.astype(np.float32)
 
         def takes(sums: Array) -> Array:
-            return np.asarray(np.rint(sums.astype(np.float32) * factor) >= step)
+            return np.asarray(np.rint(sums.astype(np.float32) * factor) >= of_float)
 
         return cls(scale, first_sums(takes, quotients, reach.least[:, None], reach.most[:, None]), step, reach)
 

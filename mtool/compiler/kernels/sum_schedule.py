@@ -1,5 +1,6 @@
 """The common part of schedules for sums of products with an epilogue: convolutions, dense layers, …"""
 
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mtool.compiler.ir import Graph, Node
@@ -32,7 +33,7 @@ class SumSchedule(Schedule, Generic[S, E]):
 
     def epilogue(self, node: Node, graph: Graph) -> E | None:
         """Return the epilogue of a node; None: it has another form."""
-        found = (form.of(node, graph) for form in self.forms)
+        found = (graph.of_node(node, form, partial(form.of, node, graph)) for form in self.forms)
         return next((one for one in found if one is not None), None)
 
     def fits(self, sizes: S, epilogue: E) -> bool:

@@ -73,11 +73,11 @@ def first_sums(takes: Callable[[Array], Array], quotients: Array, least: Array, 
         most: the greatest.
     """
     beyond = most + 1
-    first = np.clip(np.ceil(quotients), least - 1, beyond + 1).astype(np.int64) + NEAR
-    lower = first - 2 * NEAR
-    for _ in range(2 * NEAR):  # down from above
-        first = np.where(takes(first - 1), first - 1, first)
-    known = ((first > lower) | (first <= least)) & (takes(first) | (first >= beyond))
+    near = np.clip(np.ceil(quotients), least - 1, beyond + 1).astype(np.int64)
+    first = near - NEAR
+    for jump in (4, 2, 1):  # a binary search up to NEAR
+        first += np.where(takes(first + jump - 1), 0, jump)
+    known = ((first > near - NEAR) | (first <= least)) & ((first <= near + NEAR) | (near + NEAR >= beyond))
     return np.where(known, np.clip(first, least, beyond), UNKNOWN)
 
 
@@ -94,16 +94,13 @@ def multiplier_bounds(first: Array, wide: Array, least: Array, most: Array) -> t
     """
     possible = (first > UNKNOWN // 2).all(axis=1)
     lower, upper = np.ones(len(first), np.int64), np.full(len(first), MOST_MULTIPLIER)
-    for at, reached in ((first, True), (first - 1, False)):
+    # at * M >= wide, and at * M <= wide - 1 one before; divided by a negative number the other way round
+    for at, bound, is_before in ((first, -wide, False), (first - 1, wide - 1, True)):
         here = (at >= least) & (at <= most)
-        # at * M >= wide, or at * M <= wide - 1; divided by a negative number the other way round
-        bound = np.broadcast_to(wide if reached else wide - 1, at.shape)
-        divisor = np.where(at == 0, 1, at)
-        down, up = bound // divisor, -(-bound // divisor)
-        from_below = here & ((at > 0) if reached else (at < 0))
-        from_above = here & ((at < 0) if reached else (at > 0))
-        lower = np.maximum(lower, np.where(from_below, up, 1).max(axis=1, initial=1))
-        limit = np.where(from_above, down, MOST_MULTIPLIER)
-        upper = np.minimum(upper, limit.min(axis=1, initial=MOST_MULTIPLIER))
-        possible &= ~(here & (at == 0) & ((bound > 0) if reached else (bound < 0))).any(axis=1)
+        rising, falling = here & (at > 0), here & (at < 0)
+        quotient = bound // np.maximum(np.abs(at), 1)
+        above, below = (rising, falling) if is_before else (falling, rising)
+        lower = np.maximum(lower, -quotient.min(axis=1, where=below, initial=-1))
+        upper = np.minimum(upper, quotient.min(axis=1, where=above, initial=MOST_MULTIPLIER))
+        possible &= ~(here & (at == 0) & (bound < 0)).any(axis=1)
     return np.where(possible, lower, MOST_MULTIPLIER + 1), upper

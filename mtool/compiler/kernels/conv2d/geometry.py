@@ -32,13 +32,17 @@ class Conv:
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
         """Return the numbers of a conv2d node."""
-        n, h, w, c = graph.types[node.inputs[0]].shape
-        _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
-        attrs = Conv2d.of(node)
-        return cls(
-            n, (h, w), c, (out_h, out_w), out_c, attrs.kernel, attrs.strides,
-            attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value, weight_offset(node, graph),
-        )  # fmt: skip
+
+        def found() -> Self:
+            n, h, w, c = graph.types[node.inputs[0]].shape
+            _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
+            attrs = Conv2d.of(node)
+            return cls(
+                n, (h, w), c, (out_h, out_w), out_c, attrs.kernel, attrs.strides,
+                attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value, weight_offset(node, graph),
+            )  # fmt: skip
+
+        return graph.of_node(node, cls, found)
 
     @property
     def is_depthwise(self) -> bool:

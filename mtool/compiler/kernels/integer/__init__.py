@@ -1,5 +1,6 @@
 """Register tiles of 8-bit products for cores with only an integer multiplier."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -59,6 +60,7 @@ class Tile:
     unroll: int
 
     @classmethod
+    @functools.lru_cache(maxsize=4096)
     def best(cls, target: Target, work: Work, columns: int = 0, channels: int = 0, unroll: int = 0) -> "Tile":
         """Choose the unset values (0) by instructions and code size; set values are used as far as possible."""
         wide = min(columns or 2, work.vectors)
