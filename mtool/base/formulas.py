@@ -5,8 +5,10 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Point = tuple[int, ...]
 """A value for each run-time size of a model, in their order."""
@@ -185,6 +187,8 @@ def _of_basis(
     points: tuple[Point, ...], values: tuple[int, ...],
 ) -> Formula | None:  # fmt: skip
     """Return the sum of these products with these values at these points."""
+    import numpy as np  # imported only to find formulas
+
     solution, _, rank, _ = np.linalg.lstsq(columns, np.array(values, np.float64), rcond=None)
     whole = np.rint(solution)
     if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
@@ -212,6 +216,8 @@ def _bases(
     names: tuple[str, ...], points: tuple[Point, ...]
 ) -> list[tuple[Basis, "np.ndarray[tuple[int, int], np.dtype[np.float64]]"]]:
     """Return the products that a formula may be a sum of, the simplest first, and their values at the points."""
+    import numpy as np
+
     found = []
     for basis in _candidates(names):
         factors = {factor for product in basis for factor in product}

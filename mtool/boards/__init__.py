@@ -442,9 +442,9 @@ def read_files(paths: tuple[Path, ...]) -> Read:
     found: dict[str, Board] = {}
     broken: dict[str, Broken] = {}
     for number, path in enumerate(paths):
-        for name, entry in _entries(path).items():
+        for name in _entries(path):
             try:
-                found[name] = board_of(path, name, entry)
+                found[name] = _board(path, name)
                 broken.pop(name, None)
             except UsageError as wrong:
                 if number == 0:
@@ -454,6 +454,12 @@ def read_files(paths: tuple[Path, ...]) -> Read:
     return Read(found, broken)
 
 
+@functools.cache
+def _board(path: Path, name: str) -> Board:
+    return board_of(path, name, _entries(path)[name])
+
+
+@functools.cache
 def _entries(path: Path) -> dict[Any, Any]:
     try:
         entries = resources.read_yaml(files.read_named(path))
@@ -521,16 +527,15 @@ def get(name: str) -> Board:
         UsageError: the entry is invalid, or a board file can't be read.
         BuildError: it is a Zephyr board, and the tree, a vendor's module or a tool is missing.
     """
-    found = read()
-    if name in found.boards:
-        return found.boards[name]
-    if name in found.broken:
-        raise found.broken[name].error
+    paths = [path for path in files_of() if name in _entries(path)]
+    if paths:  # the other boards are not checked
+        return _board(paths[-1], name)
     if name.startswith(PREFIX):
         return of_zephyr(name.removeprefix(PREFIX))
     tree = zephyr.find()
     if tree is not None and zephyr.knows(tree, name, zephyr.roots().get("BOARD_ROOT", ())):
         return of_zephyr(name)
+    found = read()
     near = spelling.near(name, [*found.boards, *found.broken])
     unread = Path(FOLDER) / f"{name}.yaml"
     is_there = re.fullmatch(r"[\w.-]+", name) is not None and unread.is_file()

@@ -16,7 +16,7 @@ from mtool.base.option_table import OPTIONS
 from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.frontend.hashing import file_hash
 from mtool.manifest import Manifest
 from mtool.manifest.delta import MOST_BYTES, delta_by_parts
 from mtool.manifest.modules.format import (

@@ -27,7 +27,7 @@ from mtool.compiler.codegen.functions import Stored
 from mtool.compiler.codegen.generation import Emitted, emit
 from mtool.compiler.codegen.model import Place
 from mtool.compiler.codegen.weights import ModelConstants, constants_of
-from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.frontend.hashing import file_hash
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.control import has_bodies
 from mtool.compiler.ir.types import Array

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from mtool.base import resources
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import FileTree, from_folder, is_plain
@@ -229,6 +227,7 @@ def _render_folder(template: Template, context: Mapping[str, Any], *, trust: boo
     """
     from cookiecutter.find import find_template  # loaded only for a project, as it imports a lot
     from cookiecutter.generate import is_copy_only_path
+    from jinja2 import FileSystemLoader
 
     from mtool.project import sandbox
 
@@ -238,7 +237,7 @@ def _render_folder(template: Template, context: Mapping[str, Any], *, trust: boo
         sandbox.check_links(template.folder)
     with sandbox.reporting(template.name, template.folder, template.folder.name):
         root = Path(find_template(template.folder, env))
-        env.loader = jinja2.FileSystemLoader([root, template.folder / "templates", resources.path("project_templates")])
+        env.loader = FileSystemLoader([root, template.folder / "templates", resources.path("project_templates")])
     files = {}
     for path, data in from_folder(root).files.items():
         with sandbox.reporting(template.name, template.folder, path):

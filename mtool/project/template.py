@@ -3,9 +3,8 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import jinja2
 import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -15,6 +14,9 @@ from mtool.base.filetree import FileTree, from_folder, is_plain
 from mtool.base.option_values import CHANNEL
 from mtool.base.records import Strict
 from mtool.boards import Board
+
+if TYPE_CHECKING:
+    import jinja2
 
 FILE_NAME = "template.yaml"
 _AUTO = "auto"  # of the channel: the board's UART, or semihosting
@@ -138,8 +140,10 @@ class Template(Strict):
         return values
 
 
-def own_texts(folder: str) -> tuple[FileTree, jinja2.Environment]:
+def own_texts(folder: str) -> tuple[FileTree, "jinja2.Environment"]:
     """Return mtool's own texts in a folder of `project_templates`, and the Jinja environment that renders them."""
+    import jinja2  # imported only to render
+
     top = resources.path("project_templates")
     return from_folder(top / folder), jinja2.Environment(
         loader=jinja2.FileSystemLoader([top / folder, top]),

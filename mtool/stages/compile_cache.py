@@ -4,15 +4,14 @@ The warnings of the first compilation are repeated.
 """
 
 import hashlib
+import importlib.util
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import onnx
 
 from mtool import manifest
 from mtool.base import cache, filetree, resources
@@ -23,7 +22,7 @@ from mtool.base.notes import noted, replay
 from mtool.base.option_values import Arenas
 from mtool.boards import Board
 from mtool.compiler import added_operators
-from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.frontend.hashing import file_hash
 from mtool.compiler.operators.budget import LIMITS
 from mtool.compiler.request import Compilation, Request
 from mtool.compiler.tuned.results import TuningResults
@@ -48,8 +47,6 @@ def cache_key(path: Path, board: Board, options: Request, known: TuningResults) 
     sha = hashlib.sha256()
     for part in (
         __version__,
-        np.__version__,
-        onnx.__version__,
         path.name,
         file_hash(path),
         board.model_dump_json(),
@@ -74,7 +71,9 @@ def option_texts(options: Request) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     """Return a text that is equal for equal values only."""
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "__array_interface__"):
+        import numpy as np  # not imported for results in the cache
+
         data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return f"{value.dtype.str}{value.shape}{data}"
     if isinstance(value, Mapping):
@@ -83,13 +82,24 @@ def _text(value: Any) -> str:
 
 
 def program_texts() -> Iterator[str]:
-    """Yield the paths, sizes and times of mtool's own files and of those of added operators."""
-    package = resources.PACKAGE
-    for root in (package, *map(resources.path, _DATA), *added_operators.sources()):
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and path.suffix not in (".pyc", ".pyo"):
-                found = path.stat()
-                yield f"{path} {found.st_size} {found.st_mtime_ns}"
+    """Yield the versions of NumPy and ONNX; the paths, sizes and times of mtool's files and of added operators'."""
+    for name in ("numpy", "onnx"):
+        found = importlib.util.find_spec(name)  # which does not import it
+        if found is not None and found.origin is not None:
+            yield Path(found.origin).with_name("version.py").read_text("utf-8")
+    for root in (resources.PACKAGE, *map(resources.path, _DATA), *added_operators.sources()):
+        for path, state in _files_in(root) if root.is_dir() else [(root, root.stat())]:
+            yield f"{path} {state.st_size} {state.st_mtime_ns}"
+
+
+def _files_in(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield a folder's files, except caches of bytecode, which change nothing."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            if not entry.is_dir():
+                yield entry.path, entry.stat()
+            elif entry.name != "__pycache__":
+                yield from _files_in(entry.path)
 
 
 _NOTES = "notes.json"  # can't clash with a model's files, which begin with the model's name

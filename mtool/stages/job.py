@@ -9,7 +9,7 @@ from mtool import boards, manifest
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
-from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.frontend.hashing import file_hash
 from mtool.device import session
 from mtool.device.session.connection import interfaces, takes_modules
 from mtool.manifest import Manifest, Project

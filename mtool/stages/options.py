@@ -8,23 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-import numpy as np
-
 from mtool.base import checked, filetree
 from mtool.base.errors import UsageError
 from mtool.base.filetree import Edits
 from mtool.base.identifiers import model_name
 from mtool.base.option_table import DEFAULTS, OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import Arenas, InterfaceApi, PoolUse, Weights
+from mtool.base.tensors import Array
 from mtool.boards import Board
 from mtool.compiler.backends.spec import parse as parse_backend
 from mtool.compiler.codegen import conventions
-from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
-from mtool.stages.arrays import read
 from mtool.stages.tuned import tuning_results_for
 
 if TYPE_CHECKING:
@@ -81,6 +78,10 @@ def _numbers(text: str, value: str, option: str, example: str) -> Array:
     Raises:
         UsageError: it is none of these, or the file is missing or malformed.
     """
+    import numpy as np  # imported only for arrays
+
+    from mtool.stages.arrays import read
+
     try:
         if value.endswith(".npy"):
             (array,) = read(Path(value)).values()

@@ -107,8 +107,10 @@ def test_each_name_of_the_workflow_is_there() -> None:
 @pytest.mark.slow
 def test_a_compile_loads_nothing_of_the_device_half(tmp_path: Path) -> None:
     model = ROOT / "examples" / "digits" / "digits_int8.onnx"
-    modules, _ = loaded("compile", str(model), "--board", "mps2_an386", "--output-dir", str(tmp_path / "c"))
+    argv, cache = ("compile", str(model), "--board", "mps2_an386", "--output-dir", str(tmp_path / "c")), tmp_path / "k"
+    modules, _ = loaded(*argv, MTOOL_CACHE=str(cache))
     assert "mtool.compiler.compilation" in modules
+    assert not packages(loaded(*argv, MTOOL_CACHE=str(cache))[0]) & HEAVY, "a cached result loads none of these"
     assert not packages(modules) & {"elftools", "serial", "cookiecutter", "tflite", "onnxruntime"}
     assert not {f"mtool.device.{name}" for name in ("build", "flash", "rpc", "session", "transport")} & modules
     assert not {"mtool.compiler.run_time_sizes", "mtool.compiler.backends.interface", "numpy.ma"} & modules

@@ -93,6 +93,16 @@ def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert [*compile_cache.program_texts()] != before
 
 
+def test_templates_bytecode_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_cache.resources, "path", lambda name: tmp_path)
+    before = [*compile_cache.program_texts()]
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.c.j2.cpython-311.bytecode").write_text("written by the first compilation")
+    assert [*compile_cache.program_texts()] == before
+    (tmp_path / "a.c.j2").write_text("a template")
+    assert [*compile_cache.program_texts()] != before
+
+
 def test_constants_that_are_given_count() -> None:
     reported = [[*compile_cache.option_texts(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
     reported.append([*compile_cache.option_texts(Options(constants={"w": np.full((3, 1000), 0)}))])

@@ -13,7 +13,7 @@ from onnx import helper
 from mtool import boards
 from mtool.commands import Deployment, Options
 from mtool.compiler.compilation import compile_model
-from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.frontend.hashing import file_hash
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.record import Unit
 from mtool.compiler.tuned.results import TuningResults

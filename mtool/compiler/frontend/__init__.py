@@ -11,12 +11,12 @@ from mtool.compiler.frontend.options import ModelOptions, Pairs
 
 if TYPE_CHECKING:
     from mtool.compiler.frontend.files import load, run_time_sizes
+    from mtool.compiler.frontend.model_file import is_tflite
     from mtool.compiler.frontend.onnx_file import from_proto
-    from mtool.compiler.frontend.reading import is_tflite
 
 __all__ = ["ModelOptions", "Pairs", "from_proto", "is_tflite", "load", "run_time_sizes"]
 
-_MODULES = {"from_proto": "onnx_file", "is_tflite": "reading", "load": "files", "run_time_sizes": "files"}
+_MODULES = {"from_proto": "onnx_file", "is_tflite": "model_file", "load": "files", "run_time_sizes": "files"}
 
 
 def __getattr__(name: str) -> Any:

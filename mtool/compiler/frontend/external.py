@@ -16,9 +16,8 @@ from onnx import TensorProto
 
 from mtool.base import system
 from mtool.base.errors import ModelError
+from mtool.compiler.frontend.model_file import BLOCK_BYTES
 from mtool.compiler.frontend.tensors import byte_count
-
-BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)

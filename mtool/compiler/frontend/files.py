@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mtool.base.errors import UsageError
-from mtool.compiler.frontend import onnx_file, reading
+from mtool.compiler.frontend import model_file, onnx_file, reading
 from mtool.compiler.frontend.dimensions import symbolic_dimensions
 from mtool.compiler.frontend.hybrid_weights import with_float32_weights
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
@@ -25,7 +25,7 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    if reading.is_tflite(path):
+    if model_file.is_tflite(path):
         from mtool.compiler.frontend import tflite  # loaded for TFLite models only: its schema has two hundred modules
 
         graph = tflite.load(path, options)
@@ -55,7 +55,7 @@ def run_time_sizes(path: Path, options: ModelOptions) -> dict[str, int]:
     if not stated:
         return {}
     budget = Budget(options.limits)
-    if reading.is_tflite(path):
+    if model_file.is_tflite(path):
         from mtool.compiler.frontend.tflite.schema import read
 
         model = read(path, budget)

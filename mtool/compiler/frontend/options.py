@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mtool.base import checked, option_table
 from mtool.base.option_values import Hybrid, Rounding
-from mtool.compiler.ir.types import Array
+from mtool.base.tensors import Array
 
 Pairs = Sequence[tuple[str, str]]
 """Pairs of an output and an input of the model; each pair is a state."""

@@ -1,6 +1,5 @@
-"""Read an ONNX file with its external data, check it against the rules of ONNX, and compute its hash."""
+"""Read an ONNX file with its external data, and check it against the rules of ONNX."""
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,16 +10,16 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from mtool.base.errors import ModelError, UsageError
+from mtool.base.errors import ModelError
 from mtool.compiler.frontend import external, tensors
 from mtool.compiler.frontend.dimensions import open_negative_dimensions
+from mtool.compiler.frontend.model_file import FLATBUFFER, check_is_file, names_locations
 from mtool.compiler.frontend.separate import Separated, separate
 from mtool.compiler.operators import operators
 from mtool.compiler.operators.budget import LIMITS, Budget
 from mtool.compiler.operators.problems import MICROSOFT
 
 MIN_OPSET = 1
-FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
 
 
 def read(path: Path, budget: Budget | None = None) -> onnx.ModelProto:
@@ -52,7 +51,7 @@ def read_separated(path: Path, budget: Budget) -> tuple[onnx.ModelProto, Separat
 
 def _unchecked(path: Path, budget: Budget) -> onnx.ModelProto:
     """Parse a model file and load its external data."""
-    model = _parsed(path, read_bytes(path, budget))
+    model = parsed(path, read_bytes(path, budget))
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path.name} does not contain a model", details=["it parses as ONNX, but its graph is empty"])
     _load_external_data(model, external.Folder(path), budget)
@@ -66,7 +65,7 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
         UsageError: the file is missing.
         ModelError: it is empty, or larger than the budget allows.
     """
-    _check_is_file(path)
+    check_is_file(path)
     with path.open("rb") as file:
         budget.check("file", os.fstat(file.fileno()).st_size, f"the file {path}")
         data = file.read()
@@ -75,15 +74,12 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
     return data
 
 
-def _check_is_file(path: Path) -> None:
-    """Raise an error for a missing file and for anything but a file, such as a pipe, which would block."""
-    if not path.is_file():
-        kind = "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
-        what = f"{path} is {kind}, not a file" if path.exists() else f"there is no file {path}"
-        raise UsageError(what, hint="give the path of an .onnx or .tflite file")
+def parsed(path: Path, data: bytes) -> onnx.ModelProto:
+    """Parse a model's bytes; nothing in it is checked.
 
-
-def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
+    Raises:
+        ModelError: they are not an ONNX model.
+    """
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -103,7 +99,7 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
     return model
 
 
-def _external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterator[onnx.TensorProto]:
+def external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterator[onnx.TensorProto]:
     """Return the tensors with external data; initialisers that nothing reads are removed.
 
     Raises:
@@ -121,7 +117,7 @@ def _external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterat
 
 def _load_external_data(model: onnx.ModelProto, folder: external.Folder, budget: Budget) -> None:
     total = 0
-    for tensor in _external_tensors(model, folder):
+    for tensor in external_tensors(model, folder):
         extent = folder.extent(tensor)
         total += extent.length
         budget.afford("constants", total, f"tensor {tensor.name!r}, in {extent.location}")
@@ -194,22 +190,6 @@ def _is_typed(kind: onnx.TypeProto) -> bool:
     return bool(kind.tensor_type.elem_type) and kind.tensor_type.HasField("shape")
 
 
-def is_flatbuffer(path: Path) -> bool:
-    """Whether a file begins like a TFLite model."""
-    try:
-        if not path.is_file():  # opening a pipe would block
-            return False
-        with path.open("rb") as file:
-            return file.read(8)[4:] == FLATBUFFER
-    except OSError:
-        return False
-
-
-def is_tflite(path: Path) -> bool:
-    """Whether a file has a TFLite model's name or contents."""
-    return path.suffix.lower() == ".tflite" or is_flatbuffer(path)
-
-
 def reread(path: Path) -> onnx.ModelProto:
     """Read a model that has been compiled before: as `read`, without its limits.
 
@@ -227,41 +207,7 @@ def runnable(path: Path) -> str | bytes:
         UsageError: the file is missing.
         ModelError: the file is not a model, or its external data is malformed or outside its folder.
     """
-    return bytes(reread(path).SerializeToString()) if _names_locations(path) else str(path)
-
-
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a model's file and of the external data that it uses, as 64 hex digits.
-
-    Raises:
-        UsageError: the file is missing.
-        ModelError: its external data is malformed or outside its folder.
-    """
-    _check_is_file(path)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    if is_flatbuffer(path) or not _names_locations(path):
-        return digest.hexdigest()
-    folder, found = external.Folder(path), {}
-    for tensor in _external_tensors(_parsed(path, path.read_bytes()), folder):
-        found[folder.extent(tensor)] = tensor
-    for extent in sorted(found):
-        digest.update(f"\n{extent.location}\n{extent.offset}\n{extent.length}\n".encode("utf-8", "surrogatepass"))
-        for block in folder.blocks(found[extent], extent):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _names_locations(path: Path) -> bool:
-    """Whether a file contains the word that every tensor with external data has."""
-    word = b"location"
-    end = b""  # of the block before
-    with path.open("rb") as file:
-        while block := file.read(external.BLOCK_BYTES):
-            if word in end + block:
-                return True
-            end = block[-len(word) :]
-    return False
+    return bytes(reread(path).SerializeToString()) if names_locations(path) else str(path)
 
 
 def _check_strings(model: onnx.ModelProto, title: str) -> None:

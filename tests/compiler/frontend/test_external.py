@@ -13,7 +13,8 @@ from onnx import TensorProto, helper
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import from_proto, load
-from mtool.compiler.frontend.reading import file_hash, read, reread, runnable
+from mtool.compiler.frontend.hashing import file_hash
+from mtool.compiler.frontend.reading import read, reread, runnable
 
 WEIGHTS = np.arange(4, dtype=np.float32)
 

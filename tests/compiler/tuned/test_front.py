@@ -9,7 +9,7 @@ import pytest
 from mtool import boards
 from mtool.base.errors import UsageError
 from mtool.compiler.compilation import compile_model
-from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.frontend.hashing import file_hash
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.record import Log, WholePlan
 from mtool.compiler.tuned.results import TuningResults

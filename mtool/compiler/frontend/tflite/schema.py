@@ -22,7 +22,8 @@ import tflite
 from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend.inference import MOST_DIMENSIONS
-from mtool.compiler.frontend.reading import FLATBUFFER, read_bytes
+from mtool.compiler.frontend.model_file import FLATBUFFER
+from mtool.compiler.frontend.reading import read_bytes
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget
 
