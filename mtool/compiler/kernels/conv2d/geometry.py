@@ -29,20 +29,20 @@ class Conv:
     pad_value: int
     offset: int = 0
 
-    @classmethod
-    def of(cls, node: Node, graph: Graph) -> Self:
+    @staticmethod
+    def of(node: Node, graph: Graph) -> "Conv":
         """Return the numbers of a conv2d node."""
 
-        def found() -> Self:
+        def found() -> "Conv":
             n, h, w, c = graph.types[node.inputs[0]].shape
             _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
             attrs = Conv2d.of(node)
-            return cls(
+            return Conv(
                 n, (h, w), c, (out_h, out_w), out_c, attrs.kernel, attrs.strides,
                 attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value, weight_offset(node, graph),
             )  # fmt: skip
 
-        return graph.of_node(node, cls, found)
+        return graph.of_node(node, "conv", found)
 
     @property
     def is_depthwise(self) -> bool:
