@@ -208,8 +208,66 @@ class GemmInt8(ProductSchedule[Int8Epilogue]):
         )
 
 
+@dataclass(frozen=True)
+class MveProduct(ProductSchedule[Int8Epilogue]):
+    """Columns are packed, a block at a time; two rows are multiplied with two of them."""
+
+    name = "mve_product"
+    core = "has_mve"
+    forms = (Int8Epilogue,)
+
+    block_bytes: int = knob(4096, 1024, 16384, meaning="bytes of the arena for packed columns, if more than two fit")
+
+    def fits(self, product: Product, epilogue: Int8Epilogue) -> bool:
+        """int8 and int8 to int8, with one scale; offsets of eight elements fit 16 bits."""
+        types, inputs = epilogue.graph.types, epilogue.node.inputs
+        near = 7 * max(product.a_steps[1], product.b_steps[0]) < 2**16
+        return near and all(types[name].dtype is DType.INT8 for name in inputs[:2]) and epilogue.scale is not None
+
+    def _block(self, product: Product) -> int:
+        """Columns that are packed at a time: an even number."""
+        most = max(self.block_bytes // product.depth // 2 * 2, 2)
+        return min(most, round_up(product.columns, 2))
+
+    def scratch(self, product: Product, epilogue: Int8Epilogue) -> int:
+        """A block of columns with their starts and two rows of sums, two rows that are not contiguous, results."""
+        block, depth = self._block(product), product.depth
+        lines = 0 if product.a_steps[1] == 1 else 2 * depth
+        return 12 * block + block * depth + lines + (block if epilogue.rest is not None else 0)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None: every row is multiplied with every column."""
+        return ()
+
+    def instructions(self, product: Product, epilogue: Int8Epilogue, target: Target) -> float:
+        """9 for 16 steps of k of two rows by two columns, 22 for each of those, and 3.5 an output; the packing."""
+        vectors, eights = -(-product.depth // 16), -(-product.depth // 8)
+        blocks, pairs = -(-product.columns // self._block(product)), -(-product.rows // 2)
+        products = pairs * -(-product.columns // 2) * (9 * vectors + 22)
+        rows = 0 if product.a_steps[1] == 1 and not product.points[1] else blocks * (10 + 7 * eights)
+        after = 3.5 + (6 if epilogue.rest is not None else 0)
+        packing = product.columns * (15 + 7 * eights)
+        return product.batches * (products + packing + product.rows * (rows + 12 * blocks + after * product.columns))
+
+    def kernel(self, product: Product, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        assert epilogue.scale is not None
+        body = template(
+            "kernels/matmul/mve/product_int8.c.j2",
+            product=product,
+            epilogue=epilogue,
+            scale=epilogue.scale[0].item(),
+            block=self._block(product),
+            rest=epilogue.rest_text,
+        )
+        headers = ("mt_mve_product_int8.h",)
+        return kernel_of(
+            epilogue.node, epilogue.graph, body, epilogue.rest, scratch="int32_t", inputs=INPUTS, headers=headers
+        )
+
+
 def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * Matmul.of(node).depth
 
 
-KERNEL = KernelOp(SPECIFICATION, always("matmul"), (Gemm(), GemmInt8()), _macs)
+KERNEL = KernelOp(SPECIFICATION, always("matmul"), (Gemm(), GemmInt8(), MveProduct()), _macs)
