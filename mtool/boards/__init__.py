@@ -300,6 +300,7 @@ class Board(Strict):
             drivers.check(driven, str(settings.get("driver", "")), own)
         if self.timer is not None and self.timer.kind in drivers.known():
             drivers.check("timer", self.timer.kind, self.timer_settings())
+        drivers.check_pins(self.ports)
         for template, roles in self.placed.items():
             for role, name in roles.items():
                 if name not in self.memories:

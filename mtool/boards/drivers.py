@@ -19,6 +19,10 @@ Setting = int | str | tuple[int, int]
 
 _PIN = re.compile(r"P([A-Z])(\d{1,2})|P(\d)\.(\d{1,2})|GPIO(\d{1,2})")
 _PINS_PER_PORT = 32
+_OF_PINS = ("tx", "rx")
+_OF_BITS = ("enable", "reset", "supply", "supply_enable")
+_OF_ADDRESSES = ("base", "flash", "start")
+_RANGES = {"irq": (0, 479), "clock_hz": (1, 2**32 - 1), "source_hz": (1, 2**32 - 1)}  # an NVIC has 480 interrupts
 
 
 class Driver(records.Strict):
@@ -31,6 +35,7 @@ class Driver(records.Strict):
         seen: where it has run; empty: nowhere, it was only tested against a model of its registers.
         keys: the settings that it needs, and what each means.
         optional: settings that it may have.
+        pins: of a driver for pins: the first and the last one, "PA0 to PK15".
     """
 
     role: Role
@@ -39,6 +44,7 @@ class Driver(records.Strict):
     seen: str = ""
     keys: dict[str, str]
     optional: dict[str, str] = Field(default={})
+    pins: str = ""
 
 
 @functools.cache
@@ -68,7 +74,7 @@ def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
     """Check the settings of one driver.
 
     Raises:
-        ValueError: the driver is unknown or has another role, a setting is unknown, missing or not a pin.
+        ValueError: the driver is unknown or has another role, a setting is unknown, missing or not what it should be.
     """
     of_role = [one for one, driver in known().items() if driver.role == role]
     if name not in of_role:
@@ -78,14 +84,63 @@ def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
     for key, value in settings.items():
         if key not in allowed:
             raise ValueError(f"ports.{role}: unknown setting {key!r} for {name}; {_meant(key, allowed)}")
-        if isinstance(value, str):
-            try:
-                pin_number(value)
-            except ValueError as wrong:
-                raise ValueError(f"ports.{role}.{key}: {wrong}") from None
+        try:
+            _check(key, value)
+        except ValueError as wrong:
+            raise ValueError(f"ports.{role}.{key}: {wrong} ({allowed[key]})") from None
     missing = [f"{key} ({driver.keys[key]})" for key in driver.keys if key not in settings]
     if missing:
         raise ValueError(f"ports.{role}: {name} also needs {', '.join(missing)}")
+
+
+def _check(key: str, value: Setting) -> None:
+    """Check a setting.
+
+    Raises:
+        ValueError: it is not of its kind, or out of range.
+    """
+    if key in _OF_PINS:
+        pin_number(str(value))
+        return
+    if key in _OF_BITS:
+        if not isinstance(value, tuple):
+            raise ValueError(f"{value!r} is not a register and a bit in it")
+        number, bit = value
+        if bit not in range(32):
+            raise ValueError(f"a register has no bit {bit}")
+    elif isinstance(value, int):
+        number = value
+    else:
+        raise ValueError(f"{value!r} is not a number")
+    least, most = _RANGES.get(key, (0, 2**32 - 1))
+    if not least <= number <= most:
+        raise ValueError(f"{number} is out of range: {least} to {most}")
+    if key in (*_OF_ADDRESSES, *_OF_BITS) and number % 4:
+        raise ValueError(f"0x{number:08x} is not the address of a word")
+
+
+def check_pins(ports: Mapping[Role, Mapping[str, Setting]]) -> None:
+    """Check that a board's UART has two pins, and that its driver for pins has them.
+
+    Raises:
+        ValueError: they are the same, or the chip has no such pin.
+    """
+    uart, name = ports.get("uart", {}), str(ports.get("pins", {}).get("driver", ""))
+    named = {key: str(uart[key]) for key in _OF_PINS if key in uart}
+    if len({*map(pin_number, named.values())}) < len(named):
+        raise ValueError(f"ports.uart: tx and rx are the same pin, {named['tx']}")
+    for key, pin in named.items():
+        if name and not _is_among(pin, known()[name].pins):
+            raise ValueError(f"ports.uart.{key}: {pin!r} is not a pin of {name}: {known()[name].pins}")
+
+
+def _is_among(pin: str, pins: str) -> bool:
+    """Return whether a pin is in a range of ports and in a port's range, with a name of the same form."""
+    first, _, last = pins.partition(" to ")
+    forms = [re.sub(r"\d+$", "", re.sub(r"^P[A-Z]", "PA", re.sub(r"^P\d\.", "P0.", one))) for one in (pin, first)]
+    port, number = divmod(pin_number(pin), _PINS_PER_PORT)
+    last_port, last_number = divmod(pin_number(last), _PINS_PER_PORT)
+    return forms[0] == forms[1] and port <= last_port and number <= last_number
 
 
 def _meant(name: str, among: Iterable[str]) -> str:

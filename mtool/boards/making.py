@@ -40,7 +40,7 @@ _FRAMEWORKS = ("zephyr", "arduino")
 _PORTS = "ports."
 _UART = "ports.uart"
 _COUNTING = ("cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "cortex-m85")  # have a cycle counter
-_SETTING = re.compile(r"(\w+)=([\w.]+)")
+_SETTING = re.compile(r"(\w+)=([\w.-]+)")
 _BIT = re.compile(r"(0x[0-9a-fA-F]+)\.(\d+)")
 _MEMORY = re.compile(r"(0x[0-9a-fA-F]+|\d+):(\d+ ?(?:B|KiB|MiB)?)")
 _CLOCK = re.compile(r"(\d+(?:\.\d+)?) ?(MHz|kHz|Hz|GHz)?", re.IGNORECASE)
@@ -150,7 +150,8 @@ def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
         if match is None:
             hint = f"example: {key}=DRIVER:base=0x40011000,enable=0x40023844.4,tx=PA9"
             raise UsageError(f"{key}: {part!r} is not KEY=VALUE", hint=hint)
-        read[match[1]] = _setting(match[2])
+        is_rate = match[1] == "hz" or match[1].endswith("_hz")
+        read[match[1]] = _clock(match[2]) if is_rate and _CLOCK.fullmatch(match[2]) else _setting(match[2])
     hz = {"hz": read.pop("hz")} if role == "timer" and "hz" in read else {}
     try:
         drivers.check(role, name, read)
@@ -163,7 +164,7 @@ def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
 def _setting(text: str) -> drivers.Setting:
     if (bit := _BIT.fullmatch(text)) is not None:
         return (int(bit[1], 16), int(bit[2]))
-    return int(text, 0) if re.fullmatch(r"0x[0-9a-fA-F]+|[1-9]\d*|0", text) else text
+    return int(text, 0) if re.fullmatch(r"0x[0-9a-fA-F]+|-?[1-9]\d*|0", text) else text
 
 
 def text_of(name: str, entry: Mapping[str, Any]) -> str:

@@ -141,6 +141,7 @@ def test_an_unknown_board_says_how_to_add_one(monkeypatch: pytest.MonkeyPatch, c
 
 UART = "ports.uart=stm32_usart_v1:base=0x40004400,irq=38,clock_hz=16000000,enable=0x40023840.17,tx=PA2,rx=PA3"
 OWN = [*NEW, "--set", "clock=16MHz", "--set", UART]
+NRF = "ports.uart=nrf_uart:base=0x40002000"
 
 
 def test_a_board_without_a_framework(project: Path) -> None:
@@ -188,7 +189,19 @@ def test_what_a_board_takes_from_another(project: Path, capsys: Captured) -> Non
             "ports.uart=nrf_uart:base=0x40002000,irq=2,tx=PX99,rx=P0.1",
             "ports.uart.tx: 'PX99' is not a pin; a port has 32",
         ),
-        ("ports.uart=nrf_uart:base=0x40002000,irq=2,tx=24,rx=A1", "ports.uart.rx: 'A1' is not a pin; write PA9, P0.06"),
+        (
+            f"{NRF},irq=2,tx=24,rx=P0.1",
+            "ports.uart.tx: '24' is not a pin; write PA9, P0.06 or GPIO0 (the pin to the ho",
+        ),
+        (f"{NRF},irq=2,tx=P0.1,rx=P0.01", "ports.uart: tx and rx are the same pin, P0.1"),
+        (f"{NRF},irq=-3,tx=P0.1,rx=P0.2", "ports.uart.irq: -3 is out of range: 0 to 479"),
+        ("ports.uart=nrf_uart:base=0x40002001", "ports.uart.base: 0x40002001 is not the address of a word"),
+        ("ports.uart=nrf_uart:base=UART0", "ports.uart.base: 'UART0' is not a number (the UART's registers)"),
+        (UART.replace("PA2", "PA22"), "ports.uart.tx: 'PA22' is not a pin of stm32_gpio_v2: PA0 to PK15"),
+        (UART.replace("PA2", "P0.24"), "ports.uart.tx: 'P0.24' is not a pin of stm32_gpio_v2: PA0 to PK15"),
+        (UART.replace(".17", ".47"), "ports.uart.enable: a register has no bit 47"),
+        (UART.replace(".17", ""), "ports.uart.enable: 1073887296 is not a register and a bit in it"),
+        (UART.replace("16000000", "0"), "ports.uart.clock_hz: 0 is out of range: 1 to"),
         ("ports.uart=nrf_uart:base", "ports.uart: 'base' is not KEY=VALUE"),
         ("ports.uart=mps2_an386", "mps2_an386 has no ports.uart"),
         ("ports.usart=nrf_uart", "--set ports.usart: unknown fact"),
@@ -196,5 +209,6 @@ def test_what_a_board_takes_from_another(project: Path, capsys: Captured) -> Non
     ],
 )
 def test_what_is_wrong_with_a_driver(port: str, says: str, project: Path, capsys: Captured) -> None:
-    assert app.invoke(["boards", "--new", "x", *NEW, "--set", port]) == 2
+    others = [] if port == UART else ["--set", "clock=16MHz", "--set", "ports.pins=nucleo_f446re"]
+    assert app.invoke(["boards", "--new", "x", *NEW, "--set", port, *others]) == 2
     assert says in capsys.readouterr().err
