@@ -144,8 +144,11 @@ class Nest:
             return not axis.dims & {*read.factors} and all(self.is_uniform(index, axis) for index, _ in read.others)
         return part.op != "reduce" and all(self.is_uniform(arg, axis) for arg in part.args)
 
-    def place(self, read: Offset, axis: Axis) -> str:
-        """Return the C of an offset; other expressions that differ along an axis are left out."""
+    def place(self, read: Offset, axis: Axis, uniform: Callable[[Expr], str] | None = None) -> str:
+        """Return the C of an offset; other expressions that differ along an axis are left out.
+
+        `uniform` is the C of those that do not.
+        """
         parts = [
             self.named(one.number) if factor == 1 else f"{self.named(one.number)} * {factor}"
             for one in self.axes
@@ -153,7 +156,7 @@ class Nest:
         ]
         for index, factor in read.others:
             if self.is_uniform(index, axis):
-                text = self.scalar(index, axis)
+                text = Text(uniform(index)) if uniform else self.scalar(index, axis)
                 parts.append(text.c if factor == 1 else f"{text.at(MUL)} * {factor}")
         parts += [str(read.first)] if read.first or not parts else []
         return " + ".join(parts).replace("+ -", "- ")
@@ -169,6 +172,10 @@ class Nest:
             return Text(loaded(f"{self.names[one.value]}[{self.place(self.offset(one), axis)}]", self.dtype(one)))
 
         return render(part, leaf)
+
+    def variables(self, parts: Mapping[Expr, str], axis: Axis) -> list[str]:
+        """Return the C of variables for parts that are uniform along an axis."""
+        return [f"const {part.dtype.computed} {name} = {self.scalar(part, axis).c};" for part, name in parts.items()]
 
     def bounds(self, index: Expr) -> tuple[int, int]:
         """Return the smallest and largest value that an index may have."""
@@ -260,10 +267,7 @@ class Vectors:
         for number, (part, piece) in enumerate(self.parts):
             if self.uses[number] > 1:
                 lines.append(f"const mt_mve_{_kind(part.dtype)}x4 x{number} = {self._text(piece)};")
-        axis = self.axis
-        outside = [
-            f"const {part.dtype.computed} {name} = {nest.scalar(part, axis).c};" for part, name in self.uniforms.items()
-        ]
+        outside = nest.variables(self.uniforms, self.axis)
         before = [f"const mt_mve_i32x4 steps{step} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
         return Body([*lines, f"{self._text(store)};"], self.cost + 1, before, outside)
 
@@ -317,7 +321,7 @@ class Vectors:
     def _load(self, part: Expr) -> Piece:
         dtype, read = self.nest.dtype(part), self.nest.offset(part)
         _kind(dtype)
-        place = f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis)}"
+        place = f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis, self.uniform)}"
         factor = read.factors.get(self.axis.number, 0)
         at = list[Piece]()
         for index, own in read.others:
@@ -618,8 +622,9 @@ class Moves:
     def body(self, count: int) -> Body:
         """Return the C of a vector of which `count` lanes are in use."""
         nest, width, axis = self.nest, self.width, self.axis
-        bits, step, before = width.element.size * 8, self.step, list[str]()
-        name, place = nest.names[nest.expr.value], nest.place(self.read, axis)
+        bits, step, before, uniforms = width.element.size * 8, self.step, list[str](), dict[Expr, str]()
+        name = nest.names[nest.expr.value]
+        place = nest.place(self.read, axis, lambda index: uniforms.setdefault(index, f"u{len(uniforms)}"))
         pointer = f"(const uint{bits}_t *)({name} + {place})"
 
         def steps(step: int) -> str:
@@ -640,7 +645,7 @@ class Moves:
             line = f"mt_mve_store_{width.code}({to}, {value}, {count});"
         else:
             line = f"mt_mve_scatter_{width.code}({to}, {steps(axis.stride)}, {value}, {count});"
-        return Body([line], self.cost, [*dict.fromkeys(before)])
+        return Body([line], self.cost, [*dict.fromkeys(before)], nest.variables(uniforms, axis))
 
 
 # Whole loops.
