@@ -183,6 +183,43 @@ MT_LANES(mul_f32, mt_mve_f32x4, (mt_mve_f32x4 a, mt_mve_f32x4 b), 4, vmulq_f32(a
 MT_LANES(add_n_f32, mt_mve_f32x4, (mt_mve_f32x4 a, float b), 4, vaddq_n_f32(a, b), a.x[l] + b)
 MT_LANES(sub_n_f32, mt_mve_f32x4, (mt_mve_f32x4 a, float b), 4, vsubq_n_f32(a, b), a.x[l] - b)
 MT_LANES(mul_n_f32, mt_mve_f32x4, (mt_mve_f32x4 a, float b), 4, vmulq_n_f32(a, b), a.x[l] * b)
+#ifdef MT_MVE_ASM
+/* The lanes of q0 are s0 to s3. */
+MT_MVE_INLINE mt_mve_f32x4 mt_mve_div_f32(mt_mve_f32x4 a, mt_mve_f32x4 b)
+{
+    register mt_mve_f32x4 x __asm__("q0") = a;
+    register mt_mve_f32x4 y __asm__("q1") = b;
+    __asm__("vdiv.f32 s0, s0, s4\n\tvdiv.f32 s1, s1, s5\n\tvdiv.f32 s2, s2, s6\n\tvdiv.f32 s3, s3, s7"
+            : "+w"(x)
+            : "w"(y));
+    return x;
+}
+MT_MVE_INLINE mt_mve_f32x4 mt_mve_div_n_f32(mt_mve_f32x4 a, float b)
+{
+    register mt_mve_f32x4 x __asm__("q0") = a;
+    register float y __asm__("s4") = b;
+    __asm__("vdiv.f32 s0, s0, s4\n\tvdiv.f32 s1, s1, s4\n\tvdiv.f32 s2, s2, s4\n\tvdiv.f32 s3, s3, s4"
+            : "+w"(x)
+            : "t"(y));
+    return x;
+}
+MT_MVE_INLINE mt_mve_f32x4 mt_mve_sqrt_f32(mt_mve_f32x4 a)
+{
+    register mt_mve_f32x4 x __asm__("q0") = a;
+    __asm__("vsqrt.f32 s0, s0\n\tvsqrt.f32 s1, s1\n\tvsqrt.f32 s2, s2\n\tvsqrt.f32 s3, s3" : "+w"(x));
+    return x;
+}
+#else
+MT_LANES(div_f32, mt_mve_f32x4, (mt_mve_f32x4 a, mt_mve_f32x4 b), 4, 0, a.x[l] / b.x[l])
+MT_LANES(div_n_f32, mt_mve_f32x4, (mt_mve_f32x4 a, float b), 4, 0, a.x[l] / b)
+MT_MVE_INLINE mt_mve_f32x4 mt_mve_four(float a, float b, float c, float d)
+{
+    const mt_mve_f32x4 made = {{a, b, c, d}};
+    return made;
+}
+/* a macro, so that only those who use it need math.h */
+#define mt_mve_sqrt_f32(a) mt_mve_four(sqrtf((a).x[0]), sqrtf((a).x[1]), sqrtf((a).x[2]), sqrtf((a).x[3]))
+#endif
 MT_LANES(neg_f32, mt_mve_f32x4, (mt_mve_f32x4 a), 4, vnegq_f32(a), -a.x[l])
 MT_LANES(max_f32, mt_mve_f32x4, (mt_mve_f32x4 a, mt_mve_f32x4 b), 4,
          vpselq_f32(a, b, vcmpgeq_f32(a, b) | vcmpneq_f32(a, a)), mt_max_f32(a.x[l], b.x[l]))
@@ -212,6 +249,17 @@ MT_LANES(requantize, mt_mve_i32x4, (mt_mve_i32x4 a, float scale, int32_t zero_po
                                                 vdupq_n_f32((float)(high - zero_point)))),
                      zero_point),
          mt_requantize_wide(a.x[l], scale, zero_point, low, high))
+
+/* mt_add_f32 and mt_total_f32: sums of floats and their rounding errors. */
+MT_MVE_INLINE void mt_mve_add_part(mt_mve_f32x4 *sum, mt_mve_f32x4 *rest, mt_mve_f32x4 part)
+{
+    const mt_mve_f32x4 next = mt_mve_add_f32(*sum, part);
+    *rest = mt_mve_add_f32(*rest, mt_mve_sub_f32(part, mt_mve_sub_f32(next, *sum)));
+    *sum = next;
+}
+MT_LANES(total, mt_mve_f32x4, (mt_mve_f32x4 sum, mt_mve_f32x4 rest), 4,
+         vpselq_f32(vaddq_f32(sum, rest), sum, vcmpeqq_f32(vaddq_f32(sum, rest), vaddq_f32(sum, rest))),
+         mt_total_f32(sum.x[l], rest.x[l]))
 
 /* Conditions, and one of two numbers. */
 #define MT_CONDITIONS(S, V, K)                                                                               \

@@ -1,12 +1,12 @@
 """The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from mtool.compiler.ir import Computation, DType, Expr, Graph, Node
+from mtool.compiler.ir import Computation, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, axis, first_of
-from mtool.compiler.ir.scalar import ADD, FUNCTIONS, MUL, Text, literal
+from mtool.compiler.ir.scalar import FUNCTIONS, Text, literal
 from mtool.compiler.kernels.expressions import (
     Leaves,
     element,
@@ -16,6 +16,7 @@ from mtool.compiler.kernels.expressions import (
     operand_names,
     operands_read,
 )
+from mtool.compiler.kernels.loop_text import INDENT, NumberSum, axis_name, float_sum, loop, loops
 from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, vector_loop
 from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
 from mtool.compiler.kernels.specification import RowWise, Specification, always
@@ -26,22 +27,6 @@ class Loop(Computation):
 
 
 SPECIFICATION = Specification(Loop, row_wise=RowWise(always(())))  # it reads no rows except those of its expression
-
-INDENT = "    "
-FOURS = 9
-"""The fewest terms along the innermost axis of a float sum that are added four at a time, pair by pair,"""
-LARGEST_BODY = 32
-"""if a term's expression has at most this many parts."""
-FOURS_BLOCK = 16
-"""Terms of a block, which is added up from zero,"""
-BLOCK = 8
-"""if they are not added by fours."""
-
-NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
-
-
-def _axis_name(number: int) -> str:
-    return NAMES[number] if number < len(NAMES) else f"a{number}"
 
 
 class LoopNest(Schedule):
@@ -80,7 +65,7 @@ class LoopNest(Schedule):
         totals: dict[Expr, str] = {}
 
         def axes(number: int) -> Text:
-            return Text("0") if number < len(out.shape) and out.shape[number] == 1 else Text(_axis_name(number))
+            return Text("0") if number < len(out.shape) and out.shape[number] == 1 else Text(axis_name(number))
 
         def reduce(part: Expr) -> Text:
             if part not in totals:
@@ -91,11 +76,11 @@ class LoopNest(Schedule):
 
         if flat:
             value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")
-            lines = _for("i", "0", str(out.count), 1, [f"output[i] = {value};"])
+            lines = loop("i", "0", str(out.count), 1, [f"output[i] = {value};"])
         else:
             value = element(expr, node, graph, names, axes, reduce=reduce)
             lines.append(f"output[{element_offset(out.shape)}] = {value};")
-            lines = _loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
+            lines = loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
         body = "\n".join(INDENT + line for line in lines)
         return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
 
@@ -106,7 +91,7 @@ def element_offset(shape: tuple[int, ...]) -> str:
     for number, size in enumerate(shape):
         if size == 1:
             continue
-        axis = _axis_name(number)
+        axis = axis_name(number)
         text = axis if not text else f"({text}) * {size} + {axis}" if " " in text else f"{text} * {size} + {axis}"
     return text or "0"
 
@@ -124,91 +109,8 @@ def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool
 
     begin = f"{dtype.computed} {name} = {literal(first_of(how.kind, dtype), dtype).c};"
     if how.kind == "add" and dtype.is_float and changed(Text("x")) == f"{name} += x;":
-        return [begin, *_float_sum(how, dtype, name, body, text, joined)]
-    return [begin, *_loops(how.axes, [changed(text(body))])]
-
-
-def _for(name: str, first: str, last: str, step: int, lines: Sequence[str]) -> list[str]:
-    """Return lines in a loop."""
-    head = f"for (int32_t {name} = {first}; {name} < {last}; {f'{name} += {step}' if step > 1 else f'++{name}'}) {{"
-    return [head, *(INDENT + line for line in lines), "}"]
-
-
-def _loops(axes: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[str]:
-    """Return lines in a loop over each axis."""
-    for number, size in reversed(axes):
-        lines = _for(_axis_name(number), "0", str(size), 1, lines)
-    return [*lines]
-
-
-def _float_sum(
-    how: Reduction, dtype: DType, name: str, body: Expr, text: Callable[[Expr], Text], joined: bool
-) -> list[str]:
-    """Return the C of a sum of floats: blocks, each from zero, are added up.
-
-    One term after the other, n terms are off by up to n roundings of their sum. With blocks and compensated addition of
-    their sums, the bound does not grow with n (docs/verify.md).
-    """
-    axes = how.axes
-    *outer, (inner, size) = axes or [(0, 1)]
-    count = prod(size for _, size in axes)
-    fours = size >= FOURS and body.size <= LARGEST_BODY and not how.careful and not joined
-    most = 1 if how.careful else FOURS_BLOCK if fours else BLOCK
-
-    def terms(total: str, number: int, first: str, length: int) -> list[str]:
-        """Return the C that adds up the terms from `first` on along an axis, including all inner axes."""
-        behind = axes[[axis for axis, _ in axes].index(number) + 1 :]
-        k, last, lines = _axis_name(number), _plus(first, length), [f"{total} += {text(body).c};"]
-        if number != inner:
-            own = terms(total, *behind[-1][:1], "0", size)
-            return _for(k, first, last, 1, _loops(behind[:-1], own))
-        if not fours or length < 4:
-            return _for(k, first, last, 1, lines)
-        parts = [text(body.with_axes({inner: axis(inner) + n})) for n in range(4)]
-        a, b, c, d = (part.at(ADD if n % 2 == 0 else MUL) for n, part in enumerate(parts))
-        whole = _plus(first, length // 4 * 4)
-        found = _for(k, first, whole, 4, [f"{total} += ({a} + {b}) + ({c} + {d});"])
-        return found + (_for(k, whole, last, 1, lines) if length % 4 else [])
-
-    if count <= most and not joined:
-        return _loops(outer, terms(name, inner, "0", size)) if axes else [f"{name} += {text(body).c};"]
-    if joined and axes:
-        return _joined_sum(axes, dtype, name, text(body), most)
-    behind, split = 1, len(axes) - 1  # the terms of the axes behind the one along which the blocks lie
-    while behind * axes[split][1] <= most:
-        behind, split = behind * axes[split][1], split - 1
-    (number, size_split), length = axes[split], most // behind
-    part, rest = f"{name}_part", f"{name}_rest"
-    function = "f64" if dtype is DType.FLOAT64 else "f32"
-    add = f"mt_add_{function}(&{name}, &{rest}, {part});"
-    zero = literal(0, dtype).c
-
-    def block(first: str, length: int) -> list[str]:
-        return [f"{dtype.computed} {part} = {zero};", *terms(part, number, first, length), add]
-
-    whole = size_split // length * length
-    lines = _for(f"{_axis_name(number)}0", "0", str(whole), length, block(f"{_axis_name(number)}0", length))
-    if whole < size_split:
-        lines += ["{", *(INDENT + line for line in block(str(whole), size_split - whole)), "}"]
-    total = f"{name} = mt_total_{function}({name}, {rest});"
-    return [f"{dtype.computed} {rest} = {zero};", *_loops(axes[:split], lines), total]
-
-
-def _joined_sum(axes: Sequence[tuple[int, int]], dtype: DType, name: str, term: Text, most: int) -> list[str]:
-    """Return the C of a sum of floats, in blocks of the innermost axis, whatever its size."""
-    (*outer, (inner, size)), zero = axes, literal(0, dtype).c
-    k, function = _axis_name(inner), "f64" if dtype is DType.FLOAT64 else "f32"
-    block = [
-        f"{dtype.computed} {name}_part = {zero};",
-        *_for(k, f"{k}0", f"{k}0 + {most} && {k} < {size}", 1, [f"{name}_part += {term.c};"]),
-        f"mt_add_{function}(&{name}, &{name}_rest, {name}_part);",
-    ]
-    lines = _loops(outer, _for(f"{k}0", "0", str(size), most, block))
-    return [f"{dtype.computed} {name}_rest = {zero};", *lines, f"{name} = mt_total_{function}({name}, {name}_rest);"]
-
-
-def _plus(first: str, count: int) -> str:
-    return str(int(first) + count) if first.isdigit() else f"{first} + {count}"
+        return [begin, *float_sum(how, name, body, NumberSum(dtype, text), joined=joined)]
+    return [begin, *loops(how.axes, [changed(text(body))])]
 
 
 class HeliumLoop(LoopNest):
@@ -222,25 +124,25 @@ class HeliumLoop(LoopNest):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Count the instructions of a vector, its loop, and each row."""
-        loop = self._loop(node, graph)
-        return loop.cost if loop is not None else super().cost(node, graph, target)
+        found = self._loop(node, graph)
+        return found.cost if found is not None else super().cost(node, graph, target)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the nest."""
-        loop, expr = self._loop(node, graph), Loop.of(node).expr
-        assert loop is not None
+        found, expr = self._loop(node, graph), Loop.of(node).expr
+        assert found is not None
         names, read = operand_names(node, graph, expr), operands_read(expr, node, graph)
         used = {
-            number: name for number, name in names.items() if number in (read if loop.reads is None else loop.reads)
+            number: name for number, name in names.items() if number in (read if found.reads is None else found.reads)
         }
-        body = "\n".join(INDENT + line for line in loop.lines)
-        own, math = loop.constants, needs_math(expr)
+        body = "\n".join(INDENT + line for line in found.lines)
+        own, math = found.constants, needs_math(expr)
         return kernel_of(node, graph, body, None, own, inputs=used, needs_math=math, headers=("mt_mve_loop.h",))
 
     @staticmethod
     def _loop(node: Node, graph: Graph) -> VectorLoop | None:
         try:
-            return vector_loop(node, graph, _axis_name)
+            return vector_loop(node, graph)
         except NotVectorsError:
             return None
 

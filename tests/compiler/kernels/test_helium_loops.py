@@ -62,11 +62,13 @@ def _one(op: str, shape: Sequence[int], dtype: type = I8, opset: int = 17, **att
     return model([helper.make_node(op, names, ["y"], **attributes)], {"x": (dtype, shape)}, ["y"], constants, opset)
 
 
-def _quantized(nodes: Sequence[Any], inputs: Mapping[str, tuple[type, Sequence[int]]], **constants: Any) -> Any:
+def _quantized(
+    nodes: Sequence[Any], inputs: Mapping[str, tuple[type, Sequence[int]]], *, opset: int = 17, **constants: Any
+) -> Any:
     """Return a model whose float `m` is quantized."""
     constants = {"s": F(0.0338), "z": I8(-11), **constants}
     last = helper.make_node("QuantizeLinear", ["m", "s", "z"], ["y"])
-    return model([*nodes, last], inputs, ["y"], constants)
+    return model([*nodes, last], inputs, ["y"], constants, opset)
 
 
 def _slice(shape: Sequence[int], first: int, last: int, step: int, dtype: type = I8) -> Any:
@@ -152,7 +154,48 @@ def _from_int32(shape: Sequence[int]) -> Any:
     return _quantized(nodes, {"x": (np.int32, shape)}, **{"from": F(1e-8)})
 
 
+def _normal(shape: Sequence[int]) -> Any:
+    rng = np.random.default_rng(8)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        helper.make_node("LayerNormalization", ["f", "w", "b"], ["m"], axis=-1),
+    ]
+    scale, bias = (rng.uniform(0.5, 1.5, shape[-1]).astype(F) for _ in range(2))
+    return _quantized(nodes, {"x": (I8, shape)}, w=scale, b=bias)
+
+
+def _reduced(op: str, shape: Sequence[int], axes: Sequence[int], dtype: type = I8) -> Any:
+    node = helper.make_node(op, ["f" if dtype is I8 else "x"], ["m"], axes=axes, keepdims=0)
+    if dtype is not I8:
+        return model([replace_output(node)], {"x": (dtype, shape)}, ["y"], opset=12)
+    read = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["f"])
+    return _quantized([read, node], {"x": (I8, shape)}, opset=12)
+
+
+def replace_output(node: Any) -> Any:
+    """Return a node whose output is that of the model."""
+    node.output[0] = "y"
+    return node
+
+
+def _divided(shape: Sequence[int]) -> Any:
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["a"]),
+        helper.make_node("Sqrt", ["a"], ["b"]),
+        helper.make_node("Div", ["w", "b"], ["m"]),
+    ]
+    return _quantized(nodes, {"x": (F, shape)}, w=np.linspace(-3, 3, shape[1]).astype(F))
+
+
 MODELS: dict[str, Any] = {
+    "normal": _normal((3, 7, 64)),
+    "normal_odd": _normal((2, 9, 39)),
+    "divided": _divided((5, 43)),
+    "mean": _reduced("ReduceMean", (1, 9, 11, 5), (2, 3)),
+    "mean_of_rows": _reduced("ReduceMean", (1, 41, 9, 5), (1,)),
+    "highest": _reduced("ReduceMax", (13, 5, 17), (0, 2)),
+    "lowest_int32": _reduced("ReduceMin", (13, 5, 17), (0,), np.int32),
+    "sum_int32": _reduced("ReduceSum", (13, 5, 17), (0, 2), np.int32),
     "larger": _larger((3, 37), I8),
     "larger_uint8": _larger((3, 37), np.uint8),
     "uint8": _integers((3, 21), np.uint8),

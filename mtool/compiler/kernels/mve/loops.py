@@ -7,6 +7,7 @@ computed before it.
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,11 @@ from math import prod
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
-from mtool.compiler.ir.expr import const, first_of
+from mtool.compiler.ir.expr import Reduction, const, first_of
 from mtool.compiler.ir.node import expression_of
 from mtool.compiler.ir.scalar import MUL, Requantize, RescalePair, Text, evaluate, literal, loaded, render
 from mtool.compiler.kernels.expressions import operand_names
+from mtool.compiler.kernels.loop_text import axis_name, float_sum, loop, loops
 
 LARGEST = 120  # parts of an expression
 TERMS = 8  # of a reduction, which are computed one after the other
@@ -29,7 +31,8 @@ TAIL = 5  # that conditional loads and stores take more,
 ROW = 6  # and the rounds of the loops around it
 INTEGERS = {DType.INT8, DType.UINT8, DType.INT16, DType.INT32}
 COSTS = {
-    "max_f32": 5, "min_f32": 5, "quantize": 6, "requantize": 5, "clamp": 2, "scaled_pair": 6,
+    "max_f32": 5, "min_f32": 5, "quantize": 6, "requantize": 5, "clamp": 2, "scaled_pair": 6, "div_f32": 4,
+    "div_n_f32": 4, "sqrt_f32": 4,
 }  # fmt: skip
 """The instructions of functions that take more than one."""
 
@@ -82,17 +85,16 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A node's expression, the C names of its operands, the C of an axis by its number, and the output's axes."""
+    """A node's expression, the C names of its operands, and the output's axes."""
 
     node: Node
     graph: Graph
     expr: Expr
     names: Mapping[int, str]
-    named: Callable[[int], str]
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of(cls, node: Node, graph: Graph, named: Callable[[int], str]) -> "Nest":
+    def of(cls, node: Node, graph: Graph) -> "Nest":
         """Return the nest of a loop.
 
         Raises:
@@ -101,7 +103,7 @@ class Nest:
         expr, shape = expression_of(node), graph.types[node.outputs[0]].shape
         if expr is None or graph.is_sample or not prod(shape) or expr.size > LARGEST:
             raise NotVectorsError
-        plain = cls(node, graph, expr, operand_names(node, graph, expr), named, ())
+        plain = cls(node, graph, expr, operand_names(node, graph, expr), ())
         reads, alone, waiting = list[Offset](), set[int](), [expr]
         while waiting:
             part = waiting.pop()
@@ -125,7 +127,18 @@ class Nest:
                 axes.append(Axis(number, last.size * size, stride, last.dims | {number}))
             else:
                 axes.append(Axis(number, size, stride, frozenset([number])))
-        return cls(node, graph, expr, plain.names, named, tuple(axes) or (Axis(0, 1, 1, frozenset([0])),))
+        return cls(node, graph, expr, plain.names, tuple(axes) or (Axis(0, 1, 1, frozenset([0])),))
+
+    @property
+    def rank(self) -> int:
+        """The number of the output's dimensions; axes from there on are those of reductions."""
+        return len(self.graph.types[self.node.outputs[0]].shape)
+
+    def axes_of(self, part: Expr) -> frozenset[int]:
+        """Return the axes of reductions around a part on which it depends."""
+        own = {part.value} if part.op == "axis" and part.value >= self.rank else set()
+        inside = own.union(*(self.axes_of(arg) for arg in part.args))
+        return frozenset(inside - ({number for number, _ in part.value.axes} if part.op == "reduce" else set()))
 
     def offset(self, load: Expr) -> Offset:
         """Return a load's offset."""
@@ -149,10 +162,11 @@ class Nest:
 
         `uniform` is the C of those that do not.
         """
+        numbers = {one.number for one in self.axes} | {number for number in read.factors if number >= self.rank}
         parts = [
-            self.named(one.number) if factor == 1 else f"{self.named(one.number)} * {factor}"
-            for one in self.axes
-            if (factor := read.factors.get(one.number, 0))
+            axis_name(number) if factor == 1 else f"{axis_name(number)} * {factor}"
+            for number, factor in sorted(read.factors.items())
+            if factor and number in numbers
         ]
         for index, factor in read.others:
             if self.is_uniform(index, axis):
@@ -166,7 +180,7 @@ class Nest:
 
         def leaf(one: Expr) -> Text:
             if one.op == "axis":
-                return Text(self.named(one.value))
+                return Text(axis_name(one.value))
             if one.op != "load" or one.dtype.is_half:
                 raise NotVectorsError
             return Text(loaded(f"{self.names[one.value]}[{self.place(self.offset(one), axis)}]", self.dtype(one)))
@@ -241,15 +255,31 @@ class Body:
     outside: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Scope:
+    """What is computed in the same loop: in that over vectors, or in one over the terms of a reduction.
+
+    Attributes:
+        axes: the axes of the reductions around it.
+        numbers: the numbers of its parts.
+        items: its numbers in order, and lines between them.
+        uniforms: parts that are the same in all lanes.
+    """
+
+    axes: frozenset[int]
+    numbers: dict[Expr, int] = field(default_factory=dict)
+    items: list[int | str] = field(default_factory=list)
+    uniforms: dict[Expr, str] = field(default_factory=dict)
+
+
 class Vectors:
     """The C of vectors of four int32 or floats along a nest's innermost axis."""
 
     def __init__(self, nest: Nest) -> None:
         self.nest, self.axis = nest, nest.axes[-1]
         self.parts: list[tuple[Expr, Piece]] = []
-        self.numbers: dict[Expr, int] = {}
-        self.uses = Counter[int]()
-        self.uniforms: dict[Expr, str] = {}
+        self.uses, self.counts = Counter[int](), Counter[str]()
+        self.scopes = [Scope(frozenset())]
         self.steps: set[int] = set()
         self.cost = LOOP
 
@@ -261,45 +291,70 @@ class Vectors:
         if out is DType.BOOL:
             value = self.call("where_i32", value, "mt_mve_all_i32(1)", NONE)
         code = "i8" if out.size == 1 else out.code
+        _kind(out)
         to = f"output + {nest.place(Offset({axis.number: axis.stride for axis in nest.axes}, 0), self.axis)}"
         store = Call(f"store_{code}", (f"(int8_t *)({to})" if out.c == "uint8_t" else to, value, self.count))
-        lines = []
-        for number, (part, piece) in enumerate(self.parts):
-            if self.uses[number] > 1:
-                lines.append(f"const mt_mve_{_kind(part.dtype)}x4 x{number} = {self._text(piece)};")
-        outside = nest.variables(self.uniforms, self.axis)
         before = [f"const mt_mve_i32x4 steps{step} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
-        return Body([*lines, f"{self._text(store)};"], self.cost + 1, before, outside)
+        outside = nest.variables(self.scopes[0].uniforms, self.axis)
+        return Body([*self.lines(), f"{self.text(store)};"], self.cost + 1, before, outside)
 
-    def _text(self, piece: Piece) -> str:
+    def lines(self) -> list[str]:
+        """Return the C of the innermost scope's parts that have names."""
+        lines = []
+        for item in self.scopes[-1].items:
+            if isinstance(item, str):
+                lines.append(item)
+            elif self.uses[item] > 1:
+                part, piece = self.parts[item]
+                lines.append(f"const mt_mve_{_kind(part.dtype)}x4 x{item} = {self.text(piece)};")
+        return lines
+
+    def text(self, piece: Piece) -> str:
+        """Return the C of a piece."""
         if isinstance(piece, int):
-            return f"x{piece}" if self.uses[piece] > 1 else self._text(self.parts[piece][1])
-        return piece if isinstance(piece, str) else f"mt_mve_{piece.name}({', '.join(map(self._text, piece.args))})"
+            return f"x{piece}" if self.uses[piece] > 1 else self.text(self.parts[piece][1])
+        return piece if isinstance(piece, str) else f"mt_mve_{piece.name}({', '.join(map(self.text, piece.args))})"
 
     def vector(self, part: Expr) -> int:
-        """Return the number of a part, which becomes a vector."""
-        if part not in self.numbers:
+        """Return the number of a part, which becomes a vector in the outermost scope that has its axes."""
+        scopes, axes = self.scopes, self.nest.axes_of(part)
+        depth = next(n for n, scope in enumerate(scopes) if axes <= scope.axes)
+        scope = scopes[depth]
+        if part not in scope.numbers:
+            self.scopes = scopes[: depth + 1]
             piece = self._vector(part)
-            self.numbers[part] = len(self.parts)
+            self.scopes = scopes
+            scope.numbers[part] = len(self.parts)
+            scope.items.append(len(self.parts))
             self.parts.append((part, piece))
-        self.uses[self.numbers[part]] += 1
-        return self.numbers[part]
+        number = scope.numbers[part]
+        self.uses[number] += 1 if scope is scopes[-1] else 2  # it has a name if it is used in a loop inside
+        return number
+
+    def name(self, stem: str) -> str:
+        """Return a new name: stem, stem2, stem3."""
+        self.counts[stem] += 1
+        return stem if self.counts[stem] == 1 and stem != "u" else f"{stem}{self.counts[stem] - (stem == 'u')}"
+
+    def uniform(self, part: Expr) -> str:
+        """Return the C of a part that is uniform: a constant, or a variable before the loop that it depends on."""
+        if part.op == "const":
+            return literal(part.value, part.dtype).c
+        _kind(part.dtype)
+        axes = self.nest.axes_of(part)
+        uniforms = next(scope.uniforms for scope in self.scopes if axes <= scope.axes)
+        if part not in uniforms:
+            uniforms[part] = self.name("u")
+        return uniforms[part]
+
+    def is_uniform(self, part: Expr) -> bool:
+        """Whether a part is the same in all lanes."""
+        return self.nest.is_uniform(part, self.axis)
 
     def call(self, name: str, *args: Piece) -> Call:
         """Return a call."""
         self.cost += COSTS.get(name, 1)
         return Call(name, args)
-
-    def uniform(self, part: Expr) -> str:
-        """Return the C of a part that is uniform: a constant, or a variable before the innermost axis."""
-        if part.op == "const":
-            return literal(part.value, part.dtype).c
-        _kind(part.dtype)
-        return self.uniforms.setdefault(part, f"u{len(self.uniforms)}")
-
-    def is_uniform(self, part: Expr) -> bool:
-        """Whether a part is the same in all lanes."""
-        return self.nest.is_uniform(part, self.axis)
 
     def _vector(self, part: Expr) -> Piece:
         kind = _kind(part.dtype)
@@ -312,7 +367,7 @@ class Vectors:
             return self.call("greater_i32", made, NONE) if kind == "b" else made
         if part.op == "axis":
             self.steps.add(1)
-            return self.call("add_n_i32", "steps1", self.nest.named(self.axis.number))
+            return self.call("add_n_i32", "steps1", axis_name(self.axis.number))
         make = _MAKERS.get(part.op)
         if make is None:
             raise NotVectorsError
@@ -347,6 +402,20 @@ class Vectors:
         else:
             made = self.call(f"{part.op}_{kind}", self.vector(a), self.vector(b))
         return self.wrapped(part.dtype, made)
+
+    def quotient(self, part: Expr, a: Expr, b: Expr) -> Piece:
+        """Return a quotient of floats, or a product with the inverse of a power of two."""
+        if _kind(part.dtype) != "f32":
+            raise NotVectorsError
+        if b.op == "const" and abs(math.frexp(b.value)[0]) == 0.5 and 2.0**-60 < abs(b.value) < 2.0**60:
+            return self.call("mul_n_f32", self.vector(a), literal(1 / b.value, b.dtype).c)
+        if self.is_uniform(b):
+            return self.call("div_n_f32", self.vector(a), self.uniform(b))
+        return self.call("div_f32", self.vector(a), self.vector(b))
+
+    def root(self, part: Expr, a: Expr) -> Piece:
+        """Return a square root."""
+        return self.call("sqrt_f32", self.vector(a))
 
     def wrapped(self, dtype: DType, made: Piece) -> Piece:
         """Return an int32 as an integer of a type, of which only the low bits are kept."""
@@ -421,14 +490,59 @@ class Vectors:
     def reduced(self, part: Expr, body: Expr) -> Piece:
         """Return a reduction of a few terms, one after the other."""
         how, kind = part.value, _kind(part.dtype)
-        if how.careful or prod(size for _, size in how.axes) > TERMS or how.kind == "multiply":
+        if how.kind == "multiply":
             raise NotVectorsError
         name = f"{ {'add': 'add', 'maximum': 'max', 'minimum': 'min'}[how.kind] }_{kind}"
-        total: Piece = Call(f"all_{kind}", (literal(first_of(how.kind, part.dtype), part.dtype).c,))
-        for values in itertools.product(*(range(size) for _, size in how.axes)):
-            places = {axis: const(value, DType.INT32) for (axis, _), value in zip(how.axes, values, strict=True)}
-            total = self.call(name, total, self.vector(body.with_axes(places)))
-        return self.wrapped(part.dtype, total)
+        first = Call(f"all_{kind}", (literal(first_of(how.kind, part.dtype), part.dtype).c,))
+        total: Piece = first
+        if prod(size for _, size in how.axes) <= TERMS and not how.careful:
+            for values in itertools.product(*(range(size) for _, size in how.axes)):
+                places = {axis: const(value, DType.INT32) for (axis, _), value in zip(how.axes, values, strict=True)}
+                total = self.call(name, total, self.vector(body.with_axes(places)))
+            return self.wrapped(part.dtype, total)
+        variable = self.name("total")
+        text = VectorSum(self, how, name)
+        lines = [f"mt_mve_{kind}x4 {variable} = {self.text(first)};"]
+        if name == "add_f32":
+            lines += float_sum(how, variable, body, text)
+        else:
+            lines += loops(how.axes, text.add(variable, [body]))
+        self.scopes[-1].items += lines
+        return self.wrapped(part.dtype, variable)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSum:
+    """The C of a reduction's steps, of vectors; `name`: the function that combines two of its terms."""
+
+    vectors: Vectors
+    how: Reduction
+    name: str
+
+    def begin(self, name: str) -> str:
+        """Return the declaration of a sum."""
+        return f"mt_mve_f32x4 {name} = mt_mve_all_f32(0.0f);"
+
+    def add(self, name: str, terms: Sequence[Expr]) -> list[str]:
+        """Return the addition of one term or four."""
+        vectors, axes = self.vectors, {number for number, _ in self.how.axes}
+        scope = Scope(vectors.scopes[-1].axes | axes)
+        vectors.scopes.append(scope)
+        parts: list[Piece] = [vectors.vector(term) for term in terms]
+        while len(parts) > 1:
+            parts[:] = [vectors.call(self.name, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        added = f"{name} = {vectors.text(vectors.call(self.name, name, *parts))};"
+        lines = [*vectors.nest.variables(scope.uniforms, vectors.axis), *vectors.lines(), added]
+        vectors.scopes.pop()
+        return lines
+
+    def add_part(self, name: str, part: str) -> str:
+        """Return the addition of a block's sum."""
+        return f"mt_mve_add_part(&{name}, &{name}_rest, {part});"
+
+    def end(self, name: str) -> str:
+        """Return the addition of the rest."""
+        return f"{name} = mt_mve_total({name}, {name}_rest);"
 
 
 _MAKERS: dict[str, Callable[..., Piece]] = {
@@ -440,6 +554,8 @@ _MAKERS: dict[str, Callable[..., Piece]] = {
     "cast": Vectors.cast,
     "where": Vectors.where,
     "rescale_pair": Vectors.pair,
+    "div": Vectors.quotient,
+    "sqrt": Vectors.root,
     "quantize": Vectors.quantized,
     "requantize": Vectors.requantized,
     "reduce": Vectors.reduced,
@@ -637,7 +753,7 @@ class Moves:
         elif step == 1:
             value = f"mt_mve_load_{width.code}({pointer}, {count})"
         else:
-            known = f"mt_mve_load_{width.steps}(offsets + {nest.named(axis.number)}, {count})"
+            known = f"mt_mve_load_{width.steps}(offsets + {axis_name(axis.number)}, {count})"
             value = f"mt_mve_gather_{width.code}({pointer}, {steps(step) if step else known}, {count})"
         to = nest.place(Offset({one.number: one.stride for one in nest.axes}, 0), axis)
         to = f"(uint{bits}_t *)(output + {to})"
@@ -664,13 +780,13 @@ class VectorLoop:
     reads: frozenset[int] | None = None
 
 
-def vector_loop(node: Node, graph: Graph, named: Callable[[int], str]) -> VectorLoop:
-    """Return the fastest way to write a loop by vectors; `named` is the C of an axis by its number.
+def vector_loop(node: Node, graph: Graph) -> VectorLoop:
+    """Return the fastest way to write a loop by vectors.
 
     Raises:
         NotVectorsError: its expression can't be computed so.
     """
-    nest = Nest.of(node, graph, named)
+    nest = Nest.of(node, graph)
     found: list[VectorLoop] = []
     ways: list[tuple[Axis, int, Callable[[], Vectors | Lookups | Moves]]] = [
         (axis, width.lanes, functools.partial(Moves, nest, axis, width))
@@ -691,7 +807,7 @@ def vector_loop(node: Node, graph: Graph, named: Callable[[int], str]) -> Vector
 
 def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Lookups | Moves]) -> VectorLoop:
     """Return the loop over all axes, `axis` innermost."""
-    whole, inner, cost, k = axis.size // lanes * lanes, list[str](), float(ROW), nest.named(axis.number)
+    whole, inner, cost, k = axis.size // lanes * lanes, list[str](), float(ROW), axis_name(axis.number)
     before, outside, maker = list[str](), list[str](), make()
     for first, last, count in ((0, whole, lanes), (whole, axis.size, axis.size - whole)):
         if first == last:
@@ -699,19 +815,13 @@ def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Look
         maker = make()
         body = maker.body(count)
         before, outside = body.before, body.outside
-        inner += [f"for (int32_t {k} = {first}; {k} < {last}; {k} += {lanes}) {{", *_indented(body.lines), "}"]
+        inner += loop(k, str(first), str(last), lanes, body.lines)
         cost += (last - first) / lanes * body.cost if count == lanes else body.cost + TAIL
     lines = [*outside, *inner]
     outer = [one for one in nest.axes if one is not axis and one.size != 1]
-    for one in reversed(outer):
-        name = nest.named(one.number)
-        lines = [f"for (int32_t {name} = 0; {name} < {one.size}; ++{name}) {{", *_indented(lines), "}"]
+    lines = loops([(one.number, one.size) for one in outer], lines)
     cost *= prod(one.size for one in outer)
     if not isinstance(maker, Moves) or not maker.offsets:
         return VectorLoop((*before, *lines), cost, {})
     others = (number for index, _ in maker.read.others for number in index.operands())
     return VectorLoop((*before, *lines), cost, maker.offsets, frozenset({nest.expr.value, *others}))
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
