@@ -80,7 +80,7 @@ typedef struct mt_mve_u8x16 {
 #define MT_LANES(name, R, arguments, count, vector, scalar) \
     MT_MVE_INLINE R mt_mve_##name arguments                 \
     {                                                       \
-        R made;                                             \
+        R made = {{0}};                                     \
         for (int32_t l = 0; l < (count); ++l)               \
             made.x[l] = scalar;                             \
         return made;                                        \
