@@ -146,6 +146,125 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
                             words, 16 * padded);
 }
 
+/* The weights of four output channels, as mt_dsp_winograd_weights returns them, but for biases and scalings: the
+ * elements are `step` words apart, `count` is four for each four input channels. G' g G by columns; inner ones before
+ * outer ones, as there are registers for two. */
+#ifdef MT_DSP_FPU
+
+#define MT_DSP_TAPS3(rotated)          \
+    "ldmia lr!, {r2, r3, r4}\n\t"      \
+    "sxtb16 r2, r2" rotated "\n\t"     \
+    "sxtb16 r3, r3" rotated "\n\t"     \
+    "sxtb16 r4, r4" rotated "\n\t"
+#define MT_DSP_INNER_TAPS(rotated, left, right) \
+    MT_DSP_TAPS3(rotated)                       \
+    "sadd16 r4, r2, r4\n\t"                     \
+    "sadd16 " left ", r4, r3\n\t"               \
+    "ssub16 " right ", r4, r3\n\t"
+#define MT_DSP_OUTER_TAPS(rotated, left, right) \
+    MT_DSP_TAPS3(rotated)                       \
+    "sadd16 " left ", r2, r2\n\t"               \
+    "ssub16 r4, r11, r4\n\t"                    \
+    "sadd16 " right ", r4, r4\n\t"
+/* Four elements of a column; `next`: goes to the next one. */
+#define MT_DSP_NEXT_COLUMN "add r0, r0, r1, lsl #2\n\tadd r0, r0, #16\n\t"
+#define MT_DSP_ELEMENTS(g0, g1, g2, next)  \
+    "sadd16 r2, " g0 ", " g2 "\n\t"        \
+    "ssub16 " g0 ", " g0 ", " g2 "\n\t"    \
+    "sadd16 r3, r2, " g1 "\n\t"            \
+    "str r3, [r0]\n\t"                     \
+    "ssub16 r3, r2, " g1 "\n\t"            \
+    "str r3, [r0, r1]\n\t"                 \
+    "sadd16 r3, r2, " g0 "\n\t"            \
+    "str r3, [r0, r1, lsl #1]\n\t"         \
+    "ssub16 r3, " g0 ", r2\n\t"            \
+    "str r3, [r0, r12]\n\t" next
+#define MT_DSP_WEIGHTS2(rotated)                                                                      \
+    MT_DSP_INNER_TAPS(rotated, "r5", "r8") MT_DSP_INNER_TAPS(rotated, "r6", "r9")                     \
+    MT_DSP_INNER_TAPS(rotated, "r7", "r10") MT_DSP_ELEMENTS("r5", "r6", "r7", MT_DSP_NEXT_COLUMN)     \
+    MT_DSP_ELEMENTS("r8", "r9", "r10", MT_DSP_NEXT_COLUMN)                                            \
+    "sub lr, lr, #36\n\t"                                                                             \
+    MT_DSP_OUTER_TAPS(rotated, "r5", "r8") MT_DSP_OUTER_TAPS(rotated, "r6", "r9")                     \
+    MT_DSP_OUTER_TAPS(rotated, "r7", "r10") MT_DSP_ELEMENTS("r5", "r6", "r7", MT_DSP_NEXT_COLUMN)     \
+    MT_DSP_ELEMENTS("r8", "r9", "r10", "sub r0, r0, r12, lsl #2\n\t") /* three columns back, but for 48 bytes */
+
+MT_DSP_INLINE void mt_dsp_winograd_taps(uint32_t *to, const uint32_t *taps, int32_t step, int32_t count)
+{
+    __asm__ volatile("ldr r0, %[to]\n\t"
+                     "ldr r1, %[step]\n\t"
+                     "ldr lr, %[taps]\n\t"
+                     "lsl r1, r1, #2\n\t"
+                     "add r12, r1, r1, lsl #1\n\t"
+                     "mov r11, #0\n\t"
+                     "1:\n\t" MT_DSP_WEIGHTS2("")
+                     "sub r0, r0, #32\n\t"
+                     "sub lr, lr, #36\n\t" MT_DSP_WEIGHTS2(", ror #8")
+                     "sub r0, r0, #60\n\t"
+                     "ldr r2, %[count]\n\t"
+                     "subs r2, r2, #1\n\t"
+                     "str r2, %[count]\n\t"
+                     "beq 2f\n\t"
+                     "tst r2, #3\n\t"
+                     "it eq\n\t"
+                     "addeq r0, r0, #16\n\t" /* two words of each output channel */
+                     "b 1b\n\t"
+                     "2:"
+                     : [count] "+m"(count)
+                     : [to] "m"(to), [step] "m"(step), [taps] "m"(taps)
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",
+                       "memory");
+}
+
+#else
+
+/* Four elements from three taps, `step` apart: twice G, with the last one's sign turned. */
+MT_DSP_INLINE void mt_dsp_winograd_elements(int32_t *to, int32_t g0, int32_t g1, int32_t g2, int32_t step)
+{
+    const int32_t sum = mt_dsp_add16(g0, g2), less = mt_dsp_sub16(g0, g2);
+    to[0] = mt_dsp_add16(sum, g1);
+    to[step] = mt_dsp_sub16(sum, g1);
+    to[2 * step] = mt_dsp_add16(sum, less);
+    to[3 * step] = mt_dsp_sub16(less, sum);
+}
+
+MT_DSP_INLINE void mt_dsp_winograd_taps(uint32_t *to, const uint32_t *taps, int32_t step, int32_t count)
+{
+    for (int32_t i = 0; i < count; ++i, taps += 9)
+        for (int32_t odd = 0; odd < 2; ++odd) {
+            int32_t columns[4][3], g[9];
+            for (int32_t t = 0; t < 9; ++t)
+                g[t] = odd ? mt_dsp_odd(taps[t]) : mt_dsp_even(taps[t]);
+            for (int32_t y = 0; y < 3; ++y)
+                mt_dsp_winograd_elements(&columns[0][y], g[3 * y], g[3 * y + 1], g[3 * y + 2], 3);
+            for (int32_t j = 0; j < 4; ++j)
+                mt_dsp_winograd_elements((int32_t *)to + (i / 4 * 8) + 4 * odd + i % 4 + j * (4 * step + 4), columns[j][0],
+                                         columns[j][1], columns[j][2], step);
+        }
+}
+
+#endif
+
+/* The weights of `fours` times four output channels as mt_dsp_winograd reads them. `from` has four biases, for each
+ * four input channels and each output channel nine words, the taps by rows, and the words of the scalings; words: of
+ * four input channels; padded: those in a column, in which the others' weights stay arbitrary, as inputs are 0 there;
+ * numbers: words of scalings. Returns the end of what it has read. */
+MT_OPERATOR const uint32_t *mt_dsp_winograd_weights(uint32_t *to, const uint32_t *from, int32_t fours, int32_t words,
+                                                    int32_t padded, int32_t numbers)
+{
+    const int32_t step = 8 * padded, column = 4 * step + 4;
+    for (; fours; --fours, to += 4 * column + numbers) {
+        memcpy(to, from, 16);
+        for (int32_t j = 1; j < 4; ++j)
+            memset(to + j * column, 0, 16);
+        from += 4;
+        mt_dsp_winograd_taps(to + 4, from, step, 4 * words);
+        from += 36 * words;
+        memcpy(to + 4 * column, from, sizeof(*to) * (size_t)numbers);
+        from += numbers;
+    }
+    return from;
+}
+
 #ifdef MT_DSP_FPU
 
 /* Two input channels: 16 multiply-accumulates in 11 instructions. The first tile's sums are in r4 to r7. */

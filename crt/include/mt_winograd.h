@@ -45,6 +45,64 @@ extern "C" {
 MT_WINOGRAD_COLUMNS(mt_winograd_columns_int8, int8_t)
 MT_WINOGRAD_COLUMNS(mt_winograd_columns_uint8, uint8_t)
 
+/* The weights of `outputs` channels as mt_winograd_sums reads them, from int8 [outputs, 3, 3, channels]; depth: channels,
+ * padded with arbitrary weights, as columns are 0 there; offset: is added to each weight. Inner columns of elements come
+ * before outer ones, as there are registers for two. */
+#if defined(__GNUC__)
+#define MT_WINOGRAD_HERE(value) __asm__ volatile("" : "+r"(value)::"memory") /* not derived beforehand, nor narrower */
+#else
+#define MT_WINOGRAD_HERE(value) (void)0
+#endif
+#define MT_WINOGRAD_ELEMENTS(g)                              \
+    do {                                                     \
+        int32_t sum = (g)[0] + (g)[2], less = (g)[0] - (g)[2]; \
+        MT_WINOGRAD_HERE(sum);                               \
+        MT_WINOGRAD_HERE(less);                              \
+        at[0] = (int16_t)(sum + (g)[1]);                     \
+        at[step] = (int16_t)(sum - (g)[1]);                  \
+        at[2 * step] = (int16_t)(sum + less);                \
+        at[3 * step] = (int16_t)(less - sum);                \
+        at += 4 * step;                                      \
+        MT_WINOGRAD_HERE(at);                                \
+    } while (0)
+static MT_ALONE void mt_winograd_weights(int16_t *to, const int8_t *weights, int32_t outputs, int32_t channels,
+                                         int32_t depth, int32_t offset)
+{
+    static const int8_t ones[4] = {3, 1, 2, -2}; /* from three taps of 1 */
+    const int32_t step = 4 * depth;
+    for (int32_t n = 0; n < outputs; ++n, weights += 8 * channels)
+        for (int32_t c = 0; c < channels; ++c, ++weights) {
+            int16_t *at = to + (n / 4 * 16 * depth + c) * 4 + n % 4;
+            const int8_t *g = weights;
+            int32_t left[3], right[3];
+            MT_WINOGRAD_HERE(at);
+            MT_WINOGRAD_HERE(g);
+            MT_UNROLL(3)
+            for (int32_t y = 0; y < 3; ++y, g += 3 * channels) {
+                const int32_t sum = g[0] + g[2 * channels], middle = g[channels];
+                left[y] = sum + middle;
+                right[y] = sum - middle;
+                MT_WINOGRAD_HERE(g);
+            }
+            MT_WINOGRAD_ELEMENTS(left);
+            MT_WINOGRAD_ELEMENTS(right);
+            g = weights;
+            MT_WINOGRAD_HERE(g);
+            MT_UNROLL(3)
+            for (int32_t y = 0; y < 3; ++y, g += 3 * channels) {
+                left[y] = 2 * g[0];
+                right[y] = -2 * g[2 * channels];
+                MT_WINOGRAD_HERE(g);
+            }
+            MT_WINOGRAD_ELEMENTS(left);
+            MT_WINOGRAD_ELEMENTS(right);
+        }
+    for (int32_t i = 0; offset && i < outputs + 3 - (outputs + 3) % 4; ++i)
+        for (int32_t j = 0; j < 4; ++j, to += step)
+            for (int32_t k = 0; k < step; ++k)
+                to[k] = (int16_t)(to[k] + offset * ones[i % 4] * ones[j]);
+}
+
 /* From a channel's sums m, with columns of elements 16 apart: four times the outputs of a tile's columns. */
 #define MT_WINOGRAD_LEFT(m) ((int32_t)((m)[0] + (m)[16] + (m)[32]) >> 2)
 #define MT_WINOGRAD_RIGHT(m) ((int32_t)((m)[0] - (m)[16] + (m)[48]) >> 2)

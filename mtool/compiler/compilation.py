@@ -35,6 +35,7 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Choice, Plan, make_plan
 from mtool.compiler.plan.for_time import (
+    Grown,
     SlowFlash,
     constant_reads,
     in_ram,
@@ -94,12 +95,13 @@ def _slow_flash(board: Board) -> SlowFlash | None:
     )
 
 
-def attempts_at(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
+def attempts_at(partial: Partial, grown: Grown) -> Iterator[tuple[Partial, Grown]]:
     """Yield slower and slower ways to plan a model, for a board whose memory is too small for the arena.
 
-    First "auto" becomes "always"; then no operator has larger constants, because those need more working memory.
+    First "auto" becomes "always"; then no operator takes memory for time, which includes working memory.
     """
-    for own in dict.fromkeys((grown, frozenset[str]())):
+    none: Grown = ()
+    for own in dict.fromkeys((grown, none)):
         yield partial, own
         if partial == "auto":
             yield "always", own
@@ -357,16 +359,16 @@ class _Source:
         of_target = self._likeness(board), board.name if request.backends else ""
         lowered = functools.cache(lambda: self.lowered(board, notes) if graph is None else graph)
         offers = self.once(("offers", of_target), lambda: offers_of(lowered(), target))
-        allowed, memory = request.allowed_partial(), board.memory_for("weights")
+        allowed, memory, ram = request.allowed_partial(), board.memory_for("weights"), board.memory_for("arena")
         partial = request.tuning_results.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
         order = request.tuning_results.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
 
-        def plan_of(partial: Partial, grown: frozenset[str]) -> tuple[Plan, Mapping[str, Choice]]:
+        def plan_of(partial: Partial, grown: Grown) -> tuple[Plan, Mapping[str, Choice]]:
             chosen = schedules_of(lowered(), target, request, self.model_hash)
-            plan = make_plan(lowered(), target, request.io, partial, chosen, order, grown, self.partial_cache)
+            plan = make_plan(lowered(), target, request.io, partial, chosen, order, dict(grown), self.partial_cache)
             return plan, chosen
 
-        grown = offers.taken(request.optimize, None if memory is None else memory.size)
+        grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else 0)
         ways = ((of_target, *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
         attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
         key, plan = settled(board, request, attempts, is_alone=is_alone)

@@ -147,6 +147,22 @@ class Schedule:
         """Return by how many bytes its constants exceed the operator's weights, if they do so for speed."""
         return 0
 
+    def is_for_time(self, node: Node, graph: Graph) -> bool:
+        """Whether it takes more memory than others to save instructions."""
+        return self.grown_bytes(node, graph) != 0
+
+    def in_working_memory(self) -> tuple[Self, ...]:
+        """Return settings that take working memory instead of `grown_bytes`, those that take most of it first."""
+        return ()
+
+    def avoidable_cost(self, node: Node, graph: Graph) -> float:
+        """Return the estimated instructions that larger constants would save."""
+        return 0
+
+    def constant_passes(self, node: Node, graph: Graph) -> int:
+        """Return how often it reads each constant; 0: once for every few results."""
+        return 0
+
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Return this schedule with the knobs that are fastest on the core, where instruction counts mislead.
 

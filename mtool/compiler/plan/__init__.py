@@ -7,9 +7,10 @@ from mtool.base.option_values import Io, Order, Partial
 from mtool.compiler.plan.choice import Choice, Choices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from mtool.compiler.ir import Graph
+    from mtool.compiler.kernels.schedule import Schedule
     from mtool.compiler.kernels.target import Target
     from mtool.compiler.plan.partial import PartialCache
     from mtool.compiler.plan.plan import Plan
@@ -25,7 +26,7 @@ def make_plan(
     partial: Partial = "auto",
     schedules: Choices | None = None,
     order: Order = "auto",
-    grown: "Collection[str] | None" = None,
+    grown: "Mapping[str, Schedule] | None" = None,
     partial_cache: "PartialCache | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
@@ -37,7 +38,7 @@ def make_plan(
         partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
         schedules: the user's choices, by node; all other nodes get the cheapest schedule.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
-        grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
+        grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
         partial_cache: results of earlier searches, for other targets of this graph.
 
     Raises:

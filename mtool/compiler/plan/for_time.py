@@ -1,4 +1,4 @@
-"""Spend flash and RAM to save time: operators with constants larger than their weights, or in RAM."""
+"""Spend flash and RAM to save time: operators with constants larger than their weights, or transformed in RAM."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,51 +16,87 @@ from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.pool import ConstantReads
 from mtool.compiler.plan.step import Step
 
-# Flash for time: the operators that may have constants larger than their weights, since that saves instructions.
+# Flash or working memory for time: the operators that may have constants larger than their weights, or that transform
+# their weights at run time, since either saves instructions.
 #
-# "speed" takes all that fit in the board's flash, those that save most per byte first. "balanced" leaves out those
-# whose share of the flash is larger than the share of the model's instructions that they save: half of the flash for a
-# tenth of the time is a bad bargain, a hundredth of it a good one. "size" takes none.
+# "speed" takes all larger constants that fit in the board's flash, those that save most per byte first, and working
+# memory for the other operators. "balanced" takes working memory, and then larger constants within a share of the
+# model's weights. It leaves out what takes a larger share of a memory than it saves of the instructions: half of
+# the memory for a tenth of the time is a bad bargain, a hundredth of it a good one. "size" takes none.
 
 
 CODE_BYTES = 64 * 1024
 """Flash that is reserved for code."""
 OWN_CODE_BYTES = 2 * 1024
 """Additional code of such an operator, with its share of common functions."""
+MOST_GROWN = 0.1
+"""The share of the weights by which they may grow for time; their padding and scalings take about 5% more."""
+
+Grown = tuple[tuple[str, Schedule], ...]
+"""Operators that may take memory for time, with their schedules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The share of the model's instructions that an operator saves, and the additional bytes that it takes."""
+    """The share of the model's instructions that an operator saves, the additional bytes it takes, its schedule."""
 
     operator: str
     saved: float
     bytes: int
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The offers of a model, those that save most per byte first, and the bytes of its constants without them."""
+    """The offers of a model: of flash, and of working memory, in which operators transform their weights at run time.
 
-    offers: tuple[Offer, ...]
+    `constant_bytes` are those of its constants without them.
+    """
+
+    in_flash: tuple[Offer, ...]
     constant_bytes: int
+    at_run_time: tuple[Offer, ...] = ()
 
-    def taken(self, optimize: Optimize, flash_bytes: int | None) -> frozenset[str]:
-        """Return the operators that may have larger constants.
+    def taken(self, optimize: Optimize, flash_bytes: int | None, ram_bytes: int) -> Grown:
+        """Return the operators that may take memory, with their schedules.
 
         Args:
             optimize: the optimization goal.
             flash_bytes: the board's flash; None: no limit.
+            ram_bytes: the memory of the arena.
         """
         if optimize == "size":
-            return frozenset()
+            return ()
         if flash_bytes is None:
-            return frozenset(one.operator for one in self.offers)
-        return chosen_offers(self.offers, optimize, flash_bytes, flash_bytes - CODE_BYTES - self.constant_bytes)
+            found = {one.operator: one for one in self.in_flash}
+        else:
+            left = flash_bytes - CODE_BYTES - self.constant_bytes
+            if optimize == "balanced":
+                left = min(left, int(MOST_GROWN * self.constant_bytes))
+            found = self._worked(optimize, flash_bytes, ram_bytes)
+            before = found if optimize == "balanced" else {}
+            better = [
+                replace(one, saved=one.saved - before[one.operator].saved) if one.operator in before else one
+                for one in self.in_flash
+            ]
+            found |= {one.operator: one for one in chosen_offers(better, optimize, flash_bytes, left)}
+        return tuple((name, one.schedule) for name, one in found.items() if one.schedule is not None)
+
+    def _worked(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:
+        """Return the operators that take working memory: each as much as is worth its size, at most the constants'."""
+        found: dict[str, Offer] = {}
+        offers = (one for one in reversed(self.at_run_time) if one.bytes <= self.constant_bytes)
+        for one in sorted(offers, key=lambda one: one.bytes):
+            other = found.get(one.operator)
+            saved, more = (one.saved - other.saved, one.bytes - other.bytes) if other else (one.saved, one.bytes)
+            is_worth = saved * ram_bytes >= more and one.saved * flash_bytes >= OWN_CODE_BYTES
+            if saved > 0 and (is_worth or (optimize == "speed" and 2 * one.bytes <= ram_bytes)):
+                found[one.operator] = one
+        return found
 
 
-def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> frozenset[str]:
-    """Return the operators whose offers are taken, those that save most per byte first.
+def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> list[Offer]:
+    """Return the offers that are taken, those that save most per byte first.
 
     Args:
         offers: the offers.
@@ -72,9 +108,9 @@ def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: 
     for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
         is_worth = optimize == "speed" or (optimize == "balanced" and one.saved * size >= one.bytes)
         if is_worth and one.bytes <= left:
-            found.append(one.operator)
+            found.append(one)
             left -= one.bytes
-    return frozenset(found)
+    return found
 
 
 def offers_of(graph: Graph, target: Target) -> Offers:
@@ -82,28 +118,32 @@ def offers_of(graph: Graph, target: Target) -> Offers:
     nodes = [(one, node) for one, node in _computing(graph) if node.name not in one.sized_nodes]
     if not any(_growing(node, one, target) for one, node in nodes):
         return Offers((), 0)
-    saved: dict[str, tuple[float, int]] = {}
+    in_flash, at_run_time = list[Offer](), list[Offer]()
     total, constants = 0.0, dict[str, int]()
     for one, node in nodes:
         constants |= {value: one.constants[value].nbytes for value in node.inputs if value in one.constants}
-        growing = _growing(node, one, target)
-        others = [each for each in registry.KERNELS[node.op].schedules if each not in growing]
+        others = [each for each in registry.KERNELS[node.op].schedules if not each.is_for_time(node, one)]
         costs = [each.cost(node, one, target) for each in others if each.supports(node, one, target)]
         least = one.rounds * min(costs)
         total += least
-        if growing:
-            best = min(growing, key=lambda each: each.cost(node, one, target))
-            grown = best.grown_bytes(node, one) + OWN_CODE_BYTES
-            saved[node.name] = least - one.rounds * best.cost(node, one, target), grown
-    offers = [Offer(name, gain / total, size) for name, (gain, size) in saved.items() if gain > 0]
-    ordered = sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator))
-    return Offers(tuple(ordered), sum(constants.values()))
+        for each in _growing(node, one, target):
+            saved = least - one.rounds * each.cost(node, one, target)
+            in_flash.append(Offer(node.name, saved, each.grown_bytes(node, one) + OWN_CODE_BYTES, each))
+            for other in each.in_working_memory():
+                saved = least - one.rounds * other.cost(node, one, target)
+                at_run_time.append(Offer(node.name, saved, other.scratch_bytes(node, one), other))
+    shares = [
+        tuple(replace(one, saved=one.saved / total) for one in offers if one.saved > 0)
+        for offers in (in_flash, at_run_time)
+    ]
+    return Offers(shares[0], sum(constants.values()), shares[1])
 
 
 def _growing(node: Node, graph: Graph, target: Target) -> list[Schedule]:
-    """Return the schedules of a node whose constants are larger than its weights."""
+    """Return the cheapest schedule of a node whose constants are larger than its weights, if there is one."""
     growing = (each for each in registry.KERNELS[node.op].schedules if each.grown_bytes(node, graph))
-    return [each for each in growing if each.supports(node, graph, target)]
+    fitting = [each for each in growing if each.supports(node, graph, target)]
+    return sorted(fitting, key=lambda each: each.cost(node, graph, target))[:1]
 
 
 def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
@@ -166,7 +206,7 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[s
     total = plan.cost * _CYCLES + sum(one.cycles for one in found)
     offers = [Offer(one.operator, one.cycles / total, sizes[one.operator]) for one in found]
     room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.bytes_of_arena if flash.has_arena else 0)
-    return chosen_offers(offers, optimize, flash.ram_bytes, room)
+    return frozenset(one.operator for one in chosen_offers(offers, optimize, flash.ram_bytes, room))
 
 
 def constant_reads(
@@ -206,5 +246,8 @@ def _constant_bytes(step: Step, plan: Plan) -> int:
 
 
 def _bytes_read(step: Step, plan: Plan, size: int) -> float:
+    passes = step.schedule.constant_passes(step.node, plan.graph)
+    if passes:
+        return passes * size
     each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else BYTES_A_PRODUCT
     return max(size, each * step.op.macs(step.node, plan.graph))

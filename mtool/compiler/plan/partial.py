@@ -244,7 +244,7 @@ MOST_REGIONS = 3
 LARGEST_SMALL = 0.01  # the share of the largest tensor up to which a loop may be moved forward
 LEAST_GAIN = 0.1  # the share of the arena that "auto" has to save,
 LEAST_BYTES = 2048  # and the bytes, since the calls take flash
-MOST_COST = 0.05  # the share of instructions that "auto" may add
+MOST_COST = 0.05  # the share of instructions that "auto" may add, unless instructions are spent to save flash
 
 
 def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache) -> Plan:
@@ -253,7 +253,8 @@ def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache
     Args:
         plan: the plan of the whole graph.
         options: `partial` is "auto": if the arena gets smaller by a tenth and at least 2 KB, and the schedules
-            estimate at most a twentieth more instructions; "always": if it gets smaller; "never".
+            estimate at most a twentieth more instructions, none if some save flash already; "always": if it gets
+            smaller; "never".
             A region stays whole if the requested schedules can't compute its rows.
         cache: the results of other searches.
     """
@@ -262,7 +263,8 @@ def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache
         return plan
     chooser = Chooser(plan, options, cache)
     plan = replace(plan, graph=chooser.cache.one(plan.graph))
-    limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
+    saves_flash = any(step.schedule.avoidable_cost(step.node, plan.graph) for step in plan.steps)
+    limits = [plan.cost * (1 if saves_flash else 1 + MOST_COST), *([math.inf] if partial == "always" else [])]
     starts = [plan, *_small_ones_first(plan, chooser.cache)]
     plans = (with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(plans, key=lambda one: one.arena_bytes)

@@ -1,6 +1,6 @@
 """One step of a plan: an operator and its schedule."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mtool.base.option_values import Io, Order, Partial
@@ -21,7 +21,7 @@ class PlanOptions:
     partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
     choices: the user's schedules, by node; all other nodes get the cheapest.
     order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
-    grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
+    grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
     """
 
     target: Target
@@ -29,7 +29,7 @@ class PlanOptions:
     partial: Partial = "auto"
     choices: Choices = field(default_factory=dict)
     order: Order = "auto"
-    grown: Collection[str] | None = None
+    grown: Mapping[str, Schedule] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Step:
 
 
 def choose_schedule(
-    node: Node, graph: Graph, target: Target, choice: Choice | None = None, grown: Collection[str] | None = None
+    node: Node, graph: Graph, target: Target, choice: Choice | None = None, grown: Mapping[str, Schedule] | None = None
 ) -> Step:
     """Return the requested schedule, or the cheapest that supports the node.
 
@@ -53,7 +53,7 @@ def choose_schedule(
         graph: the graph that contains it.
         target: the core.
         choice: the requested schedule, if any.
-        grown: the operators that may have constants larger than their weights (plan.for_time); None: all.
+        grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
 
     Raises:
         UsageError: the requested schedule does not exist or can't compute the node.
@@ -62,10 +62,12 @@ def choose_schedule(
     if choice is not None:
         schedule = chosen(choice, op, node, graph, target)
     else:
-        may_grow = grown is None or node.title in grown
-        supporting = (schedule for schedule in op.schedules if schedule.supports(node, graph, target))
-        fitting = [schedule for schedule in supporting if may_grow or not schedule.grown_bytes(node, graph)]
-        cheapest = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+        own = [grown[node.title]] if grown and node.title in grown else []
+        allowed = [one for one in op.schedules if grown is None or not one.is_for_time(node, graph)] + own
+        cheapest = min(
+            (one for one in allowed if one.supports(node, graph, target)),
+            key=lambda schedule: schedule.cost(node, graph, target),
+        )
         schedule = cheapest.for_core(node, graph, target)
     alignment = node.attrs.alignment if isinstance(node.attrs, External) else 4
     return Step(node, op, schedule, schedule.scratch_bytes(node, graph), alignment)

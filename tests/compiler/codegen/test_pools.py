@@ -120,7 +120,7 @@ def test_zephyr_puts_a_pool_into_the_memory_of_its_node() -> None:
     build = files.text("CMakeLists.txt")
     assert 'NODELABEL "dtcm"' in build and "MT_MEMORY_dtcm=" in build and "axi_sram" not in build
     code = files.text("model/digits_int8.c")
-    assert "MT_IN_MEMORY(dtcm, 16) uint8_t digits_int8_pool_dtcm[" in code and "Pool dtcm, 1,0" in code
+    assert "MT_IN_MEMORY(dtcm, 16) uint8_t digits_int8_pool_dtcm[" in code and "Pool dtcm, 896 bytes" in code
     assert "MT_ARENA uint8_t digits_int8_pool_axi_sram[" in code and described.pools[1].is_arena
 
 

@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from graphs import compiled, model, run_c
+from graphs import compiled, lowered, model, run_c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import helper
 
-from mtool.compiler.kernels.conv2d.winograd import DspWinograd, by_columns, fits, transformed
+from mtool.compiler.kernels.conv2d.winograd import DspWinograd, IntWinograd, by_columns, fits, transformed
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -110,8 +111,13 @@ SHAPES = [  # channels, rows, columns, outputs, pads: top, left, bottom, right
 
 
 @pytest.mark.slow
-def test_random_convolutions_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DspWinograd, "cost", lambda *_: 0.0)
+@pytest.mark.parametrize("work", [0, 50, 20, 1])
+@pytest.mark.parametrize("kind", [DspWinograd, IntWinograd])
+def test_random_convolutions_are_those_of_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DspWinograd | IntWinograd], work: int
+) -> None:
+    """With transformed weights, and with weights transformed at run time: at once, in groups, for several blocks."""
+    monkeypatch.setattr(kind, "cost", lambda *_: 0.0)
     rng = np.random.default_rng(3)
     all_of_them = [Convolution(rng, (1, c, h, w), n, pads) for c, h, w, n, pads in SHAPES]
     parts = [one.nodes(number) for number, one in enumerate(all_of_them)]
@@ -119,8 +125,9 @@ def test_random_convolutions_are_those_of_numpy(tmp_path: Path, monkeypatch: pyt
     constants = {name: data for _, own in parts for name, data in own.items()}
     outputs = [f"y{number}" for number in range(len(parts))]
     proto = model([n for nodes, _ in parts for n in nodes], inputs, outputs, constants | {"one": F(1)})
-    plan = compiled(proto, DSP)
-    assert sum(step.schedule.name == "dsp_winograd" for step in plan.steps) == len(SHAPES)
+    graph = lowered(proto, DSP)
+    plan = make_plan(graph, DSP, grown={node.title: kind(work=work) for node in graph.nodes if node.op == "conv2d"})
+    assert sum(step.schedule == kind(work=work) for step in plan.steps) == len(SHAPES)
     found = run_c(plan, {f"x{number}": one.x for number, one in enumerate(all_of_them)}, tmp_path)
     for one, mine in zip(all_of_them, found, strict=True):
         assert (mine == one.expected()).all(), one.x.shape

@@ -50,7 +50,7 @@ def test_a_knob_that_is_turned_reaches_the_board(tmp_path: Path) -> None:
 def test_only_its_node_is_another() -> None:
     plain, turned = (compiled(conv_2=Choice("dsp_patch", knobs)) for knobs in ({}, {"unroll": "8"}))
     reported = {operator.name: operator.schedule for operator in turned.manifest.operators}
-    assert reported["conv_2"] == "dsp_patch:unroll=8" and reported["conv_3"] == "dsp_winograd"
+    assert reported["conv_2"] == "dsp_patch:unroll=8" and reported["conv_3"] == "dsp_winograd:work=12"
     (name,) = (name for name in plain.files if name.endswith("int8.c"))
     lines = plain.files[name].decode().splitlines(), turned.files[name].decode().splitlines()
     changed = [line for line in lines[1] if line not in lines[0]]

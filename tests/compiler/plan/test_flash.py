@@ -1,4 +1,4 @@
-"""Flash is spent on larger constants if they save enough time and fit."""
+"""Flash is spent on larger constants, and RAM on transforming them, if they save enough time and fit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,9 @@ from onnx import helper
 
 from mtool.base.option_values import Optimize
 from mtool.boards import Board, get
-from mtool.compiler.compilation import compile_for, plan_model
+from mtool.compiler.compilation import compile_for, compile_model, plan_model
+from mtool.compiler.kernels.conv2d.winograd import DspWinograd
+from mtool.compiler.kernels.schedule import Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice, make_plan
 from mtool.compiler.plan.for_time import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
@@ -46,58 +48,66 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def board(flash_bytes: int) -> Board:
-    """A Cortex-M4 with so much flash."""
-    own = get("mps2_an386")
-    name = own.region_for("weights")
-    assert name is not None
-    memories = {**own.memories, name: own.memories[name].model_copy(update={"size": flash_bytes})}
+def board(flash_bytes: int, ram_bytes: int = 4 << 20) -> Board:
+    """A Cortex-M4 with memories of these sizes."""
+    memories = dict((own := get("mps2_an386")).memories)
+    for role, size in (("weights", flash_bytes), ("arena", ram_bytes)):
+        name = own.region_for(role)
+        assert name is not None
+        memories[name] = memories[name].model_copy(update={"size": size})
     return own.model_copy(update={"memories": memories})
 
 
-def winograd(path: Path, flash_bytes: int, optimize: Optimize) -> set[int]:
-    """The input channels of the convolutions that have larger weights."""
-    plan, _ = plan_model(path, board(flash_bytes), Request(optimize=optimize))
-    steps = (step for step in plan.steps if step.schedule.name == "dsp_winograd")
-    return {plan.graph.types[step.node.inputs[0]].shape[-1] for step in steps}
+def winograd(path: Path, on: Board, optimize: Optimize) -> dict[int, int]:
+    """The input channels of the convolutions that take memory for time, with their working memory; 0: flash."""
+    plan, _ = plan_model(path, on, Request(optimize=optimize))
+    steps = [step for step in plan.steps if step.schedule.name == "dsp_winograd"]
+    return {plan.graph.types[step.node.inputs[0]].shape[-1]: step.schedule.work for step in steps}  # type: ignore[attr-defined]
 
 
 def test_those_that_save_most_by_the_byte_come_first() -> None:
     graph = lowered(network(), DSP)
     offers = offers_of(graph, DSP)
-    first, second = offers.offers
+    first, second = sorted(offers.in_flash, key=lambda one: one.bytes)
     assert first.saved > 0.2 and second.saved > 0.2 and second.bytes > 8 * first.bytes
     assert first.saved + second.saved < 0.6
     weights = dict[str, dict[str, int]]()  # of each operator by its schedule
-    for grown in (None, frozenset[str]()):
+    for grown in (None, dict[str, Schedule]()):
         for step in make_plan(graph, DSP, partial="never", grown=grown).steps:
             constants = step.schedule.emit(step.node, graph, DSP).constants.values()
             weights.setdefault(step.node.name, {})[step.schedule.name] = sum(data.nbytes for data in constants)
-    for one in offers.offers:
+    for one in offers.in_flash:
         own = weights[one.operator]
         assert abs(own["dsp_winograd"] - own["dsp_patch"] + OWN_CODE_BYTES - one.bytes) < 0.05 * one.bytes
 
 
 @pytest.mark.parametrize(
-    ("flash_bytes", "optimize", "wanted"),
+    ("flash_bytes", "ram_bytes", "optimize", "expected"),
     [
-        (4 << 20, "speed", {16, 64}),
-        (4 << 20, "balanced", {16, 64}),
-        (4 << 20, "size", set()),
-        (256 << 10, "speed", {16, 64}),
-        (256 << 10, "balanced", {16}),  # the other takes more than a third of the flash, and saves less than that
-        (CODE_BYTES + (64 << 10), "speed", {16}),
-        (CODE_BYTES, "speed", set()),
+        (4 << 20, 4 << 20, "speed", {16: 0, 64: 0}),
+        (4 << 20, 4 << 20, "balanced", {16: 52, 64: 40}),  # at most as much as the weights
+        (4 << 20, 4 << 20, "size", {}),
+        (256 << 10, 4 << 20, "speed", {16: 0, 64: 0}),
+        (4 << 20, 128 << 10, "balanced", {16: 52}),  # the other takes more than its share of the RAM
+        (CODE_BYTES + (64 << 10), 4 << 20, "speed", {16: 0, 64: 40}),
+        (CODE_BYTES, 4 << 20, "speed", {16: 52, 64: 40}),
     ],
 )
-def test_constants_grow_if_the_board_has_memory(
-    saved: Path, flash_bytes: int, optimize: Optimize, wanted: set[int]
+def test_operators_take_memory_if_the_board_has_it(
+    saved: Path, flash_bytes: int, ram_bytes: int, optimize: Optimize, expected: dict[int, int]
 ) -> None:
-    assert winograd(saved, flash_bytes, optimize) == wanted
+    assert winograd(saved, board(flash_bytes, ram_bytes), optimize) == expected
+
+
+@pytest.mark.parametrize("ram_bytes", [64 << 10, 4 << 20])
+def test_the_default_stores_hardly_more_than_the_weights(saved: Path, ram_bytes: int) -> None:
+    weights = 9 * (16 * 16 + 64 * 64)
+    constant_bytes = compile_model(saved, board(4 << 20, ram_bytes)).manifest.constant_bytes
+    assert weights <= constant_bytes <= 1.15 * weights
 
 
 def test_boards_of_one_core_have_plans_of_their_own(saved: Path) -> None:
-    boards = [board(size) for size in (4 << 20, 256 << 10, 4 << 20)]
+    boards = [board(4 << 20, size) for size in (4 << 20, 128 << 10, 4 << 20)]
     sizes = [emitted.plan for _, emitted in compile_for(saved, boards, Request())]
     assert sizes[0] is sizes[2] and sizes[0] is not sizes[1]
     found = [sum(step.schedule.name == "dsp_winograd" for step in plan.steps) for plan in sizes]
@@ -128,6 +138,19 @@ def test_a_requested_schedule_is_used(saved: Path) -> None:
 
 
 def test_without_a_limit_all_are_taken() -> None:
-    offers = Offers((Offer("a", 0.5, 10), Offer("b", 0.001, 10**9)), 0)
-    assert offers.taken("balanced", None) == offers.taken("speed", None) == {"a", "b"}
-    assert offers.taken("size", None) == frozenset()
+    first, second = DspWinograd(), DspWinograd(unroll=8)
+    offers = Offers((Offer("a", 0.5, 10, first), Offer("b", 0.001, 10**9, second)), 0)
+    assert offers.taken("balanced", None, 0) == offers.taken("speed", None, 0) == (("a", first), ("b", second))
+    assert offers.taken("size", None, 0) == ()
+
+
+def test_the_default_prefers_working_memory() -> None:
+    """Flash is added within a tenth of the weights, where it saves instructions that working memory costs."""
+    flash, ram, less = DspWinograd(), DspWinograd(work=50), DspWinograd(work=12)
+    stored = tuple(Offer(name, 0.3, 3000, flash) for name in "ab")
+    worked = tuple(Offer(name, *numbers) for name in "ab" for numbers in ((0.28, 40_000, ram), (0.2, 10_000, less)))
+    offers = Offers(stored, 40_000, worked)
+    assert dict(offers.taken("balanced", 1 << 20, 1 << 20)) == {"a": flash, "b": ram}
+    assert dict(offers.taken("balanced", 1 << 20, 100_000)) == {"a": flash, "b": less}
+    assert dict(offers.taken("balanced", 1 << 20, 16_000)) == {"a": flash}
+    assert dict(offers.taken("speed", 1 << 20, 16_000)) == {"a": flash, "b": flash}

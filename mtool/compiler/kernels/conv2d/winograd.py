@@ -1,5 +1,8 @@
 """Winograd's F(2x2, 3x3) in integers: four of nine products of a 3x3 convolution with stride 1 are left.
 
+Transformed weights take 3.6 times the flash. With the knob `work` weights are stored as they are, and transformed at
+run time: all of a layer, or some channels before all blocks, or four channels at a time, which several blocks then use.
+
 A tile is 2x2 outputs, of 4x4 inputs d: Y = A'[(G g G') * (B' d B)]A, with * element by element. G has halves: it is
 doubled, so that weights are whole, and sums are four times the convolution's. As additions of 32 bits wrap around, only
 the result has to be within them.
@@ -9,9 +12,10 @@ Brothers, Efficient Winograd Convolution via Integer Arithmetic (arXiv 1901.0196
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -85,12 +89,110 @@ def fits(weights: Array, bias: Array) -> bool:
     return int(max(-reach.least.min(initial=0), reach.most.max(initial=0))) < LIMIT // FACTOR - MOST_MOVED
 
 
+# Weights that are transformed at run time.
+
+
+WORK = (52, 40, 30, 20, 12)  # KB of a layer's tensors and scratch
+WORK_MEANING = (
+    "KB of the layer's tensors and scratch in which its weights are transformed at run time; auto: transformed weights "
+    "lie in flash"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a layer's weights are transformed at run time.
+
+    Attributes:
+        fours: the number of times four output channels whose weights are transformed together, before all blocks.
+        groups: how often that is so: inputs are transformed as often.
+        blocks: if not 0, the blocks whose transformed inputs are kept, while the weights of four output channels after
+            four are transformed.
+        passes: how often each weight is transformed.
+        bytes: the size of the transformed inputs and weights.
+    """
+
+    fours: int
+    groups: int
+    blocks: int
+    passes: int
+    bytes: int
+
+    @classmethod
+    def ways(cls, conv: Conv, column_bytes: int, four_bytes: int) -> Iterator[Self]:
+        """Yield all ways.
+
+        Args:
+            conv: the layer.
+            column_bytes: the transformed inputs of a block.
+            four_bytes: the transformed weights of four output channels.
+        """
+        fours, blocks = -(-conv.out_channels // FOURS), math.prod(Blocks(conv, conv.channels).counts)
+        for groups in range(1, fours + 1 if conv.batch == 1 else 2):
+            if fours % groups == 0:
+                yield cls(fours // groups, groups, 0, 1, column_bytes + fours // groups * four_bytes)
+        for number in sorted({-(-blocks // passes) for passes in range(1, blocks + 1)}):
+            yield cls(1, 1, number, -(-blocks // number) * conv.batch, number * column_bytes + four_bytes)
+
+
+@dataclass(frozen=True)
+class Transforming:
+    """The knob of schedules that can transform weights at run time."""
+
+    work: int = knob(0, *WORK, meaning=WORK_MEANING)
+
+    def is_for_time(self, node: Node, graph: Graph) -> bool:
+        """Always: it takes flash or working memory."""
+        return True
+
+    def in_working_memory(self) -> tuple[Self, ...]:
+        """Transforming weights at run time, in less and less memory."""
+        return tuple(replace(self, work=work) for work in WORK)
+
+    def work_of(self, conv: Conv) -> Work | None:
+        """Return the cheapest way to transform weights at run time in the given memory; None: they are transformed.
+
+        If there is not enough memory, it is the way that needs least.
+        """
+        if not self.work:
+            return None
+        tensors = conv.batch * (math.prod(conv.size) * conv.channels + conv.pixels * conv.out_channels)
+        ways = list(Work.ways(conv, *self.sizes_of(conv)))
+        fitting = [way for way in ways if tensors + way.bytes <= 1024 * self.work]
+        cheapest = min(fitting, key=lambda way: (self.work_cost(conv, way), way.bytes), default=None)
+        return cheapest or min(ways, key=lambda way: way.bytes)
+
+    def avoidable_cost(self, node: Node, graph: Graph) -> float:
+        """Transforming weights, and inputs again."""
+        conv = Conv.of(node, graph)
+        work = self.work_of(conv)
+        return self.work_cost(conv, work) if work else 0
+
+    def constant_passes(self, node: Node, graph: Graph) -> int:
+        """As often as they are transformed, if at run time."""
+        work = self.work_of(Conv.of(node, graph))
+        return work.passes if work else 0
+
+    def sizes_of(self, conv: Conv) -> tuple[int, int]:
+        """Return the bytes of a block's transformed inputs, and of the weights of four output channels."""
+        raise NotImplementedError
+
+    def work_cost(self, conv: Conv, work: Work) -> float:
+        """Return the instructions that a way to transform weights adds."""
+        raise NotImplementedError
+
+
 FOURS = 4  # output channels together
 UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if selected, needs 1.6 KB more code
 DSP_SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
+DSP_TAPS = 48  # instructions for an input and an output channel whose weights are transformed
 DSP_LAYOUT = (
     "four output channels at a time: of each column of the transformed elements four biases and a word of two input "
     "channels for each, then"
+)
+DSP_TAPS_LAYOUT = (
+    "four output channels at a time: four biases, for each four input channels and each output channel the words of "
+    "nine taps, then"
 )
 
 
@@ -104,22 +206,43 @@ def pack_pairs(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
         depth: a multiple of 4.
     """
     count = round_up(len(weights), FOURS)
-    fours, numbers = count // FOURS, scaling.padded(count).words
+    fours = count // FOURS
     wide = by_columns(transformed(weights))
     filled = np.zeros((count, 4, 4, depth), np.int16)
     filled[: len(weights), ..., : weights.shape[3]] = wide
     # of four input channels the pairs are (0, 2) and (1, 3)
     pairs = filled.reshape(fours, FOURS, 4, 4, depth // 4, 2, 2).swapaxes(5, 6)
     words = np.ascontiguousarray(pairs).view(np.uint32).reshape(fours, FOURS, 4, 4 * depth // 2)
-    biases = np.zeros((fours, 4, FOURS), np.int32)
-    biases[:, 0] = np.pad(bias * np.int32(FACTOR), (0, count - len(bias))).reshape(fours, FOURS)
-    sums = np.concatenate([biases.view(np.uint32)[:, :, None], words.transpose(0, 2, 3, 1)], axis=2)
-    behind = numbers.reshape(fours, FOURS, -1).swapaxes(1, 2)
-    return np.concatenate([sums.reshape(fours, -1), behind.reshape(fours, -1)], axis=1)
+    biases = np.zeros((fours, 4, 1, FOURS), np.uint32)
+    biases[:, 0, 0] = _fourfold(bias, count)
+    sums = np.concatenate([biases, words.transpose(0, 2, 3, 1)], axis=2)
+    return np.concatenate([sums.reshape(fours, -1), _numbers(scaling, count)], axis=1)
+
+
+def pack_taps(weights: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return the stream of mt_dsp_winograd_weights, uint32 [N/4, ...]; arguments as for pack_pairs."""
+    count, depth = round_up(len(weights), FOURS), round_up(weights.shape[3], 4)
+    filled = np.zeros((count, 9, depth), np.int8)
+    filled[: len(weights), :, : weights.shape[3]] = weights.reshape(len(weights), 9, -1)
+    taps = filled.reshape(-1, FOURS, 9, depth // 4, 4).transpose(0, 3, 1, 2, 4)
+    words = np.ascontiguousarray(taps).view(np.uint32).reshape(count // FOURS, -1)
+    return np.concatenate([_fourfold(bias, count), words, _numbers(scaling, count)], axis=1)
+
+
+def _fourfold(bias: Array, count: int) -> Array:
+    """Return biases of `count` channels as words, uint32 [N/4, 4]."""
+    filled = np.zeros(count, np.int32)
+    filled[: len(bias)] = bias * np.int32(FACTOR)
+    return filled.view(np.uint32).reshape(-1, FOURS)
+
+
+def _numbers(scaling: Scaling, count: int) -> Array:
+    """Return the scalings of `count` channels: the first words of four, then the second ones, uint32 [N/4, ...]."""
+    return scaling.padded(count).words.reshape(-1, FOURS, scaling.words.shape[1]).swapaxes(1, 2).reshape(count // 4, -1)
 
 
 @dataclass(frozen=True)
-class DspWinograd(ConvSchedule[Int8Epilogue]):
+class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied by all channels, four at a time, and back."""
 
     name = "dsp_winograd"
@@ -142,13 +265,27 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
     def _depth(self, conv: Conv) -> int:
         return round_up(conv.channels, self._unroll(conv))
 
+    def sizes_of(self, conv: Conv) -> tuple[int, int]:
+        """Sixteen words of two channels in two tiles; the same with four channels, biases and two words of scalings."""
+        depth = self._depth(conv)
+        return 64 * depth, 128 * depth + 4 * FOURS * 4 + FOURS * 8
+
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
-        """A block's columns; its sums and results, where a patch on the border is put together before."""
-        results = math.prod(OUTPUTS) * round_up(conv.out_channels, FOURS)
-        return 64 * self._depth(conv) + max(DSP_SUMS + results, _blocks(conv).patch)
+        """A block's columns; its sums and results, where a patch on the border is put together before.
+
+        With weights transformed at run time these too, and the columns of several blocks.
+        """
+        work, patch = self.work_of(conv), _blocks(conv).patch
+        pixels, fours = math.prod(OUTPUTS), work.fours if work else -(-conv.out_channels // FOURS)
+        column, four = self.sizes_of(conv)
+        if work and work.blocks:
+            return work.blocks * column + max(four + DSP_SUMS + pixels * FOURS, patch)
+        return (work.bytes if work else column) + max(DSP_SUMS + pixels * fours * FOURS, patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded."""
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded; 0 at run time."""
+        if self.work:
+            return 0
         conv = Conv.of(node, graph)
         filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
         return max(1, filled - 9 * conv.channels * conv.out_channels)
@@ -157,7 +294,16 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
         """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
         blocks, fours = _blocks(conv), -(-conv.out_channels // FOURS)
         each = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
-        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels)
+        work = self.work_of(conv)
+        more = self.work_cost(conv, work) if work else 0
+        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels) + more
+
+    def work_cost(self, conv: Conv, work: Work) -> float:
+        """The weights' transformation, the inputs' once more for each group, and results that are stored in parts."""
+        blocks, fours, words = _blocks(conv), -(-conv.out_channels // FOURS), -(-conv.channels // 4)
+        inputs = 340 * words * blocks.count + blocks.gathered * 24 * (12 + conv.channels)
+        weights, parts = 4 * words * FOURS * fours, fours if work.blocks else work.groups - 1
+        return work.passes * DSP_TAPS * weights + (work.groups - 1) * inputs + 160 * parts * blocks.count
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """Four channels together; the runtime's function is of any range, as its results are stored apart."""
@@ -165,20 +311,24 @@ class DspWinograd(ConvSchedule[Int8Epilogue]):
         scaling, bias = epilogue.exact_scaling()
         bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
         scaling, whole = scaling.fourfold(), depth == unroll
-        stream = packed_by_rows(partial(pack_pairs, depth=depth), FOURS, epilogue.weights, bias, scaling)
+        pack = pack_taps if self.work else partial(pack_pairs, depth=depth)
+        stream = packed_by_rows(pack, FOURS, epilogue.weights, bias, scaling)
         name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
         if isinstance(scaling, ExactScaling):
             clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
             name += "_range" if clamped else ""
             by = f"MT_EXACT_{scaling.places}"
             shared = (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",)
-        declared, layout = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE"), f"{DSP_LAYOUT} {scaling.meaning} of each"
+        declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE")
+        layout = f"{DSP_TAPS_LAYOUT if self.work else DSP_LAYOUT} {scaling.meaning} of each"
         return Products(stream, layout, "mt_dsp_winograd_int8.h", name, declared, shared=shared)
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The blocks, and how the products of a column are summed up."""
-        depth = self._depth(conv)
-        own = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": 16 * depth}
+        depth, work = self._depth(conv), self.work_of(conv)
+        numbers = FOURS * epilogue.exact_scaling()[0].words.shape[1]
+        before = work.bytes if work else self.sizes_of(conv)[0]
+        own = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": before // 4, "work": work, "numbers": numbers}
         return own | {"depth": depth, "turns": depth // self._unroll(conv)}
 
 
@@ -196,6 +346,7 @@ def _depth_cost(conv: Conv, unroll: int) -> int:
 FOURS = 4  # output channels together, and input channels in one turn of the loop
 REGISTERS = 13  # the registers that eight sums need
 INT_SUMS = 72 * 4  # bytes: MT_WINOGRAD_SUMS
+INT_TAPS = 105  # instructions for an input and an output channel whose weights are transformed
 INT_LAYOUT = (
     "four output channels at a time, side by side for each element and input channel of the transformed weights"
 )
@@ -209,7 +360,8 @@ def pack_words(weights: Array) -> Array:
     return np.ascontiguousarray(filled.reshape(count // FOURS, FOURS, -1).swapaxes(1, 2)).reshape(count // FOURS, -1)
 
 
-class IntWinograd(PortableSchedule):
+@dataclass(frozen=True)
+class IntWinograd(Transforming, PortableSchedule):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied by all channels, four at a time, and back."""
 
     name = "int_winograd"
@@ -226,34 +378,59 @@ class IntWinograd(PortableSchedule):
         """What fits, where there are registers for eight sums."""
         return target.registers >= REGISTERS and super().supports(node, graph, target)
 
+    def sizes_of(self, conv: Conv) -> tuple[int, int]:
+        """Sixteen elements of 16 bits, of two tiles and of four channels."""
+        depth = round_up(conv.channels, FOURS)
+        return 64 * depth, 128 * depth
+
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """A block's columns; its sums, where a patch on the border is put together before."""
-        return 64 * round_up(conv.channels, FOURS) + max(INT_SUMS, Blocks(conv, conv.channels).patch)
+        work, patch = self.work_of(conv), Blocks(conv, conv.channels).patch
+        column, four = self.sizes_of(conv)
+        if work and work.blocks:
+            return work.blocks * column + max(four + INT_SUMS, patch)
+        return (work.bytes if work else column) + max(INT_SUMS, patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded."""
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded; 0 at run time."""
+        if self.work:
+            return 0
         conv = Conv.of(node, graph)
         filled = round_up(conv.out_channels, FOURS) * round_up(conv.channels, FOURS)
         return 32 * filled - 9 * conv.channels * conv.out_channels
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
-        """By block: 160 for an input channel, 16 times eight products with their loads, 500 for the rest."""
-        blocks, depth, fours = (
-            Blocks(conv, conv.channels),
-            round_up(conv.channels, FOURS),
-            -(-conv.out_channels // FOURS),
-        )
+        """By block: its inputs, 16 times eight products with their loads, 500 for the rest."""
+        depth, fours = round_up(conv.channels, FOURS), -(-conv.out_channels // FOURS)
         products = 16 * depth * (6.5 + 8 * target.product_instructions)
-        each = 160 * conv.channels + fours * (products + 500 + 8 * FOURS * RESULT)
-        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels / 2)
+        each = fours * (products + 500 + 8 * FOURS * RESULT)
+        work = self.work_of(conv)
+        more = self.work_cost(conv, work) if work else 0
+        return Blocks(conv, conv.channels).count * each + _int_inputs(conv) + more
+
+    def work_cost(self, conv: Conv, work: Work) -> float:
+        """The weights' transformation, and the inputs' once more for each group."""
+        weights = conv.channels * conv.out_channels
+        return work.passes * INT_TAPS * weights + (work.groups - 1) * _int_inputs(conv)
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
-        """Four channels together."""
-        return Products(pack_words(epilogue.weights), INT_LAYOUT, "mt_winograd.h", ties=epilogue.beside_halves(1))
+        """Four channels together; weights that are transformed at run time as they are."""
+        ties = epilogue.beside_halves(1)
+        if self.work:
+            return Products(epilogue.stored_weights, "", "mt_winograd.h", ties=ties)
+        return Products(pack_words(epilogue.weights), INT_LAYOUT, "mt_winograd.h", ties=ties)
 
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
         """The blocks, and the filled depth."""
-        return {"blocks": Blocks(conv, conv.channels), "depth": round_up(conv.channels, FOURS)}
+        work, (column, _) = self.work_of(conv), self.sizes_of(conv)
+        own = {"blocks": Blocks(conv, conv.channels), "depth": round_up(conv.channels, FOURS), "work": work}
+        return own | {"sums": (work.bytes if work else column) // 2}
+
+
+def _int_inputs(conv: Conv) -> float:
+    """Return the instructions that transform all inputs: 160 for a channel of a block."""
+    blocks = Blocks(conv, conv.channels)
+    return blocks.count * 160 * conv.channels + blocks.gathered * 24 * (12 + conv.channels / 2)
 
 
 SCHEDULES = (DspWinograd(), IntWinograd())
