@@ -493,11 +493,28 @@ def quantized(
             if scale.size == 1 and zero.dtype == own["x"].kind:
                 own["x"], stored = Grid(np.float32(scale.item()), zero.item(), zero.dtype), maker.input[0]
         _replace(model, node, _written(replace(layer, node=node), own, stored, per_channel)[0])
+        for output in filter(None, node.output):
+            _move_first(graph, output)
     read = {name for graph in graphs(model) for node in graph.node for name in node.input}
     read |= {value.name for value in model.graph.output}
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
+
+
+def _move_first(graph: onnx.GraphProto, value: str) -> None:
+    """Move the integers of a result, which may be the last row alone, before they become floats."""
+    maker = next(node for node in graph.node if value in node.output)
+    readers = [node for node in graph.node if value in node.input]
+    kept = any(value == output.name for output in graph.output)
+    if maker.op_type != "DequantizeLinear" or kept or [node.op_type in _MOVES for node in readers] != [True]:
+        return
+    (move,), after = readers, readers[0].output[0]
+    move.input[0], move.output[0] = maker.input[0], f"{after}/integers"
+    graph.node.remove(maker)
+    maker.input[0], maker.output[0] = move.output[0], after
+    graph.node.insert([*graph.node].index(move) + 1, maker)
+    _move_first(graph, after)
 
 
 _MOVES = ("Squeeze", "Unsqueeze", "Reshape", "Flatten", "Transpose", "Slice", "Gather", "Identity")

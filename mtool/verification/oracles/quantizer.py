@@ -143,7 +143,7 @@ def _refusals(title: str) -> Iterator[None]:
 
 
 Loss = tuple[str, str, float | None, float | None]
-_ENDS = ("Relu", "Clip")  # onnxruntime quantizes only after them
+_ENDS = ("Relu", "Clip", "Squeeze", "Transpose", "Reshape", "Slice", "Gather")  # it may be quantized only after them
 
 
 def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str) -> list[Loss]:
@@ -193,13 +193,13 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
 
 
 def _output_of(node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto], compared: Mapping[str, Any]) -> str | None:
-    """Return the tensor at which a layer is compared: its output, or that of the activation after it."""
+    """Return the tensor at which a layer is compared: its output, or that of the activation or the moves after it."""
     for name in node.output:
         if name in compared:
             return str(name)
         readers = [other for other in nodes if name in other.input]
-        if len(readers) == 1 and readers[0].op_type in _ENDS and readers[0].output[0] in compared:
-            return str(readers[0].output[0])
+        if len(readers) == 1 and readers[0].op_type in _ENDS:
+            return _output_of(readers[0], nodes, compared)
     return None
 
 
