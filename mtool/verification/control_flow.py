@@ -17,7 +17,7 @@ from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 
 CONTROL = ("If", "Loop", "Scan")
-MOST_NODES = 3000
+MOST_NODES = 6000
 MOST_ROUNDS = 200
 Values = Callable[[onnx.ModelProto, Mapping[str, Array]], Mapping[str, Array]]
 """Runs a model on its inputs; its outputs by name."""

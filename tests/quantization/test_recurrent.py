@@ -102,6 +102,22 @@ def test_every_output_is_close_to_the_float_layer_s(case: str, kind: str) -> Non
         assert loss is not None and loss > least, name
 
 
+def test_the_last_row_alone_becomes_floats() -> None:
+    proto, samples = layer("LSTM")
+    constants = {one.name: onnx.numpy_helper.to_array(one) for one in proto.graph.initializer} | {"at": np.asarray(-1)}
+    (node,) = proto.graph.node
+    del node.output[1:]
+    nodes = [node, helper.make_node("Gather", ["y", "at"], ["last"], name="last")]
+    moved = graphs.model(nodes, {"x": (F, (STEPS, BATCH, SIZE))}, ["last"], constants, recurrent.OPSET)
+    before = outputs_of(moved, samples)
+    assert recurrent.same_grid(moved, recurrent.layers(moved)[0]) == {"y": "rnn", "last": "rnn"}
+    made = quantized(moved, samples, "int8")
+    assert [node.op_type for node in made.graph.node][-3:] == ["Unsqueeze", "Gather", "DequantizeLinear"]
+    assert "w" not in [tensor.name for tensor in made.graph.initializer]
+    loss = sqnr_db(*(np.stack([sample["last"] for sample in run]) for run in (before, outputs_of(made, samples))))
+    assert loss is not None and loss > 25
+
+
 @pytest.mark.parametrize(
     ("attrs", "reason"),
     [
