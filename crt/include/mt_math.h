@@ -222,7 +222,26 @@ static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
 }
 #endif
 
-/* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point plus a half step,
+/* A constant factor. GCC would replace its product by up to ten shifts and sums, instead of one instruction. */
+static inline int32_t mt_factor(int32_t value)
+{
+#if (defined(__arm__) && !defined(__ARM_FEATURE_MVE)) || (defined(__riscv) && !defined(__riscv_vector))
+    __asm__("" : "+r"(value));
+#endif
+    return value;
+}
+
+/* mt_high_word for -2^16 < acc < 2^16 and 0 <= multiplier < 2^30. */
+static inline int32_t mt_high_product(int32_t acc, int32_t multiplier)
+{
+#ifdef MT_NO_LONG_PRODUCT
+    return (acc * mt_factor(multiplier >> 15) + (acc * mt_factor(multiplier & 0x7fff) >> 15)) >> 17;
+#else
+    return mt_high_word(acc, multiplier);
+#endif
+}
+
+/* mt_requantize without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point plus a half step,
  * both times 2^shift. Multipliers are chosen so that every accumulator that can occur gives the same integer; with
  * 16 bits, results near ties may differ by 1. */
 static inline int32_t mt_requantize_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
@@ -257,6 +276,12 @@ static inline int32_t mt_requantize_fixed_even(int32_t acc, int32_t multiplier, 
 static inline int32_t mt_shift_even(int32_t total, int32_t shift)
 {
     return (total + ((int32_t)1 << (shift - 1)) - 1 + ((total >> shift) & 1)) >> shift;
+}
+
+/* Whether the last `shift` bits of a total are below `window`. */
+static inline int32_t mt_is_near_tie(int32_t total, int32_t shift, int32_t window)
+{
+    return MT_SELDOM(((uint32_t)total & (((uint32_t)1 << shift) - 1)) < (uint32_t)window) ? 1 : 0;
 }
 
 /* The nearest number that a float32 can represent, ties to even. */

@@ -161,6 +161,10 @@ MT_LANES(clamp, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t low, int32_t high), 4,
 /* a / 2^shift, rounded down; shift is 1 to 31. */
 MT_LANES(shift, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t shift), 4, vshlq_r_s32(a, -shift), a.x[l] >> shift)
 
+/* The high word of a product, within the limits of mt_high_product. */
+MT_LANES(high_product, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t b), 4, vmulhq_s32(a, vdupq_n_s32(b)),
+         mt_high_product(a.x[l], b))
+
 /* mt_clamp((a * left + b * right + offset) >> shift, low, high). */
 #ifdef MT_MVE_ASM
 MT_MVE_INLINE mt_mve_i32x4 mt_mve_weighted(mt_mve_i32x4 a, mt_mve_i32x4 b, int32_t left, int32_t right, int32_t offset)
@@ -292,7 +296,6 @@ MT_LANES(steps_16x8, mt_mve_u8x16, (uint8_t factor), 16, vmulq_n_u8(vidupq_n_u8(
 MT_LANES(steps_8x16, mt_mve_u16x8, (uint16_t factor), 8, vmulq_n_u16(vidupq_n_u16(0, 1), factor), (uint16_t)(l *factor))
 
 /* 16 elements of 8 bits. */
-MT_LANES(add_16x8, mt_mve_u8x16, (mt_mve_u8x16 a, uint8_t b), 16, vaddq_n_u8(a, b), (uint8_t)(a.x[l] + b))
 MT_LANES(max_i8x16, mt_mve_u8x16, (mt_mve_u8x16 a, mt_mve_u8x16 b), 16,
          vreinterpretq_u8_s8(vmaxq_s8(vreinterpretq_s8_u8(a), vreinterpretq_s8_u8(b))),
          (int8_t)a.x[l] > (int8_t)b.x[l] ? a.x[l] : b.x[l])

@@ -9,7 +9,7 @@ import numpy as np
 from mtool.compiler.bytecode.call import Address, Call, Constant, NoKernel, Operand, Scratch, Value, padded, word_of
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
-from mtool.compiler.ir.scalar import Requantize, RescalePair
+from mtool.compiler.ir.scalar import NearTie, Requantize, RescalePair, Shifted
 from mtool.compiler.kernels.packing import round_up
 
 STEPS: Final = {
@@ -180,6 +180,10 @@ class Program:
             return self._cast(part.args[0].dtype, dtype, args[0])
         if op in ("requantize", "quantize", "rescale_pair"):
             return self._quantized(part, args)
+        if op == "factor":
+            return args[0]
+        if op in ("shifted", "shifted_tie", "is_near_tie", "high_product"):
+            return self._shifted(part, args)
         of = part.args[-1].dtype if part.args else dtype
         if op in _ORDERS or op == "equal":
             return self._compared(op, of, args)
@@ -244,6 +248,34 @@ class Program:
                        pair.high)  # fmt: skip
             return self._add("rescale_pair", args[0], args[1], 0, *map(word_of, numbers))
         raise NoKernel(f"{part.op} of {part.args[0].dtype.label}")
+
+    def _shifted(self, part: Expr, args: Sequence[int]) -> int:
+        if part.op == "high_product":
+            high, low = divmod(part.args[1].value, 2**15)
+            rest = self._divided(self._add("mul_i", args[0], self._number(low)), 15)
+            return self._divided(self._add("add_i", self._add("mul_i", args[0], self._number(high)), rest), 17)
+        how: Shifted | NearTie = part.value
+        total, size = args[0], self._number(1 << how.shift)
+        step = self._divided(total, how.shift)
+        if isinstance(how, NearTie):
+            near = self._add("less_i", self._add("mod_i", total, size), self._number(how.window))
+            if part.op == "is_near_tie":
+                low, high = self._number(how.low), self._number(how.high + 1)
+                inside = self._add("bit_and", self._add("less_i", low, step), self._add("less_i", step, high))
+                return self._add("bit_and", near, inside)
+            step = self._add("sub_i", step, self._add("bit_and", near, args[1]))
+        elif how.even:
+            odd = self._add("mod_i", step, self._number(2))
+            half = self._add("add_i", total, self._number((1 << how.shift - 1) - 1))
+            step = self._divided(self._add("add_i", half, odd), how.shift)
+            step = self._add("add_i", step, self._number(how.zero_point))
+        if how.low is None or how.high is None:
+            return step
+        return self._add("min_i", self._add("max_i", step, self._number(how.low)), self._number(how.high))
+
+    def _divided(self, number: int, shift: int) -> int:
+        """Return a number / 2^shift, rounded down."""
+        return self._add("div_i", number, self._number(1 << shift))
 
     def _load(self, address: Address, dtype: DType, steps: Mapping[int, int]) -> int:
         along = [dtype.size * steps.get(axis, 0) for axis in self._axes()]

@@ -360,10 +360,7 @@ def _fixed_requantize_text(expr: Expr, total: Text, multiplier: Text) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class RescalePair:
-    """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32.
-
-    `even`: the shift rounds to the nearest, ties to even, and the zero point is added behind it.
-    """
+    """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32; `even` as `Shifted`."""
 
     left: int
     right: int
@@ -377,18 +374,85 @@ class RescalePair:
 
 def _rescale_pair(expr: Expr, a: A, b: A) -> A:
     how: RescalePair = expr.value
-    total = np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset
-    if how.even:
-        total = total + (1 << (how.shift - 1)) - 1 + ((total >> how.shift) & 1)
-    return _limited(expr, (total >> how.shift) + how.zero_point)
+    return _shifted(expr, np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset)
 
 
 def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     how: RescalePair = expr.value
-    total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
-    steps = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}" if how.even else f"({total}) >> {how.shift}"
+    total = f"{a.at(MUL)} * mt_factor({how.left}) + {b.at(MUL)} * mt_factor({how.right}) + {how.offset}"
     left, right = (f"{factor / 2**how.shift:.6g}" for factor in (how.left, how.right))
-    return _limited_text(expr, f"{steps} /* scales {left} and {right} */")
+    return _shifted_text(expr, Text(total.replace("+ -", "- "), ADD), f" /* scales {left} and {right} */")
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """An int32 total with fractional bits to a small integer: clamp(total >> shift); to int32 without limits.
+
+    `even`: the shift rounds to the nearest, ties to even, and the zero point is added behind it.
+    """
+
+    shift: int
+    low: int | None = None
+    high: int | None = None
+    even: bool = False
+    zero_point: int = 0
+
+
+def _shifted(expr: Expr, total: A) -> A:
+    how: Shifted | RescalePair = expr.value
+    wide = np.asarray(total, np.int64)
+    if how.even:
+        wide = wide + (1 << (how.shift - 1)) - 1 + ((wide >> how.shift) & 1)
+    steps = (wide >> how.shift) + how.zero_point
+    return steps.astype(expr.dtype.numpy) if how.low is None else _limited(expr, steps)
+
+
+def _shifted_text(expr: Expr, total: Text, comment: str = "") -> Text:
+    how: Shifted | RescalePair = expr.value
+    plain = f"{total.at(MUL)} >> {how.shift}" if how.shift else total.c
+    if how.low is None:
+        return Text(plain, SHIFT)
+    steps = f"mt_shift_even({total.c}, {how.shift}) + {how.zero_point}" if how.even else plain
+    return _limited_text(expr, steps + comment)
+
+
+@dataclass(frozen=True, slots=True)
+class NearTie:
+    """An int32 total whose fractional bits are below a window, and whose whole number lies in (low, high].
+
+    `is_near_tie` is true of such a total; `shifted_tie` is `shifted`, one less if it is such a total and its second
+    argument is true.
+    """
+
+    shift: int
+    window: int
+    low: int
+    high: int
+
+
+def _near_tie(expr: Expr, total: A) -> A:
+    how: NearTie = expr.value
+    wide = np.asarray(total, np.int64)
+    whole, rest = wide >> how.shift, wide & ((1 << how.shift) - 1)
+    return (rest < how.window) & (whole > how.low) & (whole <= how.high)
+
+
+def _shifted_tie(expr: Expr, total: A, is_down: A) -> A:
+    how: NearTie = expr.value
+    return _limited(expr, (np.asarray(total, np.int64) >> how.shift) - (_near_tie(expr, total) & is_down))
+
+
+def _near_tie_text(expr: Expr, total: Text) -> Text:
+    how: NearTie = expr.value
+    step = f"{total.at(MUL)} >> {how.shift}"
+    near = f"mt_is_near_tie({total.c}, {how.shift}, {how.window})"
+    return boolean(f"{near} && {step} > {how.low} && {step} <= {how.high}", AND)
+
+
+def _shifted_tie_text(expr: Expr, total: Text, is_down: Text) -> Text:
+    how: NearTie = expr.value  # a total out of range is clamped, one less or not
+    is_less = f"mt_is_near_tie({total.c}, {how.shift}, {how.window}) && {is_down.truth(AND)}"
+    return within(expr.dtype, f"mt_clamp(({total.at(MUL)} >> {how.shift}) - ({is_less}), {how.low}, {how.high})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -602,6 +666,15 @@ FUNCTIONS: dict[str, Function] = {
     "rescale_long": Function(_rescale, _rescale_text),
     "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
     "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
+    "shifted": Function(_shifted, _shifted_text),
+    "is_near_tie": Function(_near_tie, _near_tie_text),
+    "shifted_tie": Function(_shifted_tie, _shifted_tie_text),
+    "factor": Function(lambda expr, a: a, lambda expr, a: Text(f"mt_factor({a.c})")),  # an int32 constant
+    # int32: the high word of a product of a number of at most 17 bits and one of 30
+    "high_product": Function(
+        lambda expr, a, b: (np.asarray(a, np.int64) * np.asarray(b, np.int64) >> 32).astype(np.int32),
+        lambda expr, a, b: Text(f"mt_high_product({a.c}, {b.c})"),
+    ),
     **FIXED16,
 }
 """All scalar functions, by their names in expressions."""

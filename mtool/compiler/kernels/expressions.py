@@ -184,6 +184,7 @@ _WITHOUT_LIBM = {
     "load", "acc", "axis", "const", "add", "sub", "mul", "div", "neg", "maximum", "minimum", "sign", "cast",
     "bitcast", "where", "less", "less_equal", "greater", "greater_equal", "equal", "and", "or", "xor", "not",
     "quantize", "requantize", "requantize_fixed", "rescale", "rescale_long", "rescale_pair", "mean",
+    "shifted", "is_near_tie", "shifted_tie", "high_product", "factor",
 }  # fmt: skip
 """Functions whose C needs nothing of math.h, whatever their type; infinite constants do."""
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from mtool.compiler.ir import Computation, Expr, Graph, Node
-from mtool.compiler.ir.expr import Reduction, axis, first_of
+from mtool.compiler.ir import Computation, DType, Expr, Graph, Node
+from mtool.compiler.ir.expr import Reduction, acc, axis, first_of
 from mtool.compiler.ir.scalar import FUNCTIONS, Text, literal
 from mtool.compiler.kernels.expressions import (
     Leaves,
@@ -63,6 +63,8 @@ class LoopNest(Schedule):
         )
         lines: list[str] = []
         totals: dict[Expr, str] = {}
+        total = _repeated(expr)
+        expr = expr if total is None else expr.with_part(total, acc(DType.INT32))
 
         def axes(number: int) -> Text:
             return Text("0") if number < len(out.shape) and out.shape[number] == 1 else Text(axis_name(number))
@@ -74,15 +76,26 @@ class LoopNest(Schedule):
                 lines.extend(_reduction(part, totals[part], text, graph.is_sample))
             return Text(totals[part])
 
+        place = {"offset": "i"} if flat else {"reduce": reduce}
+        at = (lambda number: Text("0")) if flat else axes
+        if total is not None:
+            first = Leaves(node, graph, names, at, **place).number(total).c
+            lines.append(f"const int32_t acc = {first};")
+        value = element(expr, node, graph, names, at, **place)
         if flat:
-            value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")
-            lines = loop("i", "0", str(out.count), 1, [f"output[i] = {value};"])
+            lines = loop("i", "0", str(out.count), 1, [*lines, f"output[i] = {value};"])
         else:
-            value = element(expr, node, graph, names, axes, reduce=reduce)
             lines.append(f"output[{element_offset(out.shape)}] = {value};")
             lines = loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
         body = "\n".join(INDENT + line for line in lines)
         return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
+
+
+def _repeated(expr: Expr) -> Expr | None:
+    """Return the total that an expression near ties reads more than once; None: it is another expression."""
+    if expr.op == "where":
+        expr = expr.args[0]
+    return expr.args[0] if expr.op in ("is_near_tie", "shifted_tie") else None
 
 
 def element_offset(shape: tuple[int, ...]) -> str:

@@ -5,8 +5,8 @@ rewrites, in order:
 
   bounds   quantize(max(x, c)) clamps after rounding instead (quantize is monotonic)
   tables   one 8-bit argument: all 256 results are computed here; a shift if the table is equivalent to one
-  pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, compared with the float formula
-           for all 65,536 pairs; on targets without an FPU also with ties to even
+  choices  quantize(max(f, g)) becomes max(quantize(f), quantize(g)), and so do minima and conditions
+  pairs    a sum or a product of two scaled 8-bit arguments (mtool.compiler.passes.scaled_pairs)
   requant  an int32 or int64 accumulator times a scale: `requantize`
 
 A `rescale` of a sum, TFLite's arithmetic, becomes a pair too if the results are equal. An accumulator that is only read
@@ -19,144 +19,22 @@ are rounded as float32 rounds them. Otherwise the operator keeps its floats. Res
 ties.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mtool.compiler.ir import Array, Computation, DType, Expr, Graph, Node, Rewriter, WithEpilogue, rewritten
 from mtool.compiler.ir.expr import call, const, identity, load
-from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantize, Requantize, RescalePair, evaluate
+from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantize, Requantize, evaluate
 from mtool.compiler.kernels.exact_scaling import Steps
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import with_expression
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import WeightedSum
-
-SEARCH = 6  # the largest distance from a pair's rounded multipliers at which others are tried
-SAMPLE = 15  # the stride of the first, quick comparison
-SMALL = (DType.INT8, DType.UINT8)
-Term = tuple[Expr, float, int]  # an 8-bit expression, its scale and zero point
-
-
-@dataclass(frozen=True, slots=True)
-class ScaledSum:
-    """A sum a * ratios[0] + b * ratios[1] + offset of two 8-bit expressions, rounded and clamped to limits.
-
-    zeros: their zero points.
-    """
-
-    atoms: tuple[Expr, Expr]
-    ratios: tuple[float, float]
-    offset: float
-    limits: tuple[int, int]
-    zeros: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def of(cls, part: Expr) -> "ScaledSum | None":
-        """Match a `quantize` of float arithmetic, or TFLite's `rescale` to 8 bits; None: no match."""
-        if part.args[1].op != "const" or part.args[2].op != "const":
-            return None
-        if part.op == "quantize":
-            terms, step, zero = _terms(part.args[0], _dequantized), float(part.args[1].value), int(part.args[2].value)
-            limits = part.value or part.dtype.limits
-        elif part.dtype in SMALL and part.args[1].value:
-            terms, step, zero = _terms(part.args[0], _rescaled), 1 / _factor(part), part.value.zero_point
-            limits = part.value.low, part.value.high
-        else:
-            return None
-        if terms is None or terms[0][0] == terms[1][0]:
-            return None
-        (a, a_scale, a_zero), (b, b_scale, b_zero) = terms
-        ratios = a_scale / step, b_scale / step
-        return cls((a, b), ratios, zero - ratios[0] * a_zero - ratios[1] * b_zero, limits, (a_zero, b_zero))
-
-    def exact(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
-        """Find multipliers, an offset and a shift that give `wanted` [a, b] everywhere; None: not found.
-
-        For a pair of multipliers, the valid offsets for each of the 65,536 sums are an interval; all must intersect.
-        """
-        low, high = self.limits
-        largest = int(max(np.abs(a).max(), np.abs(b).max()))
-        steps = sorted(itertools.product(range(-SEARCH, SEARCH + 1), repeat=2), key=lambda d: abs(d[0]) + abs(d[1]))
-        for shift in self.shifts(largest):
-            left, right = (round(ratio * 2**shift) for ratio in self.ratios)
-            least = np.where(wanted > low, wanted << shift, -(2**40))
-            most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
-            for more_left, more_right in steps:
-                for some in (slice(None, None, SAMPLE), slice(None)):  # a sample rules out most multipliers
-                    sums = (a[some] * (left + more_left))[:, None] + (b[some] * (right + more_right))[None]
-                    first, last = int((least[some, some] - sums).max()), int((most[some, some] - sums).min())
-                    if first > last:
-                        break
-                added = (first + last) // 2
-                if first <= last and np.abs(sums).max() + abs(added) < 2**31:
-                    return RescalePair(left + more_left, right + more_right, added, shift, low, high)
-        return None
-
-    def even(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
-        """Return a pair that rounds ties to even, if it gives `wanted` [a, b] everywhere.
-
-        It is for scales that are powers of two, with which ties occur.
-        """
-        shift = self.shifts(255)[0]
-        left, right = (round(ratio * 2**shift) for ratio in self.ratios)
-        zero_point = self.offset + sum(ratio * zero for ratio, zero in zip(self.ratios, self.zeros, strict=True))
-        added = -left * self.zeros[0] - right * self.zeros[1]
-        pair = RescalePair(left, right, added, shift, *self.limits, even=True, zero_point=round(zero_point))
-        got = FUNCTIONS["rescale_pair"].meaning(Expr("rescale_pair", DType.INT32, value=pair), a[:, None], b[None])
-        return pair if np.array_equal(got, wanted) else None
-
-    def shifts(self, largest: int) -> range:
-        """Return the shifts, largest first, with which no sum overflows 32 bits."""
-        reach = largest * (abs(self.ratios[0]) + abs(self.ratios[1])) + abs(self.offset) + 2
-        return range(min(23, math.floor(31 - math.log2(reach))), 11, -1)
-
-
-def _terms(expr: Expr, read: Callable[[Expr], Term | None]) -> tuple[Term, Term] | None:
-    """Return the two terms of a sum or a difference."""
-    if expr.op not in ("add", "sub"):
-        return None
-    left, right = (read(arg) for arg in expr.args)
-    if left is None or right is None:
-        return None
-    atom, scale, zero = right
-    return left, (atom, -scale if expr.op == "sub" else scale, zero)
-
-
-def _dequantized(expr: Expr) -> Term | None:
-    """Match (x - zero) * scale of floats."""
-    if expr.op != "mul" or expr.args[1].op != "const" or expr.args[0].op != "cast":
-        return None
-    inner, zero = expr.args[0].args[0], 0
-    if inner.op == "sub" and inner.args[1].op == "const":
-        inner, zero = inner.args[0], int(inner.args[1].value)
-    atom = inner.args[0] if inner.op == "cast" else inner
-    return (atom, float(expr.args[1].value), zero) if atom.dtype in SMALL else None
-
-
-def _rescaled(expr: Expr) -> Term | None:
-    """Match (x - zero) * 2^n of int32, possibly rescaled."""
-    scale, zero = 1.0, 0
-    if expr.op == "rescale" and expr.args[1].op == "const" and expr.args[2].op == "const":
-        scale, expr = _factor(expr), expr.args[0]
-    if expr.op == "mul" and expr.args[1].op == "const":
-        scale, expr = scale * float(expr.args[1].value), expr.args[0]
-    if expr.op == "sub" and expr.args[1].op == "const":
-        zero, expr = int(expr.args[1].value), expr.args[0]
-    if expr.op != "cast" or expr.args[0].dtype not in SMALL:
-        return None
-    return expr.args[0], scale, zero
-
-
-def _factor(part: Expr) -> float:
-    """Return the factor of a rescale by constants."""
-    _, multiplier, shift = part.args
-    return int(multiplier.value) / float(2 ** (32 + int(shift.value)))
-
+from mtool.compiler.passes.scaled_pairs import SMALL, ScaledProduct, ScaledSum
 
 FAST_ROUNDING = 2**22
 MAY_BE_NAN = {"log", "log1p", "sqrt", "pow", "asin", "acos", "acosh", "atanh", "fmod", "remainder"}
@@ -241,7 +119,7 @@ class _Work:
             return self._pair(part) or part
         if part.op != "quantize":
             return part
-        for form in (self._table, self._pair, self._requantize):
+        for form in (self._table, self._choice, self._pair, self._requantize):
             found: Expr | None = form(part)
             if found is not None:
                 return found
@@ -279,11 +157,17 @@ class _Work:
             shifted = call("cast", moved, dtype=part.dtype)
             self.tabled[shifted] = part
             return shifted
-        self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", table))
-        index = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
-        lookup = load(len(self.inputs) - 1, part.dtype, (index,))
+        lookup = self._look_up(atom, table)
         self.tabled[lookup] = part
         return lookup
+
+    def _look_up(self, index: Expr, table: Array) -> Expr:
+        """Return the element of a table for all 256 values of an 8-bit index."""
+        # in the order of the numbers' bits as uint8
+        ordered = np.roll(table, index.dtype.limits[0])
+        self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", ordered))
+        place = call("cast", call("cast", index, dtype=DType.UINT8), dtype=DType.INT32)
+        return load(len(self.inputs) - 1, DType.of(table.dtype), (place,))
 
     def _is_activation(self, expr: Expr) -> bool:
         """Whether an expression is an 8-bit number that is only known at run time."""
@@ -291,8 +175,25 @@ class _Work:
             return False
         return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
 
+    def _choice(self, part: Expr) -> Expr | None:
+        """Quantize both sides of a maximum, a minimum or a condition, if both are integers then.
+
+        quantize is monotonic. A maximum with a NaN is NaN, which quantize makes the lowest number.
+        """
+        inner, *how = part.args
+        if inner.op not in ("maximum", "minimum", "where"):
+            return None
+        if inner.op != "where" and any(each.op in MAY_BE_NAN for each in inner.walk()):
+            return None
+        *condition, left, right = inner.args
+        sides = [self.rewritten(_bounds(replace(part, args=(side, *how)))) for side in (left, right)]
+        if any(side.op == "quantize" for side in sides):
+            return None
+        return call(inner.op, *condition, *sides, dtype=part.dtype)
+
     def _pair(self, part: Expr) -> Expr | None:
-        found = ScaledSum.of(part)
+        product = ScaledProduct.of(part)
+        found = product or ScaledSum.of(part)
         if found is None:
             return None
         a, b = found.atoms
@@ -300,12 +201,21 @@ class _Work:
             np.arange(atom.dtype.limits[0], atom.dtype.limits[1] + 1).astype(atom.dtype.numpy).reshape(view)
             for atom, view in ((a, (-1, 1)), (b, (1, -1)))
         ]
-        wanted = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
-        left, right = (grid.reshape(-1).astype(np.int64) for grid in grids)
-        how = found.exact(wanted.astype(np.int64), left, right)
-        if how is None and part.op == "quantize" and not self.target.has_float:
-            how = found.even(wanted.astype(np.int64), left, right)
-        return None if how is None else Expr("rescale_pair", part.dtype, (a, b), how)
+        results = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
+        wanted = results.astype(np.int64)
+        if (wanted == wanted[0, 0]).all():
+            return const(int(wanted[0, 0]), part.dtype)
+        codes = grids[0].reshape(-1).astype(np.int64), grids[1].reshape(-1).astype(np.int64)
+        values = [
+            _tabulate(term, {atom: 0}, [grid.reshape(-1)], (256,)).astype(np.float64)
+            for term, atom, grid in zip(part.args[0].args, (a, b), grids, strict=True)
+        ]
+        terms = values[0], -values[1] if part.args[0].op == "sub" else values[1]
+        plain = found.exact(part, wanted, codes)
+        if plain is not None or self.target.has_mve:  # otherwise Helium's floats are faster
+            return plain
+        even = found.even(part, wanted, codes) if part.op == "quantize" else None
+        return even or found.beside_ties(part, wanted, codes, terms, self._look_up)
 
     def _requantize(self, part: Expr) -> Expr | None:
         inner, scale, zero_point = part.args

@@ -261,6 +261,7 @@ def _cases() -> list[Case]:
         made.append(_case(name, proto, {"x": x if name != "words" else rng.random(shape).astype(F)}))
     for op in ("Add", "Sub", "Mul", "Max", "Min"):
         made += [_case(f"{op}_{kind}".lower(), *_binary(op, scales)) for kind, scales in SCALES.items()]
+    made.append(_case("two_words", *_binary("Mul", (0.0213, 0.0347, 0.043), (64, 256))))
     made.append(_case("short", *_binary("Mul", SCALES["calibrated"], (1, 3))))
     return made
 

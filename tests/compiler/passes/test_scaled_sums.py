@@ -7,7 +7,7 @@ from mtool.compiler.frontend.tflite.fixed_point import multipliers
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.expr import axis, call, const, load
 from mtool.compiler.ir.scalar import Rescale, evaluate
-from mtool.compiler.passes.integer_math import ScaledSum
+from mtool.compiler.passes.scaled_pairs import ScaledSum
 
 ALL = np.arange(-128, 128)
 GRIDS = [np.broadcast_to(ALL.astype(np.int8).reshape(view), (256, 256)) for view in ((-1, 1), (1, -1))]
@@ -46,9 +46,8 @@ def test_pairs_give_the_same_for_all_operands() -> None:
         wanted = evaluate(part, GRIDS, (256, 256))
         scaled = ScaledSum.of(part)
         assert scaled is not None
-        how = scaled.exact(wanted.astype(np.int64), ALL, ALL)
-        if how is not None:
-            pair = Expr("rescale_pair", DType.INT8, scaled.atoms, how)
+        pair = scaled.exact(part, wanted.astype(np.int64), (ALL, ALL))
+        if pair is not None:
             np.testing.assert_array_equal(evaluate(pair, GRIDS, (256, 256)), wanted)
             found += 1
     assert found >= 6
@@ -79,11 +78,12 @@ def test_ties_of_powers_of_two_go_to_even(seed: int) -> None:
     scaled = ScaledSum(atoms, (left, right), offset, (-100, 90), zeros)
     real = (ALL[:, None] - zeros[0]) * left + (ALL[None] - zeros[1]) * right
     wanted = np.clip(np.rint(real) + zero_point, -100, 90).astype(np.int64)
-    how = scaled.even(wanted, ALL, ALL)
-    assert how is not None
-    np.testing.assert_array_equal(evaluate(Expr("rescale_pair", DType.INT8, atoms, how), GRIDS, (256, 256)), wanted)
+    part = const(0, DType.INT8)  # of which only the type counts
+    pair = scaled.even(part, wanted, (ALL, ALL))
+    assert pair is not None
+    np.testing.assert_array_equal(evaluate(pair, GRIDS, (256, 256)), wanted)
     wanted[3, 200] = -wanted[3, 200] // 2 + 1
-    assert scaled.even(wanted, ALL, ALL) is None
+    assert scaled.even(part, wanted, (ALL, ALL)) is None
 
 
 @pytest.mark.parametrize("seed", range(20))

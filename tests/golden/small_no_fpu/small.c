@@ -140,18 +140,18 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                 if (MT_SELDOM(ties[c])) {
                     const int32_t sums[] = {s0, s1, s2};
                     for (int32_t i = 0; i < 3; ++i)
-                        output[o + i * 4] = (int8_t)mt_clamp((residual[o + i * 4] * 5592405 +
+                        output[o + i * 4] = (int8_t)mt_clamp((residual[o + i * 4] * mt_factor(5592405) +
                                 (int8_t)mt_requantize_fixed_exact(sums[i], multiplier[c], 88, 4, -128, 127) *
-                                6710886 - 387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
+                                mt_factor(6710886) - 387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 } else {
-                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                            (int8_t)mt_requantize_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                    output[o] = (int8_t)mt_clamp((residual[o] * mt_factor(5592405) +
+                            (int8_t)mt_requantize_fixed(s0, multiplier[c], 88, 4, -128, 127) * mt_factor(6710886) -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
-                    output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 +
-                            (int8_t)mt_requantize_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                    output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * mt_factor(5592405) +
+                            (int8_t)mt_requantize_fixed(s1, multiplier[c], 88, 4, -128, 127) * mt_factor(6710886) -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
-                    output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 +
-                            (int8_t)mt_requantize_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                    output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * mt_factor(5592405) +
+                            (int8_t)mt_requantize_fixed(s2, multiplier[c], 88, 4, -128, 127) * mt_factor(6710886) -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 }
             }

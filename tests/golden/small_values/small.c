@@ -136,8 +136,8 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                 acc += p[16] * w6;
                 acc += p[17] * w7;
                 acc += p[18] * w8;
-                output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                        (int8_t)mt_requantize(acc, scale[c], 5, -128, 127) * 6710886 -
+                output[o] = (int8_t)mt_clamp((residual[o] * mt_factor(5592405) +
+                        (int8_t)mt_requantize(acc, scale[c], 5, -128, 127) * mt_factor(6710886) -
                         387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
             }
         }

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 
@@ -19,7 +19,7 @@ import numpy as np
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
 from mtool.compiler.ir.node import expression_of
-from mtool.compiler.ir.scalar import MUL, Requantize, RescalePair, Text, evaluate, literal, loaded, render
+from mtool.compiler.ir.scalar import MUL, Requantize, RescalePair, Shifted, Text, evaluate, literal, loaded, render
 from mtool.compiler.kernels.expressions import operand_names
 from mtool.compiler.kernels.loop_text import axis_name, float_sum, loop, loops
 
@@ -467,6 +467,18 @@ class Vectors:
         numbers = map(str, (how.left, how.right, how.offset, how.shift, how.low, how.high))
         return self.call("scaled_pair", self.vector(a), self.vector(b), *numbers)
 
+    def shifted(self, part: Expr, total: Expr) -> Piece:
+        """Return an integer of the bits in front of a total's last ones."""
+        how: Shifted = part.value
+        if how.even or how.low is None:
+            raise NotVectorsError
+        made = self.call("shift", self.vector(total), str(how.shift))
+        return self.call("clamp", made, str(how.low), str(how.high))
+
+    def high_product(self, part: Expr, total: Expr, multiplier: Expr) -> Piece:
+        """Return the high word of a product."""
+        return self.call("high_product", self.vector(total), self.uniform(multiplier))
+
     def quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Piece:
         """Return the result of mt_quantize, by constants that take the place of its division."""
         if scale.op != "const" or zero_point.op != "const":
@@ -556,6 +568,8 @@ _MAKERS: dict[str, Callable[..., Piece]] = {
     "rescale_pair": Vectors.pair,
     "div": Vectors.quotient,
     "sqrt": Vectors.root,
+    "shifted": Vectors.shifted,
+    "high_product": Vectors.high_product,
     "quantize": Vectors.quantized,
     "requantize": Vectors.requantized,
     "reduce": Vectors.reduced,
@@ -684,17 +698,12 @@ class Lookups:
             return f"mt_mve_all_16x8((uint8_t){name}[{nest.place(read, self.axis)}])"
         if factor or len(others) != 1 or others[0][1] != 1:
             raise NotVectorsError
-        index, below = others[0][0], 0
+        index = others[0][0]
         index = index.args[0] if index.op == "cast" and index.dtype is DType.INT32 else index
-        if index.op == "cast" and index.dtype is DType.UINT8 and index.args[0].dtype is DType.INT8:
-            index = index.args[0]  # the same bits
-        else:
-            below = -index.dtype.limits[0]
-        at = self._vector(index)
-        if below:
-            at, self.cost = f"mt_mve_add_16x8({at}, {below})", self.cost + 1
-        first = nest.place(replace(read, first=read.first - below), self.axis)
-        return f"mt_mve_gather_16x8((const uint8_t *)({name} + {first}), {at}, {self.count})"
+        if index.dtype is not DType.UINT8:
+            raise NotVectorsError
+        at = self._vector(index.args[0] if index.op == "cast" else index)  # the same bits
+        return f"mt_mve_gather_16x8((const uint8_t *)({name} + {nest.place(read, self.axis)}), {at}, {self.count})"
 
 
 class Moves:
