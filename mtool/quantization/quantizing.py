@@ -704,7 +704,7 @@ def _in_float(model: onnx.ModelProto) -> dict[str, str]:
     return {node.name: node.op_type for node in model.graph.node if node.input and node.input[0] not in integers}
 
 
-_AT_ONCE = 32  # samples whose values in the steps of recurrent layers are held in memory
+_AT_ONCE = 8  # samples whose values in the steps of recurrent layers are held in memory
 _MOST_VALUES = 2**16  # of a tensor, over all samples
 
 

@@ -97,7 +97,7 @@ class Seen:
         return min(grids[::-1], key=lambda grid: float(np.square(after(grid.rounded(values)) - wanted).mean()))
 
 
-def _reason_for_float(node: onnx.NodeProto, constants: Mapping[str, Any]) -> str:
+def _reason_for_float(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str:
     """Return why a recurrent operator can't be quantized; "": it can."""
     attrs = {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
     inputs = dict(zip(_INPUTS, node.input, strict=False))
@@ -105,11 +105,13 @@ def _reason_for_float(node: onnx.NodeProto, constants: Mapping[str, Any]) -> str
     default = _ACTIVATIONS[node.op_type]
     names = [name.decode() for name in attrs.get("activations", ())]
     unknown = sorted({*names} - _PLAIN)
-    if any(inputs.get(name) and inputs[name] not in constants for name in ("w", "r", "bias")):
-        return "its weights are not constant"
     for name, what in (("lengths", "sequence lengths"), ("peephole", "peepholes")):
         if inputs.get(name):
             return f"it has {what}"
+    if any(inputs.get(name) and inputs[name] not in constants for name in ("w", "r", "bias")):
+        return "its weights are not constant"
+    if any(constants[name].data_type != TensorProto.FLOAT for name in node.input if name in constants):
+        return "its weights are not float32"
     for name, what in (("clip", "clipped sums"), ("input_forget", "coupled gates"), ("layout", "the batch first")):
         if attrs.get(name):
             return f"it has {what}"

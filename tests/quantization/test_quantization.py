@@ -142,6 +142,7 @@ def test_the_worst_layer_is_the_one_that_can_be_left_out(tmp_path: Path) -> None
         Scheme(method="entropy"),
         Scheme(method="percentile"),
         Scheme(activations="uint8"),
+        Scheme(activations="int16"),
         Scheme(symmetric=True),
         Scheme(per_channel=False),
         Scheme(integer_io=True),
