@@ -165,6 +165,22 @@ MT_LANES(shift, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t shift), 4, vshlq_r_s32(a,
 MT_LANES(high_product, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t b), 4, vmulhq_s32(a, vdupq_n_s32(b)),
          mt_high_product(a.x[l], b))
 
+/* mt_rescale, mt_rescale_twice, and mt_mean of a power of two numbers. */
+#ifdef MT_MVE_ASM
+MT_MVE_INLINE mt_mve_i32x4 mt_mve_away(mt_mve_i32x4 a)
+{
+    return vaddq_s32(a, vshrq_n_s32(a, 31));
+}
+#endif
+MT_LANES(rescale, mt_mve_i32x4, (mt_mve_i32x4 a, mt_mve_i32x4 multiplier, mt_mve_i32x4 shift), 4,
+         vrshlq_s32(vmulhq_s32(a, multiplier), vnegq_s32(shift)),
+         shift.x[l] ? mt_rescale(a.x[l], multiplier.x[l], shift.x[l]) : 0) /* 0: a lane that is not in use */
+MT_LANES(rescale_twice, mt_mve_i32x4, (mt_mve_i32x4 a, mt_mve_i32x4 multiplier, mt_mve_i32x4 shift), 4,
+         vrshlq_s32(mt_mve_away(vqrdmulhq_s32(a, multiplier)), vmvnq_s32(shift)),
+         mt_rescale_twice(a.x[l], multiplier.x[l], shift.x[l]))
+MT_LANES(mean, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t count), 4,
+         vrshlq_n_s32(mt_mve_away(a), -__builtin_ctz((uint32_t)count)), mt_mean(a.x[l], count))
+
 /* mt_clamp((a * left + b * right + offset) >> shift, low, high). */
 #ifdef MT_MVE_ASM
 MT_MVE_INLINE mt_mve_i32x4 mt_mve_weighted(mt_mve_i32x4 a, mt_mve_i32x4 b, int32_t left, int32_t right, int32_t offset)

@@ -6,7 +6,8 @@ from math import prod
 
 from mtool.compiler.ir import Computation, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, acc, axis, first_of
-from mtool.compiler.ir.scalar import FUNCTIONS, Text, literal
+from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS, Text, literal
+from mtool.compiler.kernels.expression_cost import FUNCTION_CALL
 from mtool.compiler.kernels.expressions import (
     Leaves,
     element,
@@ -17,7 +18,7 @@ from mtool.compiler.kernels.expressions import (
     operands_read,
 )
 from mtool.compiler.kernels.loop_text import INDENT, NumberSum, axis_name, float_sum, loop, loops
-from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, vector_loop
+from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, headers_of, vector_loop
 from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
 from mtool.compiler.kernels.specification import RowWise, Specification, always
 
@@ -42,8 +43,10 @@ class LoopNest(Schedule):
         return identity_loads(node, graph, expr)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """Count the expression's functions an element."""
-        return float(graph.types[node.outputs[0]].count * Loop.of(node).expr.size)
+        """Count the expression's functions an element, those of mt_fixed16.h as many."""
+        expr = Loop.of(node).expr
+        long = sum(part.op in FIXED16 for part in expr.parts())
+        return float(graph.types[node.outputs[0]].count * (expr.size + FUNCTION_CALL * long))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the nest."""
@@ -150,7 +153,8 @@ class HeliumLoop(LoopNest):
         }
         body = "\n".join(INDENT + line for line in found.lines)
         own, math = found.constants, needs_math(expr)
-        return kernel_of(node, graph, body, None, own, inputs=used, needs_math=math, headers=("mt_mve_loop.h",))
+        headers = headers_of(node, graph)
+        return kernel_of(node, graph, body, None, own, inputs=used, needs_math=math, headers=headers)
 
     @staticmethod
     def _loop(node: Node, graph: Graph) -> VectorLoop | None:

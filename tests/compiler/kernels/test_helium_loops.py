@@ -187,6 +187,20 @@ def _divided(shape: Sequence[int]) -> Any:
     return _quantized(nodes, {"x": (F, shape)}, w=np.linspace(-3, 3, shape[1]).astype(F))
 
 
+def _own(op: str, dtype: type, shape: Sequence[int], *constants: Any, **attributes: Any) -> Any:
+    """Return a model of an operator of mtool's own."""
+    known = {f"c{n}": data for n, data in enumerate(constants)}
+    node = helper.make_node(op, ["x", *known], ["y"], domain="mtool", **attributes)
+    return model([node], {"x": (dtype, shape)}, ["y"], known)
+
+
+def _rescaled(*, twice: bool, to: int) -> Any:
+    rng, limits = np.random.default_rng(8), np.iinfo(helper.tensor_dtype_to_np_dtype(to))
+    by, shift = rng.integers(2**30, 2**31, 37).astype(np.int32), rng.integers(1, 25, 37).astype(I8)
+    bounds = {"zero_point": 0 if to == 6 else 5, "low": int(limits.min), "high": int(limits.max)}
+    return _own("Rescale", np.int32, (3, 37), by, shift, axis=1, twice=int(twice), to=to, **bounds)
+
+
 MODELS: dict[str, Any] = {
     "normal": _normal((3, 7, 64)),
     "normal_odd": _normal((2, 9, 39)),
@@ -196,6 +210,12 @@ MODELS: dict[str, Any] = {
     "highest": _reduced("ReduceMax", (13, 5, 17), (0, 2)),
     "lowest_int32": _reduced("ReduceMin", (13, 5, 17), (0,), np.int32),
     "sum_int32": _reduced("ReduceSum", (13, 5, 17), (0, 2), np.int32),
+    "logistic16": _own("FixedLogistic", np.int16, (3, 37), whole=3, to=5),
+    **{f"tanh16_{whole}": _own("FixedTanh", np.int16, (3, 37), whole=whole, to=5) for whole in (0, 2, 4, 5)},
+    "rescaled_once": _rescaled(twice=False, to=5),
+    "rescaled_twice": _rescaled(twice=True, to=5),
+    "rescaled_whole": _rescaled(twice=True, to=6),
+    "mean_of_64": _own("RoundedMean", np.int16, (3, 37), np.int32(64), low=-2000, high=2000, to=5),
     "larger": _larger((3, 37), I8),
     "larger_uint8": _larger((3, 37), np.uint8),
     "uint8": _integers((3, 21), np.uint8),
@@ -279,6 +299,14 @@ def test_the_plain_c_of_every_function(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_function_in_the_emulator(tmp_path: Path) -> None:
     assert failures(_cases(), tmp_path, "mps3_an547") == []
+
+
+@pytest.mark.slow
+def test_every_argument_of_gates_in_the_emulator(tmp_path: Path) -> None:
+    x = {"x": np.arange(-(2**15), 2**15).astype(np.int16)}
+    models = {f"tanh_{whole}": _own("FixedTanh", np.int16, (2**16,), whole=whole, to=5) for whole in (3, 6)}
+    models["logistic"] = _own("FixedLogistic", np.int16, (2**16,), whole=3, to=5)
+    assert failures([_case(name, proto, x) for name, proto in models.items()], tmp_path, "mps3_an547") == []
 
 
 @pytest.mark.parametrize("scale", [0.0338, 0.04, 2.0**-7, 1e-3, 77.0])

@@ -9,6 +9,7 @@ import numpy as np
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.epilogues import TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
+from mtool.compiler.kernels.mve.loops import Body
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
@@ -90,7 +91,11 @@ class GroupedGemv(DenseSchedule[T]):
         """The group, the inputs that are read, the results that are staged."""
         own = {"filled": self.filled(size), "element": self.element.c, "staged": epilogue.kind.c}
         own |= {"group": self.group(size, epilogue), "results": self._staged(size, epilogue)}
-        return {**own, "sums": self._sums(size, epilogue)}
+        return {**own, "sums": self._sums(size, epilogue), "vector": self.vector(size, epilogue)}
+
+    def vector(self, size: Matrix, epilogue: T) -> Body | None:
+        """Return the C of four results, from the sums on the stack; None: they are computed one by one."""
+        return None
 
 
 # Packed weights of dense layers of float32.

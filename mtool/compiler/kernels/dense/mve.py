@@ -23,6 +23,7 @@ from mtool.compiler.kernels.epilogues import (
 )
 from mtool.compiler.kernels.f32 import words_of
 from mtool.compiler.kernels.integer import EPILOGUE, RESULT
+from mtool.compiler.kernels.mve.loops import Body, headers_of, vector_rest
 from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
@@ -91,6 +92,15 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         return Products(packed, layout, "mt_mve_gemv_int8.h", function, declared, "&range")
 
 
+def _vector(epilogue: SumEpilogue) -> Body | None:
+    """Return the C of four results, if vectors have their functions."""
+    return vector_rest(epilogue.node, epilogue.graph, "sums + (j - c)")
+
+
+def _headers(epilogue: SumEpilogue) -> tuple[str, ...]:
+    return headers_of(epilogue.node, epilogue.graph) if _vector(epilogue) else ()
+
+
 @dataclass(frozen=True)
 class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
     """Row by row of the input; eight outputs share each vector of inputs. Any expression can follow the sums."""
@@ -119,7 +129,12 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
 
         packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias_of_model)
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns"
-        return Products(packed, layout, "mt_mve_gemv_int8.h", "mt_mve_dense_sums")
+        others = _headers(epilogue)
+        return Products(packed, layout, "mt_mve_gemv_int8.h", "mt_mve_dense_sums", others=others)
+
+    def vector(self, size: Matrix, epilogue: ByteSumEpilogue) -> Body | None:
+        """Of what vectors compute."""
+        return _vector(epilogue)
 
 
 # Dense layers of int16 activations for Helium: eight outputs at a time.
@@ -150,8 +165,9 @@ class Rows(GroupedGemv[Epilogue16]):
         """One for each kind of result."""
         stream = packed_by_rows(partial(mve.pack_int16, together=GROUP), GROUP, epilogue.weights, *epilogue.numbers)
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
-        if not epilogue.is_scaled:
-            return Products(stream, layout, "mt_mve_gemv_int16.h", "mt_mve16_dense_sums")
+        if isinstance(epilogue, SumEpilogue):
+            others = _headers(epilogue)
+            return Products(stream, layout, "mt_mve_gemv_int16.h", "mt_mve16_dense_sums", others=others)
         layout, declared = f"{layout}, the bytes of scales", epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
         return Products(stream, layout, "mt_mve_gemv_int16.h", "mt_mve16_dense", declared, "&range")
 
@@ -170,6 +186,10 @@ class GemvSums(Rows):
     name = "mve16_row_sums"
     forms = (SumEpilogue,)
     storing = 100
+
+    def vector(self, size: Matrix, epilogue: Epilogue16) -> Body | None:
+        """Of what vectors compute."""
+        return _vector(epilogue) if isinstance(epilogue, SumEpilogue) else None
 
 
 FLOAT_GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_gemv_f32.h has

@@ -19,8 +19,19 @@ import numpy as np
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
 from mtool.compiler.ir.node import expression_of
-from mtool.compiler.ir.scalar import MUL, Requantize, RescalePair, Shifted, Text, evaluate, literal, loaded, render
-from mtool.compiler.kernels.expressions import operand_names
+from mtool.compiler.ir.scalar import (
+    MUL,
+    Requantize,
+    Rescale,
+    RescalePair,
+    Shifted,
+    Text,
+    evaluate,
+    literal,
+    loaded,
+    render,
+)
+from mtool.compiler.kernels.expressions import has_fixed16, operand_names
 from mtool.compiler.kernels.loop_text import axis_name, float_sum, loop, loops
 
 LARGEST = 120  # parts of an expression
@@ -33,6 +44,7 @@ INTEGERS = {DType.INT8, DType.UINT8, DType.INT16, DType.INT32}
 COSTS = {
     "max_f32": 5, "min_f32": 5, "quantize": 6, "requantize": 5, "clamp": 2, "scaled_pair": 6, "div_f32": 4,
     "div_n_f32": 4, "sqrt_f32": 4,
+    "rescale": 2, "rescale_twice": 4, "mean": 3, "logistic16": 70, "tanh16": 75,
 }  # fmt: skip
 """The instructions of functions that take more than one."""
 
@@ -85,13 +97,17 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A node's expression, the C names of its operands, and the output's axes."""
+    """A node's expression, the C names of its operands, and the output's axes.
+
+    acc: the C of the place of a kernel's sums; "": there are none.
+    """
 
     node: Node
     graph: Graph
     expr: Expr
     names: Mapping[int, str]
     axes: tuple[Axis, ...]
+    acc: str = ""
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> "Nest":
@@ -150,6 +166,8 @@ class Nest:
 
     def is_uniform(self, part: Expr, axis: Axis) -> bool:
         """Whether a part has one value along an axis."""
+        if part.op == "acc":
+            return False
         if part.op == "axis":
             return part.value not in axis.dims
         if part.op == "load":
@@ -365,6 +383,8 @@ class Vectors:
         if part.op == "load":
             made = self._load(part)
             return self.call("greater_i32", made, NONE) if kind == "b" else made
+        if part.op == "acc" and self.nest.acc and part.dtype is DType.INT32:
+            return self.call("load_i32", self.nest.acc, self.count)
         if part.op == "axis":
             self.steps.add(1)
             return self.call("add_n_i32", "steps1", axis_name(self.axis.number))
@@ -479,6 +499,28 @@ class Vectors:
         """Return the high word of a product."""
         return self.call("high_product", self.vector(total), self.uniform(multiplier))
 
+    def rescaled(self, part: Expr, total: Expr, multiplier: Expr, shift: Expr) -> Piece:
+        """Return an integer that is scaled by a multiplier and a shift, which may differ from lane to lane."""
+        how: Rescale = part.value
+        if how.wide:
+            raise NotVectorsError
+        name, low, high = f"rescale{'_twice' * how.twice}", how.low, how.high
+        made: Piece = self.call(name, *(self.vector(one) for one in (total, multiplier, shift)))
+        if part.dtype is DType.INT32:
+            return made
+        made = self.call("add_n_i32", made, str(how.zero_point)) if how.zero_point else made
+        return self.call("clamp", made, str(low), str(high))
+
+    def mean(self, part: Expr, total: Expr, count: Expr) -> Piece:
+        """Return the mean of a sum of a power of two numbers."""
+        if count.op != "const" or count.value < 2 or count.value & (count.value - 1):
+            raise NotVectorsError
+        return self.call("mean", self.vector(total), str(count.value))
+
+    def fixed(self, part: Expr, x: Expr) -> Piece:
+        """Return a function of mt_fixed16.h."""
+        return self.call(part.op, self.vector(x), *([str(part.value)] if part.op == "tanh16" else []))
+
     def quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Piece:
         """Return the result of mt_quantize, by constants that take the place of its division."""
         if scale.op != "const" or zero_point.op != "const":
@@ -570,6 +612,10 @@ _MAKERS: dict[str, Callable[..., Piece]] = {
     "sqrt": Vectors.root,
     "shifted": Vectors.shifted,
     "high_product": Vectors.high_product,
+    "rescale": Vectors.rescaled,
+    "mean": Vectors.mean,
+    "logistic16": Vectors.fixed,
+    "tanh16": Vectors.fixed,
     "quantize": Vectors.quantized,
     "requantize": Vectors.requantized,
     "reduce": Vectors.reduced,
@@ -812,6 +858,26 @@ def vector_loop(node: Node, graph: Graph) -> VectorLoop:
     if not found:
         raise NotVectorsError
     return min(found, key=lambda one: one.cost)
+
+
+def headers_of(node: Node, graph: Graph) -> tuple[str, ...]:
+    """Return the headers with the functions of a node's vectors."""
+    return ("mt_mve_loop.h", *(["mt_mve_fixed16.h"] if has_fixed16(node, graph) else []))
+
+
+def vector_rest(node: Node, graph: Graph, acc: str) -> Body | None:
+    """Return the C of four results of an epilogue with int32 sums at `acc`; None: vectors don't have its functions.
+
+    The results are a matrix; its columns go in whole vectors.
+    """
+    expr, (rows, columns) = expression_of(node), graph.types[node.outputs[0]].shape
+    if expr is None or graph.is_sample or columns % LANES or expr.size > LARGEST:
+        return None
+    axes = tuple(Axis(number, *how, frozenset([number])) for number, how in enumerate(((rows, columns), (columns, 1))))
+    try:
+        return Vectors(Nest(node, graph, expr, operand_names(node, graph, expr), axes[rows == 1 :], acc)).body(LANES)
+    except NotVectorsError:
+        return None
 
 
 def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Lookups | Moves]) -> VectorLoop:
