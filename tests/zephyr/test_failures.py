@@ -87,6 +87,13 @@ LABEL = "devicetree error: /swj: undefined node label 'x'"
 NO_32_BITS = "x.h:27: fatal error: bits/libc-header-start.h: No such file or directory"
 NO_PYKWALIFY = "    import pykwalify.core\n\n  ModuleNotFoundError: No module named 'pykwalify'\n\nCall Stack"
 NO_WORKSPACE = 'west: unknown command "build"; do you need to run this inside a workspace?'
+UNPROTECTED = """CMake Error at CMakeLists.txt:76 (message):
+  --protect on mps2/an386 needs CONFIG_XIP=y: set it in prj.conf if the board
+  allows it, or leave out --protect
+
+
+-- Configuring incomplete, errors occurred!
+"""
 MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/gnuarmmeb/generic.cmake\n"
 
 
@@ -111,6 +118,12 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
         ("qemu_riscv64", SOFT, "has no libraries for qemu_riscv64's core", "west sdk install"),
         ("nucleo_f746zg", NO_WORKSPACE, "is not in a west workspace", "west init -l"),
         ("nucleo_f746zg", NO_PYKWALIFY, "the Python package pykwalify", "pip install 'mtool-mcu[zephyr]'"),
+        (
+            "mps2/an386",
+            UNPROTECTED,
+            "--protect on mps2/an386 needs CONFIG_XIP=y: set it in prj.conf if the board allows",
+            "",
+        ),
         ("native_sim", NO_32_BITS, "32-bit libraries", "multilib"),
     ],
 )

@@ -41,6 +41,7 @@ _NO_LIBRARIES = re.compile(
     r"\S*libgcc\.a\S*: (?:ABI is incompatible with that of the selected emulation|file class \w+ incompatible with \w+|"
     r"can't link \S+ modules with soft-float modules)"
 )
+_PROJECTS = re.compile(r"^ *CMake Error at CMakeLists\.txt:\d+ \(message\):\n((?: +\S.*\n)+)", re.MULTILINE)
 _NO_WORKSPACE = re.compile(r'west: unknown command "build".*')
 _NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _BLOBS = re.compile(r"west blobs fetch (\w+)")
@@ -75,6 +76,8 @@ def _causes(
             details=[found[0]],
             hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
         )
+    if found := _PROJECTS.search(output):  # of the template's own CMakeLists.txt
+        yield BuildError(" ".join(found[1].split()))
     if found := _NO_PACKAGE.search(output):
         yield BuildError(
             f"Zephyr's scripts need the Python package {found[1]}",
