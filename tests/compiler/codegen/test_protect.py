@@ -1,5 +1,6 @@
 """The protected areas of a model, in whole granules that contain nothing else; and models without protection."""
 
+import re
 from pathlib import Path
 
 import onnx
@@ -7,7 +8,7 @@ import pytest
 import stateful
 
 import mtool
-from mtool import boards
+from mtool import boards, commands
 from mtool.boards.protection import needed_unit, unit_of
 from mtool.cli import app
 from mtool.manifest import Manifest
@@ -104,3 +105,12 @@ def test_without_memory_protection_nothing_changes(tmp_path: Path) -> None:
     model = mtool.compile(DIGITS, board="mps2_an386")
     assert model.manifest.protection is None and "areas" not in model.files["digits_int8_rpc.c"].decode()
     assert unit_of("xtensa-lx7") is None
+
+
+def test_the_linker_script_defines_both_ends_of_every_area(tmp_path: Path) -> None:
+    options = mtool.Options(io="external", protect=True, template="zephyr")
+    folder = commands.write_project(mtool.compile(DIGITS, board="mps2_an386", options=options), tmp_path / "project")
+    declared = re.findall(r"\b(?:digits_int8|mt)_\w+_(?:start|end|low|top)\b", (folder / "src/protect.c").read_text())
+    declared += re.findall(r"\bdigits_int8_\w+_(?:start|end)\b", (folder / "model/digits_int8_rpc.c").read_text())
+    defined = set(re.findall(r"(\w+) = \.;", (folder / "src/protect.ld").read_text()))
+    assert {"digits_int8_inputs_start", "digits_int8_variables_end", "mt_constants_end"} < {*declared} <= defined
