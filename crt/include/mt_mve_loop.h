@@ -253,7 +253,7 @@ MT_LANES(min_f32, mt_mve_f32x4, (mt_mve_f32x4 a, mt_mve_f32x4 b), 4,
     vcvtnq_s32_f32(mt_mve_times(vminnmq_f32(vmaxnmq_f32(a, vdupq_n_f32(least)), vdupq_n_f32(most)), factor, rest))
 MT_MVE_INLINE mt_mve_f32x4 mt_mve_times(mt_mve_f32x4 a, float factor, float rest)
 {
-    return vfmaq_n_f32(vmulq_n_f32(a, rest), a, factor);
+    return rest == 0.0f ? vmulq_n_f32(a, factor) : vfmaq_n_f32(vmulq_n_f32(a, rest), a, factor);
 }
 #endif
 MT_LANES(quantize, mt_mve_i32x4,

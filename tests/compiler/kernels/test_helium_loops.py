@@ -201,7 +201,15 @@ def _rescaled(*, twice: bool, to: int) -> Any:
     return _own("Rescale", np.int32, (3, 37), by, shift, axis=1, twice=int(twice), to=to, **bounds)
 
 
+def _softmax(shape: Sequence[int], scale: float = 0.03) -> Any:
+    nodes = [helper.make_node("DequantizeLinear", ["x", "from"], ["f"]), helper.make_node("Softmax", ["f"], ["m"])]
+    return _quantized(nodes, {"x": (I8, shape)}, s=F(1 / 256), z=I8(-128), **{"from": F(scale)})
+
+
 MODELS: dict[str, Any] = {
+    "softmax": _softmax((9, 32)),
+    "softmax_odd": _softmax((7, 21), 0.2),
+    "softmax_short": _softmax((2, 3), 0.01),
     "normal": _normal((3, 7, 64)),
     "normal_odd": _normal((2, 9, 39)),
     "divided": _divided((5, 43)),
@@ -262,7 +270,7 @@ def _plan(proto: Any, name: str, *, portable: bool) -> Plan:
 
 def _case(name: str, proto: Any, feeds: Feeds) -> Case:
     mine, other = (_plan(proto, f"{name}{suffix}", portable=bool(suffix)) for suffix in ("", "_c99"))
-    assert any(step.schedule.name == "mve_loop" for step in mine.steps), name
+    assert any(step.schedule.name in ("mve_loop", "mve_rows") for step in mine.steps), name
     return Case(mine, other, dict(feeds))
 
 

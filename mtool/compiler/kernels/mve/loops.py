@@ -383,8 +383,8 @@ class Vectors:
         if part.op == "load":
             made = self._load(part)
             return self.call("greater_i32", made, NONE) if kind == "b" else made
-        if part.op == "acc" and self.nest.acc and part.dtype is DType.INT32:
-            return self.call("load_i32", self.nest.acc, self.count)
+        if part.op == "acc" and part.dtype is (DType.INT32 if self.nest.acc else DType.FLOAT32):
+            return self.call("load_i32", self.nest.acc, self.count) if self.nest.acc else "acc"
         if part.op == "axis":
             self.steps.add(1)
             return self.call("add_n_i32", "steps1", axis_name(self.axis.number))
@@ -819,7 +819,24 @@ class Moves:
         return Body([line], self.cost, [*dict.fromkeys(before)], nest.variables(uniforms, axis))
 
 
-# Whole loops.
+# Whole loops, and the results of other kernels.
+
+
+def vectors_of(node: Node, graph: Graph) -> str:
+    """Return the C of four results of a kernel, of its vector `acc`.
+
+    Raises:
+        NotVectorsError: its expression reads something else, or can't be computed so.
+    """
+    nest = Nest.of(node, graph)
+    if any(part.op in ("load", "axis", "reduce") for part in nest.expr.parts()):
+        raise NotVectorsError
+    vectors = Vectors(nest)
+    _kind(graph.types[node.outputs[0]].dtype)
+    number = vectors.vector(nest.expr)
+    if vectors.lines():
+        raise NotVectorsError
+    return vectors.text(number)
 
 
 @dataclass(frozen=True, slots=True)
