@@ -43,7 +43,8 @@ void mt_poll(void)
 
 int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count)
 {
-    *count = mt_rpc_read(bytes, capacity);
+    const size_t read = mt_rpc_read(bytes, capacity);
+    *count = read <= capacity ? read : 0; /* a -1 of read(), for instance */
     return MT_OK;
 }
 
@@ -72,7 +73,7 @@ int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
         return MT_TIMER_NOT_STARTED;
     }
     is_timing = 0;
-    *elapsed_ns = ticks * UINT64_C(1000000000) / hz;
+    *elapsed_ns = hz != 0u ? ticks * UINT64_C(1000000000) / hz : 0u; /* the host reports a timer that stands still */
     return MT_OK;
 }
 
@@ -80,7 +81,7 @@ uint32_t mt_port_timer_granularity_ns(void)
 {
     uint32_t hz = 1;
     (void)mt_rpc_time(&hz);
-    return hz < 1000000000u ? (1000000000u + hz / 2u) / hz : 1u;
+    return hz != 0u && hz < 1000000000u ? (1000000000u + hz / 2u) / hz : 1u;
 }
 
 void mt_port_idle(void)

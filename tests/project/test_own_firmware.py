@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -105,6 +106,48 @@ def test_the_firmware_serves_again_after_a_reset(folder: Path, port: str) -> Non
         device.reset()
     with session.open(folder / "build/digits", port=port) as device:
         assert (device.run(image)["scores"] == before).all()
+
+
+READ = "return count > 0 ? (size_t)count : 0;"
+TIME = "return (uint32_t)now.tv_sec * 1000000000u + (uint32_t)now.tv_nsec;"
+SENT = "const ssize_t sent = write(terminal, bytes, count);"
+RATE = "*hz = 1000000000;"
+TEXT = '(void)!write(terminal, *bytes == 10 ? "\\r\\n" : (const char *)bytes, 1 + (*bytes == 10));'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (READ, "return (size_t)count;", ""),  # -1, or 0
+        (READ, "return count > 0 ? (size_t)count + capacity : 0;", "sent nothing within"),
+        (TIME, "return 5;", "timer does not run.*a counter that is enabled and counts up"),
+        (RATE, "*hz = 0;", "timer does not run.*a counter that is enabled and counts up"),
+        (TIME, TIME.replace("return ", "return 0u - (").replace(";", ");"), "timer counts down, or at another rate"),
+        (RATE, "*hz = 100000000;", "timer is 10.* times as fast as this computer's clock: mt_rpc_time returns"),
+        (SENT, "ssize_t sent = write(terminal, bytes, count > 48 ? 48 : count); sent = (ssize_t)count;", "as they are"),
+        (SENT, f"{TEXT} ssize_t sent = 1;", "does its port lose bytes, or change them"),
+    ],
+    ids=["-1", "more than fits", "stands still", "no rate", "down", "ten times", "short", "text"],
+)
+def test_what_is_wrong_with_a_port(
+    before: str, after: str, says: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (OWN / "ports/posix.c").read_text()
+    assert before in text
+    (tmp_path / "port.c").write_text(text.replace(before, after))
+    sources = [*(folder / "build/digits/src").glob("*.c"), tmp_path / "port.c"]
+    argv = ["gcc", "-std=c99", "-O1", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    argv += [f"-I{folder / 'build/digits/include'}", *map(str, sources), "-o", str(tmp_path / "program"), "-lm"]
+    subprocess.run(argv, check=True)
+    with subprocess.Popen([tmp_path / "program"], stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        status = typed("bench", str(DIGITS), "--port", served.stdout.readline().strip(), "--repeat", "1")
+        assert served.poll() is None, "the firmware goes on"
+        served.kill()
+    printed = " ".join(capsys.readouterr().err.split())
+    assert re.search(says, printed), printed
+    assert (status == 0) == (not says or "times as fast" in says)
 
 
 def test_another_build_and_another_model_are_refused(folder: Path, port: str, tmp_path: Path) -> None:

@@ -160,4 +160,8 @@ def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None) -> Co
         return CommunicationError(f"{name} prints text, but sends no frames", details=details, hint=hint)
     what = f"{name} sends bytes, but no valid frames"
     details = [f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}", *tried]
-    return CommunicationError(what, details=details, hint="check that the baud rate is the firmware's")
+    return CommunicationError(
+        what,
+        details=details,
+        hint="check the firmware's baud rate, and that it sends all bytes as they are (no CR before LF)",
+    )

@@ -66,6 +66,7 @@ _FIRST_DATA_BYTES = 512  # of a frame, if bytes may be lost: 96% of the line's r
 _LEAST_DATA_BYTES = 48
 _LEAST_FRAME_BYTES = 128  # on the line, if the window is large enough
 _FRAMES_IN_WINDOW = 3  # if bytes may be lost: while one is acknowledged, others keep the line busy
+_MANY = 10  # frames that were sent again: more than an occasional loss
 _CALM_REPLIES = 64  # frames grow after this number without a loss
 
 
@@ -340,7 +341,8 @@ class Window:
             f"{self.resent} frame{'s were' if self.resent != 1 else ' was'} sent again since the session was opened",
         ]
         if not oldest.is_running:
-            return NoAnswerError(f"{name} has stopped answering", details=details)
+            hint = "does its port lose bytes, or change them (CR before LF)?" if self.resent >= _MANY else ""
+            return NoAnswerError(f"{name} has stopped answering", details=details, hint=hint)
         longer = f"need more than {work_s:.3g} s? set --timeout SECONDS, in Python timeout_s"
         hint = f"does the model hang on this device, or does it {longer if work_s else 'need more time?'}"
         return NoAnswerError(f"{name} started the model, which has not finished", details=details, hint=hint)

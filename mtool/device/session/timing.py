@@ -1,6 +1,7 @@
 """Times from the device's timer, and how it is read."""
 
 import json
+import logging
 import os
 import statistics
 import time
@@ -14,6 +15,7 @@ from mtool.base.errors import DeviceError, UsageError
 from mtool.device.rpc import Client
 
 MOST_RUNS = (1 << 32) - 1
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,36 @@ def measure(
         elapsed_s = client.stop_timer() / 1e9
         stopped = clock()
         if elapsed_s <= 0:
-            raise DeviceError("the device's timer does not run", details=["it read 0 when it was stopped"])
+            details = [f"it read 0 after {seconds / repeat:.3g} s"]
+            raise DeviceError("the device's timer does not run", details=details)
         shortest, longest = before_stop - started, stopped - before_start
         ratio = (shortest + longest) / 2 / elapsed_s
         found.append(Calibration(ratio, (longest - shortest) / 2 / elapsed_s, seconds))
     return min(found, key=lambda one: one.error)
+
+
+_CHECKED_S = 0.05
+_FAR, _NEAR = 50.0, 2.0
+
+
+def check_runs(client: Client) -> None:
+    """Compare the timer of firmware of the user's own with the host's clock; warn if its rate seems wrong.
+
+    Raises:
+        DeviceError: it stands still, counts down, or is far too fast or slow.
+    """
+    hint = "mt_rpc_time returns a counter that is enabled and counts up; *hz is its rate"
+    try:
+        found = measure(client, _CHECKED_S, repeat=1)
+    except DeviceError as stands:
+        raise DeviceError(stands.what, details=stands.details, hint=hint) from None
+    ratio, error = found.ratio, found.error
+    off = f"{1 / ratio:,.1f} times as fast as this computer's clock" if ratio < 1 else f"{ratio:,.1f} times as slow"
+    if not 1 / _FAR <= ratio <= _FAR:
+        what = "the device's timer counts down, or at another rate"
+        raise DeviceError(what, details=[f"it is {off}"], hint=hint)
+    if ratio + error < 1 / _NEAR or ratio - error > _NEAR:
+        log.warning("the device's timer is %s: %s", off, hint)
 
 
 def store(device: str, calibration: Calibration, *, environment: Mapping[str, str] = os.environ) -> Path:
