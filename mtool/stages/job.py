@@ -131,8 +131,10 @@ class Job:
         Raises:
             UsageError: the package was made from another file, or has several models and none is named.
         """
-        described = chosen_model(folder, self.options.name)
         found = file_hash(self.path)
+        made = [one for one in manifest.load(folder).models if one.model_hash == found]
+        made = [one for one in made if one.model_file == self.path.name] or made
+        described = chosen_model(folder, self.options.name or (made[0].model if len(made) == 1 else ""))
         if found != described.model_hash:
             raise UsageError(
                 f"the package in {folder} was not made from {self.path}",

@@ -26,6 +26,7 @@ from mtool.compiler.plan.pool import Pool
 from mtool.device import session
 from mtool.stages.deployment import Deployment
 from mtool.stages.job import own_firmware
+from tests.arduino import sine
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 OWN = resources.path("examples/own_firmware")
@@ -148,6 +149,39 @@ def test_what_is_wrong_with_a_port(
     printed = " ".join(capsys.readouterr().err.split())
     assert re.search(says, printed), printed
     assert (status == 0) == (not says or "times as fast" in says)
+
+
+@pytest.mark.slow
+def test_several_models_are_found_by_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    models = [shutil.copy(DIGITS, tmp_path), sine.write(tmp_path / "sine.onnx")]
+    assert typed("compile", *map(str, models), "--emit", "cmake", "--rpc", "--output-dir", "build/both") == 0
+    argv = ["gcc", "-std=c99", "-O0", "-Ibuild/both/include", *map(str, Path("build/both/src").glob("*.c"))]
+    subprocess.run([*argv, str(OWN / "ports/posix.c"), "-o", "program", "-lm"], check=True)
+    with subprocess.Popen(["./program"], stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        port = served.stdout.readline().strip()
+        for path in models:
+            capsys.readouterr()
+            assert typed("verify", Path(path).name, "--port", port, "--samples", "1") == 0
+            assert f"{Path(path).name} on host matches" in capsys.readouterr().out
+        served.kill()
+
+
+@pytest.mark.slow
+def test_two_servers_in_one_firmware_are_an_error(folder: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    packages.write(
+        commands.compile(DIGITS, board="host", options=commands.Options(name="b")), again, form="cmake", rpc=True
+    )
+    text = "cmake_minimum_required(VERSION 3.20)\nproject(app C)\n"
+    text += f"add_subdirectory({folder / 'build/digits'} a)\nadd_subdirectory({again} b)\n"
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    argv = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja"]
+    failed = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert failed.returncode and "b and digits_int8 both contain mtool's RPC server" in " ".join(failed.stderr.split())
 
 
 def test_another_build_and_another_model_are_refused(folder: Path, port: str, tmp_path: Path) -> None:
