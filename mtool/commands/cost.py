@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from mtool import boards
 from mtool.base import checked, files, locks, plural, resources
-from mtool.base.errors import MtoolError, UsageError
+from mtool.base.errors import BuildError, MtoolError, UsageError
 from mtool.boards import Board
 from mtool.device import cycles as counting
 from mtool.device.build import builds_whole_framework, measure
 from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.build.size import Size
+from mtool.device.build.stack import CallGraph
 from mtool.device.build.stack import firmware as stack
 from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
@@ -347,6 +348,8 @@ def bench_job(
     job: Job, readings: Readings, clocks: Sequence[counting.Clock] | None = None, *, elf: Path | None = None
 ) -> Cost:
     """Do what `bench` does; cycles are estimated unless `clocks` is None."""
+    if elf is not None:
+        _check_elf(elf)
     if clocks is not None:
         counting.cores_for(job.target)
     model = job.compile()
@@ -359,9 +362,7 @@ def bench_job(
             if not bounds:
                 what = f"{elf} has no code of {prepared.manifest.model} that can be read"
                 details = [f"expected a function {prepared.manifest.symbols['run']} for Arm Cortex-M, RISC-V or AVR"]
-                raise UsageError(
-                    what, details=details, hint="give the linked file with its symbols, not a .bin or .hex"
-                )
+                raise UsageError(what, details=details, hint=_LINKED)
             cost = replace(cost, **bounds)
         if job.is_module:
             own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
@@ -377,6 +378,21 @@ def bench_job(
     if clocks is None:
         return cost
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
+
+
+_LINKED = "give the linked file with its symbols, not a .bin or .hex"
+
+
+def _check_elf(elf: Path) -> None:
+    """Check that a linked file can be read, before the work of a measurement.
+
+    Raises:
+        UsageError: it can't.
+    """
+    try:
+        CallGraph(elf)
+    except BuildError as wrong:
+        raise UsageError(wrong.what, details=wrong.details, hint=_LINKED) from None
 
 
 def _compare_first(job: Job, model: CompiledModel, prepared: BuiltProject, inputs: Sample) -> FirstRun | None:

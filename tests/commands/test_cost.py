@@ -53,6 +53,16 @@ def test_a_bound_below_what_was_measured_is_reported(
     assert "m on b used 173 B of stack" in caplog.text and "please report it" in caplog.text
 
 
+@pytest.mark.parametrize("contents", [None, b"x"], ids=["missing", "not linked"])
+def test_a_file_that_is_not_linked_is_refused_before_the_work(contents: bytes | None, tmp_path: Path) -> None:
+    elf = tmp_path / "app.elf"
+    if contents is not None:
+        elf.write_bytes(contents)
+    with pytest.raises(UsageError, match=r"the code of .*app\.elf can't be read") as refused:
+        bench(tmp_path / "no_model.onnx", board="mps2_an386", elf=elf)
+    assert "with its symbols" in refused.value.hint
+
+
 @pytest.mark.slow
 def test_whether_instructions_depend_on_the_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
