@@ -368,7 +368,7 @@ class _Source:
             plan = make_plan(lowered(), target, request.io, partial, chosen, order, dict(grown), self.partial_cache)
             return plan, chosen
 
-        grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else 0)
+        grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else None)
         ways = ((of_target, *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
         attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
         key, plan = settled(board, request, attempts, is_alone=is_alone)

@@ -31,6 +31,9 @@ OWN_CODE_BYTES = 2 * 1024
 """Additional code of such an operator, with its share of common functions."""
 MOST_GROWN = 0.1
 """The share of the weights by which they may grow for time; their padding and scalings take about 5% more."""
+UNKNOWN_FLASH_BYTES = 1024 * 1024
+"""The flash that is assumed where none is known, as in a package for several chips."""
+UNKNOWN_RAM_BYTES = 256 * 1024
 
 Grown = tuple[tuple[str, Schedule], ...]
 """Operators that may take memory for time, with their schedules."""
@@ -57,29 +60,30 @@ class Offers:
     constant_bytes: int
     at_run_time: tuple[Offer, ...] = ()
 
-    def taken(self, optimize: Optimize, flash_bytes: int | None, ram_bytes: int) -> Grown:
+    def taken(self, optimize: Optimize, flash_bytes: int | None, ram_bytes: int | None) -> Grown:
         """Return the operators that may take memory, with their schedules.
 
         Args:
             optimize: the optimization goal.
-            flash_bytes: the board's flash; None: no limit.
-            ram_bytes: the memory of the arena.
+            flash_bytes: the board's flash; None: unknown.
+            ram_bytes: the memory of the arena; None: unknown.
         """
         if optimize == "size":
             return ()
-        if flash_bytes is None:
+        if flash_bytes is None and optimize == "speed":
             found = {one.operator: one for one in self.in_flash}
         else:
-            left = flash_bytes - CODE_BYTES - self.constant_bytes
+            size = UNKNOWN_FLASH_BYTES if flash_bytes is None else flash_bytes
+            left = size - CODE_BYTES - self.constant_bytes
             if optimize == "balanced":
                 left = min(left, int(MOST_GROWN * self.constant_bytes))
-            found = self._worked(optimize, flash_bytes, ram_bytes)
+            found = self._worked(optimize, size, UNKNOWN_RAM_BYTES if ram_bytes is None else ram_bytes)
             before = found if optimize == "balanced" else {}
             better = [
                 replace(one, saved=one.saved - before[one.operator].saved) if one.operator in before else one
                 for one in self.in_flash
             ]
-            found |= {one.operator: one for one in chosen_offers(better, optimize, flash_bytes, left)}
+            found |= {one.operator: one for one in chosen_offers(better, optimize, size, left)}
         return tuple((name, one.schedule) for name, one in found.items() if one.schedule is not None)
 
     def _worked(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:

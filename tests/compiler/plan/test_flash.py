@@ -137,11 +137,12 @@ def test_a_requested_schedule_is_used(saved: Path) -> None:
     assert [step.node.title for step in plan.steps if step.schedule.name == "dsp_winograd"] == [name]
 
 
-def test_without_a_limit_all_are_taken() -> None:
+def test_unknown_memories_are_of_usual_sizes() -> None:
     first, second = DspWinograd(), DspWinograd(unroll=8)
-    offers = Offers((Offer("a", 0.5, 10, first), Offer("b", 0.001, 10**9, second)), 0)
-    assert offers.taken("balanced", None, 0) == offers.taken("speed", None, 0) == (("a", first), ("b", second))
-    assert offers.taken("size", None, 0) == ()
+    offers = Offers((Offer("a", 0.5, 10, first), Offer("b", 0.001, 10**9, second)), 1000)
+    assert offers.taken("speed", None, None) == (("a", first), ("b", second))
+    assert offers.taken("balanced", None, None) == (("a", first),)
+    assert offers.taken("size", None, None) == ()
 
 
 def test_the_default_prefers_working_memory() -> None:
