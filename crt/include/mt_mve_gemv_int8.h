@@ -173,16 +173,44 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
     return weights;
 }
 
-/* The same without scales: the results are the sums. */
+/* The same without scales: the results are the sums. For each eight outputs vectors of 16 weights of each, the last
+ * `rest` weights of each, if any, and their biases, which no vector of weights reads beyond. */
+#define MT_MVE_LAST(sum)                          \
+    "vldrb.u8 q1, [%[w]], #%c[rest]\n\t"         \
+    "vmladava.s8 " sum ", q0, q1\n\t"
+#define MT_MVE_LAST_ROW                           \
+    "mov %[end], %[rest]\n\t"                    \
+    "vctp.8 %[end]\n\t"                          \
+    "vpst\n\t"                                   \
+    "vldrbt.u8 q0, [%[x]]\n\t"                   \
+    MT_MVE_LAST("r0") MT_MVE_LAST("r2") MT_MVE_LAST("r4") MT_MVE_LAST("r6") MT_MVE_LAST("r8") MT_MVE_LAST("r10") \
+    MT_MVE_LAST("r12") MT_MVE_LAST("lr")
+#define MT_MVE_SUMS(last)                                                                                       \
+    __asm__ volatile("ldr r0, %[bytes]\n\t"                                                                    \
+                     "add r0, %[w]\n\t"                                                                        \
+                     "ldmia.w r0, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                      \
+                     "cmp %[x], %[end]\n\t"                                                                    \
+                     "beq 2f\n\t"                                                                              \
+                     "1:\n\t" MT_MVE_ROW "cmp %[x], %[end]\n\t"                                               \
+                     "bne 1b\n\t"                                                                              \
+                     "2:\n\t" last MT_MVE_ROWS_APART                                                          \
+                     "adds %[w], #32\n\t"                                                                      \
+                     "vstrw.32 q0, [%[o]], #16\n\t"                                                            \
+                     "vstrw.32 q1, [%[o]], #16"                                                                 \
+                     : [w] "+&l"(weights), [x] "+&r"(x), [o] "+&l"(output), [end] "+&r"(whole)                  \
+                     : [bytes] "m"(bytes), [rest] "i"(rest)                                                     \
+                     : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory", "p0")
+
 MT_MVE_INLINE const int8_t *mt_mve_row_sums(const int8_t *input, const int8_t *end, const int8_t *weights,
-                                            int32_t *output, int32_t groups)
+                                            int32_t *output, int32_t groups, int rest)
 {
+    const int32_t bytes = 8 * (int32_t)(end - input);
     do {
-        const int8_t *x = input;
-        MT_MVE_DENSE(MT_MVE_ROW, MT_MVE_ROWS_APART
-                     "vstrw.32 q0, [%[o]], #16\n\t"
-                     "vstrw.32 q1, [%[o]], #16",
-                     "i"(0));
+        const int8_t *x = input, *whole = end - rest;
+        if (rest)
+            MT_MVE_SUMS(MT_MVE_LAST_ROW);
+        else
+            MT_MVE_SUMS("");
     } while (--groups);
     return weights;
 }
@@ -208,25 +236,28 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
 }
 
 MT_MVE_INLINE const int8_t *mt_mve_row_sums(const int8_t *input, const int8_t *end, const int8_t *weights,
-                                            int32_t *output, int32_t groups)
+                                            int32_t *output, int32_t groups, int rest)
 {
-    const int32_t depth = (int32_t)(end - input);
-    for (; groups; --groups, weights += 32 + 8 * depth, output += 8)
+    const int32_t depth = (int32_t)(end - input), whole = depth - rest;
+    for (; groups; --groups, weights += 8 * depth + 32, output += 8)
         for (int32_t q = 0; q < 8; ++q) {
-            memcpy(output + q, weights + 4 * q, 4);
-            for (int32_t k = 0; k < depth; ++k)
-                output[q] += input[k] * weights[32 + k / 16 * 128 + q * 16 + k % 16];
+            memcpy(output + q, weights + 8 * depth + 4 * q, 4);
+            for (int32_t k = 0; k < whole; ++k)
+                output[q] += input[k] * weights[k / 16 * 128 + q * 16 + k % 16];
+            for (int32_t k = 0; k < rest; ++k)
+                output[q] += input[whole + k] * weights[8 * whole + rest * q + k];
         }
     return weights;
 }
 
 #endif
 
-MT_OPERATOR const int8_t *mt_mve_dense_sums(const int8_t *input, const int8_t *end, const int8_t *weights,
-                                            int32_t *output, int32_t groups)
-{
-    return mt_mve_row_sums(input, end, weights, output, groups);
-}
+#define MT_MVE_ROW_SUMS(name, rest)                                                                            \
+    MT_OPERATOR const int8_t *name(const int8_t *input, const int8_t *end, const int8_t *weights,             \
+                                   int32_t *output, int32_t groups)                                           \
+    {                                                                                                         \
+        return mt_mve_row_sums(input, end, weights, output, groups, rest);                                    \
+    }
 
 /* The instances that operators share. */
 #define MT_MVE_ROWS(name, unroll, by)                                                                             \

@@ -109,7 +109,7 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
     core = "has_mve"
     forms = (ByteSumEpilogue,)
     element = DType.INT8
-    multiple = mve.INT8_LANES
+    multiple = 1
 
     def fits(self, size: Matrix, epilogue: ByteSumEpilogue) -> bool:
         """int8 by int8."""
@@ -117,20 +117,26 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
 
     def instructions(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> float:
         """19 instructions for 16 inputs and eight outputs, 20 for eight outputs, and 28 for each result."""
-        each = 19 * self.filled(size) / mve.INT8_LANES + 20
+        each = 19 * -(-size.depth // mve.INT8_LANES) + 20
         return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs)
 
     def products(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> Products:
-        """One for all."""
+        """By the number of inputs beside whole vectors."""
+        rest = size.depth % mve.INT8_LANES
+        whole = size.depth - rest
 
         def rows(weights: Array, bias: Array) -> Array:
-            vectors = by_turns(weights, GROUP, mve.INT8_LANES)
-            return np.concatenate([numbers_of(bias, GROUP, np.int32), vectors], axis=1)
+            parts = [by_turns(weights[:, :whole], GROUP, mve.INT8_LANES)] if whole else []
+            parts += [by_turns(weights[:, whole:], GROUP, rest)] if rest else []
+            return np.concatenate([*parts, numbers_of(bias, GROUP, np.int32)], axis=1)
 
         packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias_of_model)
-        layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns"
+        layout = f"8 outputs a row: vectors of 16 weights by turns, {f'{rest} weights by turns, ' if rest else ''}"
+        layout += "bytes of biases"
+        name = f"mt_mve_row_sums_{rest}"
         others = _headers(epilogue)
-        return Products(packed, layout, "mt_mve_gemv_int8.h", "mt_mve_dense_sums", others=others)
+        shared = (f"MT_MVE_ROW_SUMS({name}, {rest})",)
+        return Products(packed, layout, "mt_mve_gemv_int8.h", name, shared=shared, others=others)
 
     def vector(self, size: Matrix, epilogue: ByteSumEpilogue) -> Body | None:
         """Of what vectors compute."""
