@@ -194,8 +194,8 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
     "smlad " b ", r11, lr, " b "\n\t"      \
     "sxtb16 lr, lr\n\t"                    \
     "smlad " a ", r11, lr, " a "\n\t"
-#define MT_DSP_ROW8_4                  \
-    "ldr r10, [%[x]], #4\n\t"          \
+#define MT_DSP_ROW8_4 "ldr r10, [%[x]], #4\n\t" MT_DSP_ROW8_OF
+#define MT_DSP_ROW8_OF                 \
     "sxtb16 r11, r10, ror #8\n\t"      \
     "sxtb16 r10, r10\n\t"              \
     MT_DSP_PAIR8("r0", "r1") MT_DSP_PAIR8("r2", "r3") MT_DSP_PAIR8("r4", "r5") MT_DSP_PAIR8("r8", "r9")
@@ -256,29 +256,44 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
     return weights;
 }
 
-/* The same without scales: the results are the sums. Words of b have no sign. */
+/* The same without scales: the results are the sums. Words of b have no sign. The last `rest` inputs, fewer than four,
+ * have words of weights too; there is a word of inputs before them. */
+#define MT_DSP_LAST_1 "ldrb r10, [%[x]]\n\t"
+#define MT_DSP_LAST_2 "ldrh r10, [%[x]]\n\t"
+#define MT_DSP_LAST_3 MT_DSP_LAST_2 "ldrb r11, [%[x], #2]\n\torr r10, r10, r11, lsl #16\n\t"
+#define MT_DSP_SUMS(last)                                                                                            \
+    __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(                            \
+                         "", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t" \
+                     last "ldr r10, %[o]\n\t"                                                                       \
+                     "sub r1, r1, r0\n\t"                                                                           \
+                     "sub r3, r3, r2\n\t"                                                                           \
+                     "sub r5, r5, r4\n\t"                                                                           \
+                     "sub r9, r9, r8\n\t"                                                                           \
+                     "asr r1, r1, #8\n\t"                                                                           \
+                     "asr r3, r3, #8\n\t"                                                                           \
+                     "asr r5, r5, #8\n\t"                                                                           \
+                     "asr r9, r9, #8\n\t"                                                                           \
+                     "stmia r10!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t"                                             \
+                     "str r10, %[o]"                                                                                \
+                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+m"(output)                                           \
+                     : [end] "m"(whole), [skip] "m"(skip), [turn] "i"(turn)                                         \
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory")
+
 MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int32_t *output, int32_t groups, int turn)
+                                           int32_t *output, int32_t groups, int turn, int rest)
 {
-    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(end - input) / 4) & (turn - 1));
+    const int8_t *const whole = end - rest;
+    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(whole - input) / 4) & (turn - 1));
     do {
         const int8_t *x = input;
-        __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(
-                             "", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
-                         "ldr r10, %[o]\n\t"
-                         "sub r1, r1, r0\n\t"
-                         "sub r3, r3, r2\n\t"
-                         "sub r5, r5, r4\n\t"
-                         "sub r9, r9, r8\n\t"
-                         "asr r1, r1, #8\n\t"
-                         "asr r3, r3, #8\n\t"
-                         "asr r5, r5, #8\n\t"
-                         "asr r9, r9, #8\n\t"
-                         "stmia r10!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t"
-                         "str r10, %[o]"
-                         : [w] "+&r"(weights), [x] "+&r"(x), [o] "+m"(output)
-                         : [end] "m"(end), [skip] "m"(skip), [turn] "i"(turn)
-                         : "r0", "r1", "r2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
+        if (rest == 1)
+            MT_DSP_SUMS(MT_DSP_LAST_1 MT_DSP_ROW8_OF);
+        else if (rest == 2)
+            MT_DSP_SUMS(MT_DSP_LAST_2 MT_DSP_ROW8_OF);
+        else if (rest == 3)
+            MT_DSP_SUMS(MT_DSP_LAST_3 MT_DSP_ROW8_OF);
+        else
+            MT_DSP_SUMS("");
     } while (--groups);
     return weights;
 }
@@ -287,13 +302,13 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *en
 
 /* Some sums at a time, an even number; those of b are still a + 256 * b. */
 MT_DSP_INLINE const uint32_t *mt_dsp_sums_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                             uint32_t *sums, int32_t outputs)
+                                             uint32_t *sums, int32_t outputs, int32_t rest)
 {
     memcpy(sums, weights, (size_t)outputs * 4);
     weights += outputs;
-    for (const int8_t *x = input; x != end; x += 4, weights += outputs) {
-        uint32_t word;
-        memcpy(&word, x, 4);
+    for (const int8_t *x = input; x < end; x += 4, weights += outputs) {
+        uint32_t word = 0;
+        memcpy(&word, x, x + 4 > end ? (size_t)rest : 4);
         for (int32_t half = 0; half < 2; ++half) {
             const int32_t pair = mt_dsp_sxtb16(half ? word >> 8 | word << 24 : word);
             for (int32_t j = 0; j < outputs; j += 2) {
@@ -314,7 +329,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *
     for (; groups; --groups, output += outputs) {
         uint32_t sums[8];
         const uint32_t *first;
-        weights = first = mt_dsp_sums_of(input, end, weights, sums, outputs);
+        weights = first = mt_dsp_sums_of(input, end, weights, sums, outputs, 0);
         for (int32_t j = 0; j < outputs; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
             output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, first, by, range);
     }
@@ -340,12 +355,12 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int32_t *output, int32_t groups, int turn)
+                                           int32_t *output, int32_t groups, int turn, int rest)
 {
     (void)turn;
     for (; groups; --groups, output += 8) {
         uint32_t sums[8];
-        weights = mt_dsp_sums_of(input, end, weights, sums, 8);
+        weights = mt_dsp_sums_of(input, end, weights, sums, 8, rest);
         for (int32_t j = 0; j < 8; ++j)
             output[j] = j % 2 ? (int32_t)(sums[j] - sums[j - 1]) >> 8 : (int32_t)sums[j];
     }
@@ -368,11 +383,11 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *en
         const struct mt_dsp_range own = *range;                                                       \
         return mt_dsp_rows(input, end, weights, output, groups, unroll, by, clamped, &own);           \
     }
-#define MT_DSP_SUMS8(name, turn)                                                                       \
+#define MT_DSP_SUMS8(name, turn, rest)                                                                  \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int32_t *output, int32_t groups)                                 \
     {                                                                                                 \
-        return mt_dsp_sums8(input, end, weights, output, groups, turn);                                \
+        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest);                         \
     }
 #define MT_DSP_ROWS8_PLAIN(name, unroll, by)                                                           \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \

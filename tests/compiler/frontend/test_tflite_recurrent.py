@@ -4,19 +4,25 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from tflite_cases import Case, compute_sequence, drawn, one_model
+from one_firmware import Case, failures
+from tflite_cases import Case as Layer
+from tflite_cases import compute_sequence, drawn, one_model
 from tflite_models import Op, T, litert_sequence
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend import load
+from mtool.compiler import passes
+from mtool.compiler.frontend import ModelOptions, load
 from mtool.compiler.frontend.tflite.fixed_point import rescaled
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.expr import call, const
 from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS
+from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
 
 pytest.importorskip("ai_edge_litert")
 
@@ -69,7 +75,7 @@ def real_lstm(
     clip: float = 0.0,
     code: int = 4,
     **how: bool,
-) -> Case:
+) -> Layer:
     chosen = {"cifg": False, "peepholes": False, "projected": False} | how
     width = 4 if chosen["projected"] else CELLS
     images = shape[1] if major else shape[0]
@@ -79,12 +85,12 @@ def real_lstm(
         found |= {20 + n: weights(f"n{n}", CELLS) for n in range(1 if chosen["cifg"] else 0, 4)}
     values = {"TimeMajor": major, "CellClip": clip, "ProjClip": clip, "FusedActivationFunction": code}
     op = Op(LSTM, listed(found), ["y"], "UnidirectionalSequenceLSTMOptions", values)
-    return Case(tag, op, [*found.values(), T("y", [*shape[:-1], width])])
+    return Layer(tag, op, [*found.values(), T("y", [*shape[:-1], width])])
 
 
 def integer_lstm(
     tag: str, shape: list[int], *, major: bool = False, clip: float = 0.0, power: int = -11, **how: bool
-) -> Case:
+) -> Layer:
     chosen = {"cifg": False, "projected": False} | how
     width = 4 if chosen["projected"] else CELLS
     images = shape[1] if major else shape[0]
@@ -98,10 +104,10 @@ def integer_lstm(
     names = [tensor.name for tensor in between]
     op = Op(LSTM, listed(found), ["y"], "UnidirectionalSequenceLSTMOptions", values, names)
     made = T("y", [*shape[:-1], width], np.int8, 0.0078, 2)
-    return Case(tag, op, [*found.values(), *between, made])
+    return Layer(tag, op, [*found.values(), *between, made])
 
 
-def both_lstm(tag: str, shape: list[int], *, merged: bool) -> Case:
+def both_lstm(tag: str, shape: list[int], *, merged: bool) -> Layer:
     there = direction("f", CELLS, cifg=False, peepholes=True, projected=False)
     back = direction("b", CELLS, cifg=False, peepholes=True, projected=False)
     found = {0: T("x", shape)} | there | {place + 17: tensor for place, tensor in back.items()}
@@ -112,20 +118,20 @@ def both_lstm(tag: str, shape: list[int], *, merged: bool) -> Case:
     values = {"MergeOutputs": merged, "CellClip": 0.5, "FusedActivationFunction": 4, "TimeMajor": False}
     outputs = [T("y", [*shape[:-1], 2 * CELLS])] if merged else [T(name, [*shape[:-1], CELLS]) for name in ("y", "z")]
     op = Op(BOTH, names, [t.name for t in outputs], "BidirectionalSequenceLSTMOptions", values)
-    return Case(tag, op, [*found.values(), *outputs])
+    return Layer(tag, op, [*found.values(), *outputs])
 
 
-def rnn(tag: str, shape: list[int], *, major: bool) -> Case:
+def rnn(tag: str, shape: list[int], *, major: bool) -> Layer:
     images = shape[1] if major else shape[0]
     found = [T("x", shape), weights("w", CELLS, SIZE), weights("r", CELLS, CELLS), weights("b", CELLS)]
     found.append(variable("h", images, CELLS))
     op = Op("UNIDIRECTIONAL_SEQUENCE_RNN", [t.name for t in found], ["y"], "SequenceRNNOptions", {
         "TimeMajor": major, "FusedActivationFunction": 4,
     })  # fmt: skip
-    return Case(tag, op, [*found, T("y", [*shape[:-1], CELLS])])
+    return Layer(tag, op, [*found, T("y", [*shape[:-1], CELLS])])
 
 
-def svdf(tag: str, *, rank: int, dtype: Any = np.float32, images: int = 2, bias: bool = True, code: int = 0) -> Case:
+def svdf(tag: str, *, rank: int, dtype: Any = np.float32, images: int = 2, bias: bool = True, code: int = 0) -> Layer:
     filters, memory = 6, 4
     values = {"Rank": rank, "FusedActivationFunction": code}
     if dtype is np.float32:
@@ -143,10 +149,10 @@ def svdf(tag: str, *, rank: int, dtype: Any = np.float32, images: int = 2, bias:
         found += [variable("s", images, filters * memory, dtype=dtype, scale=scale, zero=0 if wide else -9)]
         found += [T("y", [images, filters // rank], np.int8, 0.03 if wide else 0.008, -7)]
     names = [t.name for t in found[:3]] + (["b"] if bias else [""]) + ["s"]
-    return Case(tag, Op("SVDF", names, ["y"], "SVDFOptions", values), found)
+    return Layer(tag, Op("SVDF", names, ["y"], "SVDFOptions", values), found)
 
 
-def cases() -> list[Case]:
+def cases() -> list[Layer]:
     return [
         real_lstm("plain", [2, 9, SIZE], clip=0.6),
         real_lstm("major", [9, 3, SIZE], major=True, peepholes=True),
@@ -205,6 +211,28 @@ def test_the_sums_of_gates_have_kernels_for_simd(
     found = compute_sequence(data, sequence, tmp_path, "tflite", target)
     np.testing.assert_array_equal(found, litert_sequence(data, sequence, reference=True))
     assert f"schedule {schedule}" in next(tmp_path.glob("**/model.c")).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("board", "features"), [("mps2_an386", "dsp"), ("mps3_an547", "dsp mve")])
+def test_gates_in_the_emulator(board: str, features: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, made = Target("cortex-m", frozenset({"fpu", *features.split()})), []
+    portable = {
+        key: replace(kernel, schedules=tuple(s for s in kernel.schedules if s.name.startswith("c99")))
+        for key, kernel in registry.KERNELS.items()
+    }
+    for size in (28, 29, 30, 31, 32):
+        monkeypatch.setitem(globals(), "SIZE", size)
+        monkeypatch.setitem(globals(), "CELLS", size - 8)
+        data, inputs, _ = one_model([integer_lstm("gates", [1, 8, size])])
+        (tmp_path / "m.tflite").write_bytes(data)
+        graph = passes.run(load(tmp_path / "m.tflite", ModelOptions(rounding="tflite")), target)
+        plan = make_plan(replace(graph, name=f"m{size}"), target)
+        with mock.patch.dict(registry.KERNELS, portable):
+            made.append(Case(plan, make_plan(replace(graph, name=f"c{size}"), target), {
+                one.name: drawn(one) for one in inputs
+            }))  # fmt: skip
+    assert failures(made, tmp_path, board) == []
 
 
 def test_a_filter_bank_with_states_of_8_bits_is_tflite_micro_s(tmp_path: Path) -> None:
@@ -281,7 +309,7 @@ def test_their_c_has_the_meaning_that_passes_compute_with(tmp_path: Path) -> Non
         np.testing.assert_array_equal(found[:, place], mean)
 
 
-def refused(case: Case, folder: Path) -> str:
+def refused(case: Layer, folder: Path) -> str:
     path = folder / "m.tflite"
     path.write_bytes(one_model([case])[0])
     with pytest.raises(ModelError) as raised:
@@ -289,7 +317,7 @@ def refused(case: Case, folder: Path) -> str:
     return str(raised.value)
 
 
-def changed(case: Case, name: str, **fields: Any) -> Case:
+def changed(case: Layer, name: str, **fields: Any) -> Layer:
     return replace(case, tensors=[replace(t, **fields) if t.name == name else t for t in case.tensors])
 
 

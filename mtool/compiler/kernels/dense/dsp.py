@@ -149,19 +149,20 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
     core = "has_dsp"
     forms = (ByteSumEpilogue,)
     element = DType.INT8
+    multiple = 1
 
     unroll: int = knob(0, *UNROLLS, meaning="the most inputs per iteration; auto: 16")
 
     def fits(self, size: Matrix, epilogue: ByteSumEpilogue) -> bool:
         """int8 weights of which a + 256 * b fits int16 for all pairs, and biases that fit beside their sums."""
         weights, bias = epilogue.weights, epilogue.bias_of_model[1::2].astype(np.int64)
-        if weights.dtype != np.int8 or (np.abs(bias) >= 1 << 22).any():
+        if weights.dtype != np.int8 or size.depth < 4 or (np.abs(bias) >= 1 << 22).any():
             return False
         return dsp.go_in_pairs(epilogue.node, epilogue.graph) and not dsp.have_signs(weights)
 
     def instructions(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> float:
         """7.75 instructions an input for eight outputs, 3 an iteration, 50; and 28 for each result."""
-        depth, unroll = self.filled(size), self.unroll or LONGEST
+        depth, unroll = round_up(size.depth, 4), self.unroll or LONGEST
         each = 7.75 * depth + 3 * -(-depth // unroll) + 50
         node, graph = epilogue.node, epilogue.graph
         own_code = (31 * unroll - PORTABLE) * price_of_code(node, graph) / nodes_of_operator(node, graph)
@@ -171,12 +172,15 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
         """By the unrolling."""
 
         def rows(weights: Array, bias: Array) -> Array:
-            return _sums(weights, bias, self.filled(size), self.together)[0]
+            return _sums(weights, bias, round_up(size.depth, 4), self.together)[0]
 
-        unroll = self.unroll or LONGEST
-        name = f"mt_dsp_row_sums_{unroll}"
+        unroll, rest = self.unroll or LONGEST, size.depth % 4
+        name = f"mt_dsp_row_sums_{unroll}{f'_{rest}' if rest else ''}"
         packed = packed_by_rows(rows, self.together, epilogue.weights, epilogue.bias_of_model)
-        layout, shared = f"eight outputs a row, each two, {dsp.PAIRED}", (f"MT_DSP_SUMS8({name}, {unroll // 4})",)
+        layout, shared = (
+            f"eight outputs a row, each two, {dsp.PAIRED}",
+            (f"MT_DSP_SUMS8({name}, {unroll // 4}, {rest})",),
+        )
         return Products(packed, layout, "mt_dsp_gemv_int8.h", name, shared=shared)
 
 
