@@ -4,7 +4,13 @@ Internal form `softmax`: input x[M,N] along the last axis; acc is the float32 re
 exp(scale * (q - max)) has only 256 values, which are in a table: input 1, a constant.
 """
 
+import math
+
+import numpy as np
+
 from mtool.compiler.ir import Attributes, DType, Graph, Node, WithEpilogue
+from mtool.compiler.ir.scalar import Requantize, literal
+from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import kernel_of, needs_math
 from mtool.compiler.kernels.mve.loops import NotVectorsError, vectors_of
@@ -63,6 +69,9 @@ def _label(node: Node, graph: Graph) -> str:
 
 # Softmax in portable C.
 BLOCK = 16  # terms of a block of the sum, of looked-up exponentials
+LONGEST = 128  # elements of a row in integers
+MOST_BITS = 26  # of a power: more make shares less exact on cores without 64-bit products
+TABLE_BYTES = 1024
 DISTANCES = "d = -255 to 0, how far an element is below the largest of its row"
 
 
@@ -84,8 +93,9 @@ class Softmax(Schedule):
         return (0,) if same else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """80 instructions an element."""
-        return 80.0 * graph.types[node.outputs[0]].count
+        """80 instructions an element; of floats without an FPU 800."""
+        own = 80.0 if target.has_float or SoftmaxOfRows.of(node).fixed else 800.0
+        return own * graph.types[node.outputs[0]].count
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -173,4 +183,51 @@ class SoftmaxFixed(Softmax):
         return kernel_of(node, graph, body, epilogue.expr, own, headers=("mt_fixed.h",), layouts=layouts)
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, (Softmax(), SoftmaxFixed(), HeliumSoftmax()))
+class SoftmaxInt8(Softmax):
+    """Row by row in integers, of int8 to 8 bits; near a half the row's float sum decides."""
+
+    name = "c99_integer_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Rows of 2 to 128 int8 with a table of floats, whose results are only quantized, in steps of up to 1/512."""
+        attrs, x = SoftmaxOfRows.of(node), graph.types[node.inputs[0]]
+        if attrs.log or attrs.fixed or x.dtype is not DType.INT8 or not 2 <= x.shape[1] <= LONGEST:
+            return False
+        if graph.is_sample or target.is_8_bit:
+            return False
+        part = attrs.epilogue
+        plain = part.op == "quantize" and part.args[0].op == "acc" and all(arg.op == "const" for arg in part.args[1:])
+        return plain and graph.types[node.outputs[0]].dtype.size == 1 and 2.0**-9 <= part.args[1].value <= 1
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Count 25 instructions an element, a division a row, and the second table."""
+        rows, length = graph.types[node.inputs[0]].shape
+        return rows * (25.0 * length + 80) + TABLE_BYTES * price_of_code(node, graph)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        (rows, length), y = graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].dtype
+        part, exponential = SoftmaxOfRows.of(node).epilogue, graph.constants[node.inputs[1]]
+        scale, zero_point = float(part.args[1].value), int(part.args[2].value)
+        low, high = part.value or part.dtype.limits
+        bits = min(MOST_BITS, 31 - math.ceil(math.log2(length)))
+        places = min(16, bits - 2 + math.floor(math.log2(scale)))
+        # of sums: integers' rounding, float32's of 16 terms and of a few operations
+        exact = math.floor(-math.log2(length * 2.0 ** -(bits + 1) + 24 * 2.0**-24))
+        apart = 4 + (math.ceil(2**places / scale) >> exact) + math.ceil(2.0 ** (places - bits) / scale)
+        body = template(
+            "kernels/c99/softmax_int8.c.j2",
+            rows=rows, length=length, y=y.c, how=Requantize(zero_point, low, high, bounded=True), bits=bits,
+            places=places, exact=exact, apart=apart, scale=literal(scale, DType.FLOAT32).c,
+            offset=(2 * zero_point + 1) << places >> 1, one=round(2.0 ** (32 + places) / scale),
+        )  # fmt: skip
+        power = np.rint(exponential.astype(np.float64) * 2.0**bits).astype(np.uint32)
+        layouts = {
+            "exponential": f"exp(scale * d) for {DISTANCES}",
+            "power": f"the same in steps of 2^-{bits}",
+        }
+        own = {"exponential": exponential, "power": power}
+        return kernel_of(node, graph, body, part, own, headers=("mt_softmax_int8.h",), layouts=layouts)
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, (Softmax(), SoftmaxFixed(), SoftmaxInt8(), HeliumSoftmax()))
