@@ -386,14 +386,14 @@ def test_what_can_not_be_done_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.product(2)
 @needs_arm
 @models.needed
-@pytest.mark.parametrize(("name", "part"), [("kws", 0.35), ("ic", 0.7)])  # flash for speed: --optimize
-def test_a_shared_model_runs_bit_for_bit_on_a_board(name: str, part: float) -> None:
+@pytest.mark.parametrize(("name", "arena"), [("kws", 0.27), ("ic", 0.75)])  # Winograd's weights are in ic's arena
+def test_a_shared_model_runs_bit_for_bit_on_a_board(name: str, arena: float) -> None:
     done = mtool.quantize(
         models.path(f"{name}/{name}_float32"), models.golden(f"{name}/{name}_float32"), board="mps2_an386"
     )
     assert done.classes is not None and done.classes.right_before is None  # its y0 are the outputs, not labels
     assert done.before.code_bytes and done.after.code_bytes
     assert done.before.fits and done.after.fits
-    assert done.after.constant_bytes < part * done.before.constant_bytes
-    assert done.after.arena_bytes < 0.27 * done.before.arena_bytes
+    assert done.after.constant_bytes < 0.35 * done.before.constant_bytes
+    assert done.after.arena_bytes < arena * done.before.arena_bytes
     check_it_runs(done, "mps2_an386")
