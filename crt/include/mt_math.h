@@ -404,11 +404,23 @@ static inline int32_t mt_mean(int32_t sum, int32_t count)
 /* ONNX QuantizeLinear: saturate(round_half_even(value / scale) + zero_point). NaN gives low. */
 static inline int32_t mt_quantize(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
+#if defined(__ARM_FEATURE_QBIT) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE) && !defined(__SOFTFP__)
+    float nearest; /* an integer's bits, saturated; of NaN 0 */
+    int32_t steps;
+    value = value / scale;
+    __asm__("vcvtr.s32.f32 %0, %1" : "=t"(nearest) : "t"(value));
+    steps = (int32_t)mt_u32_of_f32(nearest);
+    if (MT_SELDOM(steps == 0) && value != value)
+        steps = INT32_MIN;
+    __asm__("qadd %0, %1, %2" : "=r"(steps) : "r"(steps), "r"(zero_point));
+    return mt_clamp(steps, low, high);
+#else
     float least = (float)(low - zero_point);
     float most = (float)(high - zero_point);
     value = value / scale;
     value = value > least ? value : least;
     return mt_round(value < most ? value : most) + zero_point;
+#endif
 }
 
 #ifdef __cplusplus
