@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -221,29 +222,32 @@ def number_rows(data: Array, *, is_packed: bool = False) -> str:
     if dtype.is_half:
         dtype = DType.UINT16 if dtype.size == 2 else DType.UINT8
         flat = flat.view(dtype.numpy)
-    words = is_packed and dtype is DType.UINT32
-    texts = [f"0x{word:08X}u" for word in flat.tolist()] if words else _texts(flat, dtype)
-    texts = texts or ["0"]  # C has no empty arrays
-    width = max(map(len, texts)) + 2
-    columns = max(1, (WIDTH - 4) // width)
+    items, form = _items(flat, dtype, is_words=is_packed and dtype is DType.UINT32)
+    columns = max(1, (WIDTH - 4) // (len(form % items[0]) + 1))
     if columns > 8:
         columns -= columns % 8
     # each row of packed words begins a line, so that its parts are easy to see
-    row = data.shape[-1] if is_packed and data.ndim > 1 else len(texts)
-    starts = [start for first in range(0, len(texts), row) for start in range(first, first + row, columns)]
+    row = data.shape[-1] if is_packed and data.ndim > 1 else len(items)
+    starts = [start for first in range(0, len(items), row) for start in range(first, first + row, columns)]
     ends = [min(start + columns, (start // row + 1) * row) for start in starts]
-    rows = [texts[start:end] for start, end in zip(starts, ends, strict=True)]
-    return "\n".join("    " + " ".join(f"{text},".rjust(width - 1) for text in row) for row in rows)
+    lines = {count: "    " + " ".join([form] * count) for count in range(1, columns + 1)}
+    rows = [items[start:end] for start, end in zip(starts, ends, strict=True)]
+    return "\n".join(lines[len(row)] % row for row in rows)
 
 
-def _texts(flat: Array, dtype: DType) -> list[str]:
-    """Return each element as C, as `literal` does; faster for plain numbers."""
-    if dtype.is_integer and dtype.size < 4:
-        return [str(number) for number in flat.tolist()]
+def _items(flat: Array, dtype: DType, *, is_words: bool) -> tuple[tuple[Any, ...], str]:
+    """Return the elements of an array, and the form with which each is C of the same width, as `literal` writes it."""
+    if is_words and flat.size:
+        return tuple(flat.tolist()), "0x%08Xu,"
+    if dtype.is_integer and dtype.size < 4 and flat.size:
+        return tuple(flat.tolist()), f"%{max(len(str(one)) for one in (flat.min(), flat.max()))}d,"
     if dtype in (DType.FLOAT32, DType.FLOAT64) and np.isfinite(flat).all():
         suffix = "f" if dtype is DType.FLOAT32 else ""
-        return [f"{number!s}{suffix}" for number in flat]
-    return [literal(number, dtype).c for number in flat.tolist()]
+        texts = tuple(f"{number!s}{suffix}" for number in flat)
+    else:
+        texts = tuple(literal(number, dtype).c for number in flat.tolist())
+    texts = texts or ("0",)  # C has no empty arrays
+    return texts, f"%{max(map(len, texts))}s,"
 
 
 def total_bytes(constants: Mapping[str, Array]) -> int:

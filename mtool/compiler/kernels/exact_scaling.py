@@ -7,6 +7,7 @@ has the multipliers that fulfil all of them, or none: of a few in a hundred some
 float32's own rounding of a half, where the float goes to the even neighbour. Those keep their scale.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
@@ -246,14 +247,9 @@ def exact_scaling(
     """
     if not np.isfinite(scaling.scale).all():
         return scaling, bias
-    reach, scale = Reach.of(weights, bias), np.where(scaling.scale > 0, scaling.scale, np.float32(1))
-    steps = Steps.of(scale, how, reach)
-    tried = []
-    for places in PLACES:
-        tried.append((places, *_of_places(steps, scaling.scale > 0, how, places)))
-        if (tried[-1][1] > 0).mean() >= MOST:
-            break
-    places, multiplier, moved, offset = max(tried, key=lambda one: int((one[1] > 0).sum()))
+    reach = Reach.of(weights, bias)
+    columns = scaling.scale.astype(np.float32), reach.least, reach.most, reach.live
+    places, multiplier, moved, offset = _best_places(how, *(column.tobytes() for column in columns))
     known = np.clip(np.rint(bias.astype(np.float32) * scaling.scale) + how.zero_point, how.low, how.high)
     of_dead = (known.astype(np.int64) << places) + (1 << (places - 1))
     multiplier, offset = np.where(reach.live, multiplier, 1), np.where(reach.live, offset, of_dead)
@@ -264,6 +260,22 @@ def exact_scaling(
     words = np.where(exact[:, None], words, _bits(scaling.scale))
     bias = (bias + np.where(exact, moved, 0)).astype(np.int32)
     return ExactScaling(words, places, scaling.scale, how.zero_point), bias
+
+
+@functools.lru_cache(maxsize=256)  # a layer is the same in the graphs of several targets
+def _best_places(
+    how: Requantize, scales: bytes, least: bytes, most: bytes, live: bytes
+) -> tuple[int, Array, Array, Array]:
+    """Return the places with the most multipliers, and for them what `_of_places` returns."""
+    reach = Reach(*(np.frombuffer(data, kind) for data, kind in ((least, np.int64), (most, np.int64), (live, bool))))
+    scale = np.frombuffer(scales, np.float32)
+    steps = Steps.of(np.where(scale > 0, scale, np.float32(1)), how, reach)
+    tried = []
+    for places in PLACES:
+        tried.append((places, *_of_places(steps, scale > 0, how, places)))
+        if (tried[-1][1] > 0).mean() >= MOST:
+            break
+    return max(tried, key=lambda one: int((one[1] > 0).sum()))
 
 
 def _of_places(steps: Steps, scaled: Array, how: Requantize, places: int) -> tuple[Array, Array, Array]:

@@ -116,8 +116,9 @@ def apart_of(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apa
     apart: Apart = [[] for _ in pieces]
     for m, n in pairs:
         if lives[m] & lives[n]:
-            apart[n] += [(m, low, high) for low, high in _ranges(pieces[m].parts, pieces[n].parts)]
-            apart[m] += [(n, low, high) for low, high in _ranges(pieces[n].parts, pieces[m].parts)]
+            ranges = _ranges(pieces[m].parts, pieces[n].parts)
+            apart[n] += [(m, low, high) for low, high in ranges]
+            apart[m] += [(n, -high, -low) for low, high in reversed(ranges)]
     return apart
 
 

@@ -147,9 +147,13 @@ def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
 _SOFTWARE = 120  # instructions to scale a sum by a float without an FPU
 
 
-def in_software(scaling: Scaling, target: Target) -> float:
-    """Return the instructions of floats in software for an output, on average: of channels without a multiplier."""
-    if target.has_float or not isinstance(scaling, FloatScaling | ExactScaling):
+def in_software(scaling_of: Callable[[], Scaling | None], target: Target) -> float:
+    """Return the instructions of floats in software for an output, on average: of channels without a multiplier.
+
+    The scaling is not computed for a target with an FPU.
+    """
+    scaling = None if target.has_float else scaling_of()
+    if not isinstance(scaling, FloatScaling | ExactScaling):
         return 0.0
     return _SOFTWARE * (1.0 if isinstance(scaling, FloatScaling) else 1 - float(np.mean(scaling.has_multiplier)))
 

@@ -100,8 +100,7 @@ class Taps(ConvSchedule[T]):
     def instructions(self, conv: Conv, epilogue: T, target: Target) -> float:
         """See PhasedTraversal, and what follows."""
         after: float = self.after if epilogue.rest is not None else 0
-        scaling, _ = self._scaling(epilogue)
-        after += 0 if scaling is None else in_software(scaling, target)
+        after += in_software(lambda: self._scaling(epilogue)[0], target)
         each = conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels)
         return each + after * conv.pixels * conv.out_channels
 
@@ -275,8 +274,8 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """See SlidingTraversal."""
-        scaling, _ = best_scaling(epilogue.node, epilogue.graph, ALONE)
-        return conv.channels * (self._traversal(conv).cost() + in_software(scaling, target) * conv.pixels)
+        software = in_software(lambda: best_scaling(epilogue.node, epilogue.graph, ALONE)[0], target)
+        return conv.channels * (self._traversal(conv).cost() + software * conv.pixels)
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """A single channel."""
