@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -222,32 +221,38 @@ def number_rows(data: Array, *, is_packed: bool = False) -> str:
     if dtype.is_half:
         dtype = DType.UINT16 if dtype.size == 2 else DType.UINT8
         flat = flat.view(dtype.numpy)
-    items, form = _items(flat, dtype, is_words=is_packed and dtype is DType.UINT32)
-    columns = max(1, (WIDTH - 4) // (len(form % items[0]) + 1))
+    text, width = _columns(flat, dtype, is_words=is_packed and dtype is DType.UINT32)
+    count = len(text) // width
+    columns = max(1, (WIDTH - 4) // width)
     if columns > 8:
         columns -= columns % 8
     # each row of packed words begins a line, so that its parts are easy to see
-    row = data.shape[-1] if is_packed and data.ndim > 1 else len(items)
-    starts = [start for first in range(0, len(items), row) for start in range(first, first + row, columns)]
+    row = data.shape[-1] if is_packed and data.ndim > 1 else count
+    starts = [start for first in range(0, count, row) for start in range(first, first + row, columns)]
     ends = [min(start + columns, (start // row + 1) * row) for start in starts]
-    lines = {count: "    " + " ".join([form] * count) for count in range(1, columns + 1)}
-    rows = [items[start:end] for start, end in zip(starts, ends, strict=True)]
-    return "\n".join(lines[len(row)] % row for row in rows)
+    return "\n".join(f"    {text[start * width : end * width - 1]}" for start, end in zip(starts, ends, strict=True))
 
 
-def _items(flat: Array, dtype: DType, *, is_words: bool) -> tuple[tuple[Any, ...], str]:
-    """Return the elements of an array, and the form with which each is C of the same width, as `literal` writes it."""
+_WORD = np.frombuffer(b"0x00000000u, ", np.uint8)
+_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def _columns(flat: Array, dtype: DType, *, is_words: bool) -> tuple[str, int]:
+    """Return all elements as C, as `literal` writes them, each with ", " behind it, and their common width."""
     if is_words and flat.size:
-        return tuple(flat.tolist()), "0x%08Xu,"
-    if dtype.is_integer and dtype.size < 4 and flat.size:
-        return tuple(flat.tolist()), f"%{max(len(str(one)) for one in (flat.min(), flat.max()))}d,"
-    if dtype in (DType.FLOAT32, DType.FLOAT64) and np.isfinite(flat).all():
+        words = np.tile(_WORD, (flat.size, 1))
+        words[:, 2:10] = _DIGITS[flat[:, None] >> np.arange(28, -1, -4, dtype=np.uint32) & 15]
+        return words.tobytes().decode(), len(_WORD)
+    if dtype.is_integer and dtype.size < 4:
+        texts = [str(number) for number in flat.tolist()]
+    elif dtype in (DType.FLOAT32, DType.FLOAT64) and np.isfinite(flat).all():
         suffix = "f" if dtype is DType.FLOAT32 else ""
-        texts = tuple(f"{number!s}{suffix}" for number in flat)
+        texts = [f"{number!s}{suffix}" for number in flat]
     else:
-        texts = tuple(literal(number, dtype).c for number in flat.tolist())
-    texts = texts or ("0",)  # C has no empty arrays
-    return texts, f"%{max(map(len, texts))}s,"
+        texts = [literal(number, dtype).c for number in flat.tolist()]
+    texts = texts or ["0"]  # C has no empty arrays
+    longest = max(map(len, texts))
+    return f"%{longest}s, " * len(texts) % tuple(texts), longest + 2
 
 
 def total_bytes(constants: Mapping[str, Array]) -> int:
