@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 
@@ -31,14 +31,17 @@ from mtool.compiler.ir.scalar import (
     loaded,
     render,
 )
+from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.expressions import has_fixed16, operand_names
-from mtool.compiler.kernels.loop_text import axis_name, float_sum, loop, loops
+from mtool.compiler.kernels.loop_text import axis_name, float_sum, indented, loop, loops
 
 LARGEST = 120  # parts of an expression
 TERMS = 8  # of a reduction, which are computed one after the other
 LANES = 4  # of int32 or float
 LOOP = 3  # instructions that a round of the inner loop takes beside its functions,
 TAIL = 5  # that conditional loads and stores take more,
+PAIR = 6  # instructions that two vectors in one round save,
+BYTES_OF_CODE = 4  # the size of an instruction,
 ROW = 6  # and the rounds of the loops around it
 INTEGERS = {DType.INT8, DType.UINT8, DType.INT16, DType.INT32}
 COSTS = {
@@ -291,10 +294,10 @@ class Scope:
 
 
 class Vectors:
-    """The C of vectors of four int32 or floats along a nest's innermost axis."""
+    """The C of vectors of four int32 or floats along a nest's innermost axis, `ahead` elements behind its place."""
 
-    def __init__(self, nest: Nest) -> None:
-        self.nest, self.axis = nest, nest.axes[-1]
+    def __init__(self, nest: Nest, ahead: int = 0) -> None:
+        self.nest, self.axis, self.ahead = nest, nest.axes[-1], ahead
         self.parts: list[tuple[Expr, Piece]] = []
         self.uses, self.counts = Counter[int](), Counter[str]()
         self.scopes = [Scope(frozenset())]
@@ -310,7 +313,8 @@ class Vectors:
             value = self.call("where_i32", value, "mt_mve_all_i32(1)", NONE)
         code = "i8" if out.size == 1 else out.code
         _kind(out)
-        to = f"output + {nest.place(Offset({axis.number: axis.stride for axis in nest.axes}, 0), self.axis)}"
+        own = Offset({axis.number: axis.stride for axis in nest.axes}, self.ahead * self.axis.stride)
+        to = f"output + {nest.place(own, self.axis)}"
         store = Call(f"store_{code}", (f"(int8_t *)({to})" if out.c == "uint8_t" else to, value, self.count))
         before = [f"const mt_mve_i32x4 steps{step} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
         outside = nest.variables(self.scopes[0].uniforms, self.axis)
@@ -387,7 +391,8 @@ class Vectors:
             return self.call("load_i32", self.nest.acc, self.count) if self.nest.acc else "acc"
         if part.op == "axis":
             self.steps.add(1)
-            return self.call("add_n_i32", "steps1", axis_name(self.axis.number))
+            place = axis_name(self.axis.number)
+            return self.call("add_n_i32", "steps1", f"{place} + {self.ahead}" if self.ahead else place)
         make = _MAKERS.get(part.op)
         if make is None:
             raise NotVectorsError
@@ -396,6 +401,7 @@ class Vectors:
     def _load(self, part: Expr) -> Piece:
         dtype, read = self.nest.dtype(part), self.nest.offset(part)
         _kind(dtype)
+        read = replace(read, first=read.first + self.ahead * read.factors.get(self.axis.number, 0))
         place = f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis, self.uniform)}"
         factor = read.factors.get(self.axis.number, 0)
         at = list[Piece]()
@@ -897,22 +903,37 @@ def vector_rest(node: Node, graph: Graph, acc: str) -> Body | None:
         return None
 
 
+def _pairs_pay(nest: Nest, vectors: int, body: Body) -> bool:
+    """Whether to compute two vectors in each round of the inner loop: of two operands, whose places are computed once.
+
+    With one operand, loads and stores increment their addresses anyway; with more, registers are lacking.
+    """
+    parts = [*nest.expr.parts(leaves=("load",))]
+    is_plain = all(part.op != "reduce" for part in parts) and sum(part.op == "load" for part in parts) == 2
+    even = nest.axes[-1].size // LANES % 2 == 0
+    return is_plain and even and vectors / 2 * PAIR > BYTES_OF_CODE * body.cost * price_of_code(nest.node, nest.graph)
+
+
 def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Lookups | Moves]) -> VectorLoop:
     """Return the loop over all axes, `axis` innermost."""
     whole, inner, cost, k = axis.size // lanes * lanes, list[str](), float(ROW), axis_name(axis.number)
     before, outside, maker = list[str](), list[str](), make()
+    outer = [one for one in nest.axes if one is not axis and one.size != 1]
+    rounds = prod(one.size for one in outer)
     for first, last, count in ((0, whole, lanes), (whole, axis.size, axis.size - whole)):
         if first == last:
             continue
         maker = make()
         body = maker.body(count)
-        before, outside = body.before, body.outside
-        inner += loop(k, str(first), str(last), lanes, body.lines)
+        before, outside, lines, step = body.before, body.outside, body.lines, lanes
+        if count == lanes and isinstance(maker, Vectors) and _pairs_pay(nest, rounds * whole // lanes, body):
+            second = Vectors(nest, lanes).body(count).lines
+            lines = [*lines, *second] if len(lines) == 1 else ["{", *indented(lines), "}", "{", *indented(second), "}"]
+            step = 2 * lanes
+        inner += loop(k, str(first), str(last), step, lines)
         cost += (last - first) / lanes * body.cost if count == lanes else body.cost + TAIL
-    lines = [*outside, *inner]
-    outer = [one for one in nest.axes if one is not axis and one.size != 1]
-    lines = loops([(one.number, one.size) for one in outer], lines)
-    cost *= prod(one.size for one in outer)
+    lines = loops([(one.number, one.size) for one in outer], [*outside, *inner])
+    cost *= rounds
     if not isinstance(maker, Moves) or not maker.offsets:
         return VectorLoop((*before, *lines), cost, {})
     others = (number for index, _ in maker.read.others for number in index.operands())
