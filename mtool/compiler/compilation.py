@@ -29,6 +29,7 @@ from mtool.compiler.codegen.model import Place
 from mtool.compiler.codegen.weights import ModelConstants, constants_of
 from mtool.compiler.frontend.hashing import file_hash
 from mtool.compiler.ir import Graph
+from mtool.compiler.ir.graph import LARGE_BYTES
 from mtool.compiler.ir.control import has_bodies
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.target import Target
@@ -232,9 +233,6 @@ def _claim_of(one: "Claimed") -> Claim:
     )
 
 
-_LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a search for cycles
-
-
 def compile_model(path: Path, board: Board, request: Request = USUAL) -> Compilation:
     """Compile one model, as `compile_models` does."""
     return compile_models([(path, request)], board)
@@ -391,7 +389,7 @@ def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str
 
 def _drop_cycles(constants: Mapping[str, Array]) -> None:
     """Free large objects that only reference cycles hold, such as recursive functions that refer to a graph."""
-    if sum(data.nbytes for data in constants.values()) >= _LARGE_BYTES:
+    if sum(data.nbytes for data in constants.values()) >= LARGE_BYTES:
         allocator.drop_cycles()
 
 

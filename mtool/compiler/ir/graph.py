@@ -134,6 +134,8 @@ def _numbered(stem: str, number: int) -> str:
 
 
 _OF_NODES = "of nodes"
+LARGE_BYTES = 16 << 20
+"""Bytes of constants from which on their memory is worth a search for cycles."""
 DEEPEST = 160  # levels of an expression that C compilers and comparisons can take
 
 
@@ -265,12 +267,20 @@ class Graph:
         return found
 
     def of_node(self, node: Node, about: Hashable, answer: Callable[[], T]) -> T:
-        """Return `answer()`, cached for a node under the key `about`; `answer` may keep the graph's elements."""
+        """Return `answer()`, cached for a node under the key `about`, unless the constants are large.
+
+        An answer that refers to the graph keeps its elements until the next search for cycles.
+        """
+        if self.once("has large constants", self._has_large_constants):
+            return answer()
         known: dict[Hashable, tuple[Node, T]] = self.memo.setdefault(_OF_NODES, {})
         key = id(node), about
         if key not in known:
             known[key] = node, answer()  # the node is kept, so that no other gets its identity
         return known[key][1]
+
+    def _has_large_constants(self) -> bool:
+        return sum(data.nbytes for data in self.constants.values()) >= LARGE_BYTES
 
     def producers(self) -> dict[str, Node]:
         """Return the node that produces each value."""
