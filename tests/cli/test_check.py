@@ -33,7 +33,7 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     assert disco["flash_bytes"] > 15_008 and disco["flash_limit_bytes"] == 1 << 20
     shares = {part["what"]: part["estimated"] for memory in disco["memories"] for part in memory["parts"]}
     assert shares == {
-        "weights": False, "weights in RAM": False,
+        "weights": False,
         "the model's code": True, "libraries": True, "runtime": True, "tables": True,
         "arena": False, "server's buffers": False, "data": True, "stack": False,
     }  # fmt: skip

@@ -25,7 +25,7 @@ def test_a_module_is_made_signed_and_shown(
     assert invoke(["module", "--show", "digits.mtm", "--key", "own.key.pub", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["name"] == "digits_int8" and shown["counter"] == 7 and shown["signed"] and shown["kind"] == "native"
-    assert shown["machine"] == "ARMV7EM, HARD_FLOAT, FPU, DSP" and shown["imports"] == ["memset"]
+    assert shown["machine"] == "ARMV7EM, HARD_FLOAT, FPU, DSP" and shown["imports"] == ["memcpy", "memset"]
     parts = shown["code_bytes"] + shown["constant_bytes"] + shown["about_bytes"]
     assert parts == shown["bytes"] == (tmp_path / "digits.mtm").stat().st_size
     assert [one["shape"] for one in shown["description"]["inputs"]] == [[1, 1, 8, 8]]
