@@ -29,8 +29,8 @@ from mtool.compiler.codegen.model import Place
 from mtool.compiler.codegen.weights import ModelConstants, constants_of
 from mtool.compiler.frontend.hashing import file_hash
 from mtool.compiler.ir import Graph
-from mtool.compiler.ir.graph import LARGE_BYTES
 from mtool.compiler.ir.control import has_bodies
+from mtool.compiler.ir.graph import LARGE_BYTES
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.streamed_input import with_streamed_input
