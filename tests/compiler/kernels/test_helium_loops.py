@@ -246,6 +246,8 @@ MODELS: dict[str, Any] = {
     "halves": _one("Transpose", (1, 5, 6, 9), np.int16, perm=[0, 2, 3, 1]),
     "words": _one("Transpose", (1, 5, 6, 9), F, perm=[0, 2, 3, 1]),
     "reversed": _slice((4, 33), 40, -50, -1),
+    "reversed_words": _slice((4, 33), 40, -50, -1, np.int32),
+    "lower": _one("Trilu", (1, 5, 1, 9), np.int32, upper=0),
     "thirds": _slice((4, 100), 1, 99, 3),
     "repeated": _one("Expand", (4, 1, 9), c0=np.array([4, 21, 9])),
     "spread": _one("Expand", (4, 9, 1), c0=np.array([4, 9, 21])),

@@ -201,7 +201,8 @@ class Nest:
 
         def leaf(one: Expr) -> Text:
             if one.op == "axis":
-                return Text(axis_name(one.value))
+                shape = self.graph.types[self.node.outputs[0]].shape
+                return Text("0") if shape[one.value : one.value + 1] == (1,) else Text(axis_name(one.value))
             if one.op != "load" or one.dtype.is_half:
                 raise NotVectorsError
             return Text(loaded(f"{self.names[one.value]}[{self.place(self.offset(one), axis)}]", self.dtype(one)))
@@ -316,7 +317,7 @@ class Vectors:
         own = Offset({axis.number: axis.stride for axis in nest.axes}, self.ahead * self.axis.stride)
         to = f"output + {nest.place(own, self.axis)}"
         store = Call(f"store_{code}", (f"(int8_t *)({to})" if out.c == "uint8_t" else to, value, self.count))
-        before = [f"const mt_mve_i32x4 steps{step} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
+        before = [f"const mt_mve_i32x4 {_steps(step)} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
         outside = nest.variables(self.scopes[0].uniforms, self.axis)
         return Body([*self.lines(), f"{self.text(store)};"], self.cost + 1, before, outside)
 
@@ -413,7 +414,7 @@ class Vectors:
             return self.call(f"load_{dtype.code}", place, self.count)
         if factor:
             self.steps.add(factor)
-            at.append(f"steps{factor}")
+            at.append(_steps(factor))
         while len(at) > 1:
             at[:2] = [self.call("add_i32", *at[:2])]
         return self.call(f"gather_{dtype.code}", place, *at, self.count)
@@ -626,6 +627,11 @@ _MAKERS: dict[str, Callable[..., Piece]] = {
     "requantize": Vectors.requantized,
     "reduce": Vectors.reduced,
 }
+
+
+def _steps(factor: int) -> str:
+    """Return the name of a vector of multiples of a number."""
+    return f"steps{factor}".replace("-", "_minus_")
 
 
 def _kind(dtype: DType) -> str:
