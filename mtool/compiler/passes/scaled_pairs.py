@@ -94,7 +94,9 @@ class ScaledSum:
 
         It is for scales that are powers of two, with which ties occur.
         """
-        shift = self.shifts(255)[0]
+        shift = max(self.shifts(255), default=0)
+        if shift < 1:
+            return None
         left, right = (round(ratio * 2**shift) for ratio in self.ratios)
         zero_point = self.offset + sum(ratio * zero for ratio, zero in zip(self.ratios, self.zeros, strict=True))
         added = -left * self.zeros[0] - right * self.zeros[1]
@@ -111,7 +113,9 @@ class ScaledSum:
             terms: the two terms' values.
             look_up: returns the expression of an element of a constant table, for an 8-bit index.
         """
-        shift = self.shifts(255)[0]
+        shift = max(self.shifts(255), default=0)
+        if shift < 1:
+            return None
         left, right = (round(ratio * 2**shift) for ratio in self.ratios)
         offset = round(self.offset * 2**shift) + (1 << (shift - 1))
         near = Near.of(wanted, (codes[0] * left)[:, None] + codes[1] * right + offset, shift, self.limits)
@@ -241,6 +245,8 @@ class ScaledProduct:
         products, factors = self.products(codes), [code - zero for code, zero in zip(codes, self.zeros, strict=True)]
         largest = int(np.abs(products).max()) * self.ratio + abs(self.zero_point) + 2
         shift = min(23, math.floor(31 - math.log2(largest)))
+        if shift < 1:
+            return None
         multiplier, offset = round(self.ratio * 2.0**shift), (2 * self.zero_point + 1) << shift >> 1
         near = Near.of(wanted, products * multiplier + offset, shift, self.limits)
         if near is None:

@@ -24,7 +24,8 @@ ARITHMETIC = (
 )  # fmt: skip
 """Other operators, and those of TFLite, are made of them."""
 KERNELS = (
-    "BatchNormalization", "Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "Pool", "Softmax",
+    "BatchNormalization", "Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "Pool", "Resize",
+    "Softmax",
 )  # fmt: skip
 """Backends compute them, and oracles bound their rounding."""
 QUANTIZED = ("DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")

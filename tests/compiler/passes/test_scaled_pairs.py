@@ -92,3 +92,11 @@ def test_all_pairs_on_a_core(name: str, board: str, tmp_path: Path) -> None:
         for at in range(0, 65536, 4096):
             feeds = {"x0": LEFT[at : at + 4096], "x1": RIGHT[at : at + 4096]}
             np.testing.assert_array_equal(device.run(feeds)["y"], expected[at : at + 4096])
+
+
+@pytest.mark.parametrize("op", ["Add", "Mul", "Max"])
+@pytest.mark.parametrize("scales", [(1e20, 1e19, 1e-15), (1e-20, 1e-19, 1e15)], ids=["huge", "tiny"])
+def test_scales_that_no_shift_holds(op: str, scales: tuple[float, ...], tmp_path: Path) -> None:
+    zeros = (3, -7, 5)
+    (results,) = run_c(compiled(pair(op, scales, zeros), NO_FPU), {"x0": LEFT, "x1": RIGHT}, tmp_path)
+    np.testing.assert_array_equal(results, formula(op, scales, zeros))
