@@ -95,7 +95,7 @@ def test_all_pairs_on_a_core(name: str, board: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("op", ["Add", "Mul", "Max"])
-@pytest.mark.parametrize("scales", [(1e20, 1e19, 1e-15), (1e-20, 1e-19, 1e15)], ids=["huge", "tiny"])
+@pytest.mark.parametrize("scales", [(1e8, 1e7, 1e-12), (1e-20, 1e-19, 1e15)], ids=["huge", "tiny"])
 def test_scales_that_no_shift_holds(op: str, scales: tuple[float, ...], tmp_path: Path) -> None:
     zeros = (3, -7, 5)
     (results,) = run_c(compiled(pair(op, scales, zeros), NO_FPU), {"x0": LEFT, "x1": RIGHT}, tmp_path)
