@@ -301,11 +301,35 @@ class Board(Strict):
         if self.timer is not None and self.timer.kind in drivers.known():
             drivers.check("timer", self.timer.kind, self.timer_settings())
         drivers.check_pins(self.ports)
+        self._check_places_and_rates()
         for template, roles in self.placed.items():
             for role, name in roles.items():
                 if name not in self.memories:
                     raise ValueError(f"placed.{template}.{role}: unknown memory {name}")
         return self
+
+    def _check_places_and_rates(self) -> None:
+        """Check that no driver's registers are in a memory, and that no peripheral's clock is faster than the core's.
+
+        Drivers leave a peripheral on its bus, whose clock is the core's or divided from it.
+
+        Raises:
+            ValueError: the registers are in one, or a clock is faster.
+        """
+        ports: dict[str, Mapping[str, drivers.Setting]] = {f"ports.{role}": found for role, found in self.ports.items()}
+        for where, settings in {**ports, "timer": self.timer_settings()}.items():
+            for key, address in drivers.addresses(settings).items():
+                for name, memory in self.memories.items():
+                    if memory.base <= address < memory.base + memory.size:
+                        place = f"0x{memory.base:08x} to 0x{memory.base + memory.size - 1:08x}"
+                        raise ValueError(f"{where}.{key}: 0x{address:08x} is in the memory {name} ({place})")
+        rates = {"ports.uart.clock_hz": self.ports.get("uart", {}).get("clock_hz", 0)}
+        if self.timer is not None and self.timer.unit == "ns" and self.timer.kind in drivers.known():
+            rates["timer.hz"] = self.timer.hz
+        for where, hz in rates.items():
+            if isinstance(hz, int) and hz > self.clock_hz > 0:
+                slower = f"at most clock_hz, the core's {self.clock_hz:,} Hz"
+                raise ValueError(f"{where}: expected {slower}, found {hz:,}; a faster core needs ports.clock")
 
     def timer_settings(self) -> dict[str, drivers.Setting]:
         """Return the settings of the timer's driver."""

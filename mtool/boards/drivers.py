@@ -35,7 +35,7 @@ class Driver(records.Strict):
         seen: where it has run; empty: nowhere, it was only tested against a model of its registers.
         keys: the settings that it needs, and what each means.
         optional: settings that it may have.
-        pins: of a driver for pins: the first and the last one, "PA0 to PK15".
+        pins: of a driver that connects pins (a UART's may do so itself): the first and the last one, "PA0 to PK15".
     """
 
     role: Role
@@ -58,16 +58,23 @@ def pin_number(text: str) -> int:
     """Return a pin's number, port * 32 + pin: 9 for "PA9", 38 for "P1.06", 0 for "GPIO0".
 
     Raises:
-        ValueError: it is not a pin.
+        ValueError: it is not a pin's name.
+    """
+    port, number = _place(text)
+    return port * _PINS_PER_PORT + number
+
+
+def _place(text: str) -> tuple[int, int]:
+    """Return a pin's port and its number in the port.
+
+    Raises:
+        ValueError: it is not a pin's name.
     """
     found = _PIN.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a pin; write PA9, P0.06 or GPIO0")
     port = ord(found[1]) - ord("A") if found[1] else int(found[3] or 0)
-    number = int(found[2] or found[4] or found[5])
-    if number >= _PINS_PER_PORT:
-        raise ValueError(f"{text!r} is not a pin; a port has {_PINS_PER_PORT}")
-    return port * _PINS_PER_PORT + number
+    return port, int(found[2] or found[4] or found[5])
 
 
 def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
@@ -123,23 +130,38 @@ def check_pins(ports: Mapping[Role, Mapping[str, Setting]]) -> None:
     """Check that a board's UART has two pins, and that its driver for pins has them.
 
     Raises:
-        ValueError: they are the same, or the chip has no such pin.
+        ValueError: no driver connects them, they are the same, or the chip has no such pin.
     """
-    uart, name = ports.get("uart", {}), str(ports.get("pins", {}).get("driver", ""))
-    named = {key: str(uart[key]) for key in _OF_PINS if key in uart}
-    if len({*map(pin_number, named.values())}) < len(named):
-        raise ValueError(f"ports.uart: tx and rx are the same pin, {named['tx']}")
+    uart = ports.get("uart")
+    if uart is None:
+        return
+    named = {key: str(uart[key]) for key in _OF_PINS}
+    name = str(ports.get("pins", uart)["driver"])
+    pins = known()[name].pins
+    if not pins:
+        of_pins = {one: driver.pins for one, driver in known().items() if driver.role == "pins"}
+        fitting = [one for one, those in of_pins.items() if all(_is_among(pin, those) for pin in named.values())]
+        available = f"available: {', '.join(fitting or of_pins)}"
+        raise ValueError(f"ports.uart: tx and rx need ports.pins, a driver that connects them; {available}")
     for key, pin in named.items():
-        if name and not _is_among(pin, known()[name].pins):
-            raise ValueError(f"ports.uart.{key}: {pin!r} is not a pin of {name}: {known()[name].pins}")
+        if not _is_among(pin, pins):
+            raise ValueError(f"ports.uart.{key}: {pin!r} is not a pin of {name}: {pins}")
+    if pin_number(named["tx"]) == pin_number(named["rx"]):
+        raise ValueError(f"ports.uart: tx and rx are the same pin, {named['tx']}")
+
+
+def addresses(settings: Mapping[str, Setting]) -> dict[str, int]:
+    """Return a driver's settings that are addresses, of registers or of an area in flash."""
+    found = {key: value[0] if isinstance(value, tuple) else value for key, value in settings.items()}
+    return {key: value for key, value in found.items() if isinstance(value, int) and key in (*_OF_ADDRESSES, *_OF_BITS)}
 
 
 def _is_among(pin: str, pins: str) -> bool:
     """Return whether a pin is in a range of ports and in a port's range, with a name of the same form."""
     first, _, last = pins.partition(" to ")
     forms = [re.sub(r"\d+$", "", re.sub(r"^P[A-Z]", "PA", re.sub(r"^P\d\.", "P0.", one))) for one in (pin, first)]
-    port, number = divmod(pin_number(pin), _PINS_PER_PORT)
-    last_port, last_number = divmod(pin_number(last), _PINS_PER_PORT)
+    port, number = _place(pin)
+    last_port, last_number = _place(last)
     return forms[0] == forms[1] and port <= last_port and number <= last_number
 
 

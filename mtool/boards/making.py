@@ -21,7 +21,7 @@ FACTS: Mapping[str, str] = {
     "arduino": "Arduino's name for the board (arduino:samd:mkrzero)",
     "ports.uart": "without a framework: the UART's driver and its settings, or another board's that has them "
     "(stm32_usart_v1:base=0x40011000,irq=37,clock_hz=84000000,enable=0x40023844.4,tx=PA9,rx=PA10; or nucleo_f446re)",
-    "ports.pins": "the pins' driver, likewise",
+    "ports.pins": "the pins' driver, likewise; none: an nRF's UART connects its pins itself",
     "ports.clock": "the clock's driver, likewise; none: the chip runs at its rate after a reset, which `clock` gives",
     "ports.timer": "the timer's driver, likewise; default: the core's cycle counter, or SysTick",
     "ports.cache": "the driver of the caches",
@@ -156,8 +156,9 @@ def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
     try:
         drivers.check(role, name, read)
     except ValueError as wrong:
-        names = [one for one, driver in drivers.known().items() if driver.role == role]
-        raise UsageError(str(wrong), details=[f"drivers: {', '.join(names)}"], hint="see docs/add-a-board.md") from None
+        having = [one for one, board in known.items() if (board.timer and role == "timer") or role in board.ports]
+        details = [] if name in drivers.known() else [f"or copy it from a board: {', '.join(having)}"]
+        raise UsageError(str(wrong), details=details, hint="see docs/add-a-board.md") from None
     return {"driver": name, **read, **hz}
 
 

@@ -142,6 +142,7 @@ def test_an_unknown_board_says_how_to_add_one(monkeypatch: pytest.MonkeyPatch, c
 UART = "ports.uart=stm32_usart_v1:base=0x40004400,irq=38,clock_hz=16000000,enable=0x40023840.17,tx=PA2,rx=PA3"
 OWN = [*NEW, "--set", "clock=16MHz", "--set", UART]
 NRF = "ports.uart=nrf_uart:base=0x40002000"
+PINS = ["--set", "ports.pins=nucleo_f446re"]
 
 
 def test_a_board_without_a_framework(project: Path) -> None:
@@ -179,6 +180,46 @@ def test_what_a_board_takes_from_another(project: Path, capsys: Captured) -> Non
 
 
 @pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (
+            [],
+            "ports.uart: tx and rx need ports.pins, a driver that connects them; available: stm32_gpio_v2, stm32",
+        ),
+        (
+            [*PINS, "--set", "clock=8MHz"],
+            "ports.uart.clock_hz: expected at most clock_hz, the core's 8,000,000 Hz, found 16",
+        ),
+        (
+            [*PINS, "--set", "ports.timer=dwt:hz=32MHz"],
+            "timer.hz: expected at most clock_hz, the core's 16,000,000 Hz, fo",
+        ),
+        (
+            [*PINS, "--set", "ram=0x40000000:64KiB"],
+            "ports.uart.base: 0x40004400 is in the memory ram (0x40000000 to 0x4000ffff)",
+        ),
+        ([*PINS, "--set", "flash=0x40023000:4KiB"], "ports.uart.enable: 0x40023840 is in the memory flash (0x40023000"),
+    ],
+)
+def test_how_a_driver_must_fit_the_chip(more: list[str], says: str, project: Path, capsys: Captured) -> None:
+    assert app.invoke(["boards", "--new", "x", *OWN, *more]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_an_nrf_connects_its_pins_without_a_driver(project: Path, capsys: Captured) -> None:
+    own = ["boards", "--new", "x", *NEW, "--set", "clock=16MHz", "--set"]
+    assert app.invoke([*own, f"{NRF},irq=2,tx=P0.1,rx=P0.99"]) == 2
+    assert "ports.uart.rx: 'P0.99' is not a pin of nrf_uart: P0.00 to P1.31" in capsys.readouterr().err
+    assert app.invoke([*own, f"{NRF},irq=2,tx=P0.1,rx=P0.2"]) == 0
+
+
+def test_an_unknown_driver_may_be_a_board(project: Path, capsys: Captured) -> None:
+    assert app.invoke(["boards", "--new", "x", *OWN, "--set", "ports.pins=nosuchboard"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("stm32_gpio_v1") == 1 and "or copy it from a board: netduinoplus2, netduino2" in shown
+
+
+@pytest.mark.parametrize(
     ("port", "says"),
     [
         ("ports.uart=stm32_usart_v3:base=1", "ports.uart: unknown driver 'stm32_usart_v3'; did you mean stm32_usart_v"),
@@ -187,13 +228,13 @@ def test_what_a_board_takes_from_another(project: Path, capsys: Captured) -> Non
         ("ports.uart=nrf_uart:bass=0x40002000", "ports.uart: unknown setting 'bass' for nrf_uart; did you mean base?"),
         (
             "ports.uart=nrf_uart:base=0x40002000,irq=2,tx=PX99,rx=P0.1",
-            "ports.uart.tx: 'PX99' is not a pin; a port has 32",
+            "ports.uart.tx: 'PX99' is not a pin of stm32_gpio_v2: PA0 to PK15",
         ),
         (
             f"{NRF},irq=2,tx=24,rx=P0.1",
             "ports.uart.tx: '24' is not a pin; write PA9, P0.06 or GPIO0 (the pin to the ho",
         ),
-        (f"{NRF},irq=2,tx=P0.1,rx=P0.01", "ports.uart: tx and rx are the same pin, P0.1"),
+        (UART.replace("PA2", "PA03"), "ports.uart: tx and rx are the same pin, PA03"),
         (f"{NRF},irq=-3,tx=P0.1,rx=P0.2", "ports.uart.irq: -3 is out of range: 0 to 479"),
         ("ports.uart=nrf_uart:base=0x40002001", "ports.uart.base: 0x40002001 is not the address of a word"),
         ("ports.uart=nrf_uart:base=UART0", "ports.uart.base: 'UART0' is not a number (the UART's registers)"),

@@ -25,11 +25,15 @@ BAUD_S = 0.3  # for each other rate: at 9,600 baud HELLO and its reply take 0.12
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected firmware: the model's name, its hash and the build's, in hex."""
+    """The expected firmware: the model's name, its hash and the build's, in hex.
+
+    `entry` is the board's name if the user described its UART.
+    """
 
     model: str
     model_hash: str
     build_hash: str
+    entry: str = ""
 
 
 def shake_hands(
@@ -64,7 +68,7 @@ def shake_hands(
     if baud is not None and not _is_text(tail) and (other := _answering_baud(transport, baud, request, nonce)):
         hint = f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry"
         raise CommunicationError(f"{transport.name} answers at {other:,} baud, not at {baud:,}", hint=hint)
-    raise _no_answer(transport.name, tail, timeout_s, baud)
+    raise _no_answer(transport.name, tail, timeout_s, baud, expected.entry if expected else "")
 
 
 def host_number() -> int:
@@ -146,12 +150,13 @@ def _is_text(data: bytes) -> bool:
     return bool(data) and readable >= 0.9 * len(data)
 
 
-def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None) -> CommunicationError:
+def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None, entry: str) -> CommunicationError:
     others = ", ".join(str(other) for other in _USUAL_BAUDS if other != baud)
     tried = [f"tried {baud} baud, then {others}"] if baud is not None else []
     if not tail:
         what = f"no answer: {name} sent nothing within {timeout_s:.3g} s"
         hint = "check that the board runs mtool's firmware and that this is its port"
+        hint += f"; and in the entry of {entry}: ports.uart (base, irq), ports.pins" if entry else ""
         return CommunicationError(what, details=tried, hint=hint)
     if _is_text(tail):
         lines = [line.strip() for line in tail.decode("latin-1").splitlines() if line.strip()]

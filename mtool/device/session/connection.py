@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mtool import boards
 from mtool.base import plural
 from mtool.base.errors import BoardError, CommunicationError, DeviceError, UsageError
 from mtool.base.proc import Closing
@@ -166,10 +167,12 @@ class Connection(Closing):
     def _open_session(self, *, stream_s: float, take_over: bool) -> None:
         start = time.monotonic()
         first = self._own[0]  # the firmware answers with its name and hash
+        board = self.project.board
+        entry = board.name if "uart" in board.ports and board.name not in boards.shipped() else ""
         try:
             self.session = Client(
                 self.transport,
-                expected=Expected(first.model, first.model_hash, self.project.build_hash),
+                expected=Expected(first.model, first.model_hash, self.project.build_hash, entry),
                 timeout_s=self._timeout_s,
                 model=self._served(0, first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,

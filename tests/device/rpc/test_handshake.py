@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -62,6 +63,12 @@ def test_nothing_answers() -> None:
     device = Scripted(lambda frame: b"")
     assert refused(device).what == "no answer: the scripted device sent nothing within 0.25 s"
     assert len(device.seen) >= 2
+
+
+def test_nothing_answers_on_a_board_of_the_users_own() -> None:
+    with pytest.raises(CommunicationError) as caught:
+        Client(Scripted(lambda frame: b""), expected=replace(HERE, entry="my_f407"), timeout_s=0.05)
+    assert "in the entry of my_f407: ports.uart (base, irq)" in caught.value.hint
 
 
 def test_text_and_no_frames() -> None:
