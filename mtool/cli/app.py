@@ -24,7 +24,7 @@ from mtool.base.escaping import argument
 from mtool.base.plural import count
 from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
-from mtool.cli.output import Output
+from mtool.cli.output import Output, written
 from mtool.cli.parameters import FirmwareOptions, OptionGroup, ProjectOptions, annotation_of
 from mtool.version import __version__
 
@@ -210,7 +210,9 @@ def invoke(arguments: Sequence[str]) -> int:
         before.error(UsageError("standard output is closed", hint="send it to /dev/null instead: >/dev/null"))
         return UsageError.exit_code
     try:
-        code = _application()(list(arguments), prog_name="mtool", standalone_mode=False)
+        with written():
+            code = _application()(list(arguments), prog_name="mtool", standalone_mode=False)
+            sys.stdout.flush()  # the help
         return code if isinstance(code, int) else 0
     except TyperException as wrong:
         before.error(usage_error(wrong))
@@ -219,12 +221,13 @@ def invoke(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ReaderGone:
         return 0
+    except SystemExit as ended:  # typer's, with code 1, if the reader of the help has closed standard output
+        if isinstance(ended.__context__, BrokenPipeError):
+            return 0
+        raise
     except MtoolError as error:
         before.error(error)
         return error.exit_code
-    except OSError as failed:  # while printing the help
-        before.error(of_os_error(failed))
-        return UsageError.exit_code
 
 
 def load(name: str) -> Callable[..., None]:

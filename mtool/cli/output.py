@@ -61,14 +61,14 @@ class Output:
 
     def line(self, text: str) -> None:
         """Write a line of plain text as a result, without loading rich."""
-        with _written():
+        with written():
             sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
 
     def text(self, *renderables: "RenderableType") -> None:
         """Write a result for people, each text a line; nothing with --json."""
         if not self.as_json:
-            with _written():
+            with written():
                 for renderable in renderables or ("",):
                     shown = visible(renderable) if isinstance(renderable, str) else renderable
                     self.stdout.print(shown, soft_wrap=isinstance(renderable, str))
@@ -78,7 +78,7 @@ class Output:
         if self.as_json and not self.written:
             self.written = True
             document = {"schema_version": SCHEMA_VERSION, "command": self.command, **values}
-            with _written():
+            with written():
                 sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
                 sys.stdout.flush()
 
@@ -173,7 +173,7 @@ def table(
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def written() -> Iterator[None]:
     """Turn errors of writing results into ours.
 
     Raises:

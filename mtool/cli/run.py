@@ -12,7 +12,7 @@ from mtool.base.escaping import short_name
 from mtool.base.plural import count
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
-from mtool.cli.output import Output
+from mtool.cli.output import Output, written
 
 if TYPE_CHECKING:
     from mtool.commands import RunResult
@@ -32,6 +32,7 @@ def run(
     dump: Path | None = None,
     seed: int = 0,
     *,
+    on: Path | None = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
 ) -> None:
@@ -40,11 +41,11 @@ def run(
     A project's folder is run as it is, and built first if necessary.
     Without MODEL, in a project of yours (docs/own-project.md): its program runs, unless there is --input or --output.
     """
-    from mtool.stages.job import own_firmware
+    from mtool.stages.job import board_of, own_firmware
 
     if input is not None and fill != "random":
         raise UsageError("--input and --fill can't be combined", hint="leave one of them out")
-    if options.program is not None and not options.program.port and input is None and output is None and dump is None:
+    if options.program is not None and not options.program.port and not any((input, output, dump, on)):
         from mtool.commands.flashing import run_program
         from mtool.stages.job import Job
 
@@ -53,17 +54,20 @@ def run(
         def show(data: bytes) -> None:
             said.extend(data)
             if not out.as_json:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+                with written():
+                    sys.stdout.buffer.write(data)
+                    sys.stdout.buffer.flush()
 
         run_program(Job(model, board, options, deployment), show)
         out.result({"output": said.decode(errors="replace")})
         return
     if output is not None:
         _check_output(output, model, input)
-    model = own_firmware(model, deployment) or model
+    on = on or own_firmware(model, deployment)
+    if on is not None:
+        board = board_of(on, board)
     ran = commands.run(
-        model, board=board, inputs=input, options=options, deployment=deployment, seed=seed, fill=fill, dump=dump
+        model, board=board, inputs=input, options=options, deployment=deployment, seed=seed, fill=fill, dump=dump, on=on
     )
     if output is not None:
         _save(output, ran.stacked())

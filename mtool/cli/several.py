@@ -161,12 +161,14 @@ def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dic
 
 
 def for_each(command: Callable[..., None], output: Output, given: Mapping[str, Any]) -> None:
-    """Compile the models for one firmware, and run a command for each of them on that firmware.
+    """Compile the models for one firmware, unless a device has one already; run a command for each of them on it.
 
     Raises:
         UsageError: an option that is for one model is given.
         MtoolError: as the command.
     """
+    from mtool.stages.job import own_firmware
+
     names = [one.name for one in given["options"]]
     if command.__name__ in _ONE_MODEL:
         raise UsageError(
@@ -174,16 +176,19 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
             hint=f"build the firmware, and name one of its models: mtool {command.__name__} PROJECT --name {names[0]}",
         )
     of_each = [_of_model(given, name, names) for name in names]
-    deployment = given["deployment"].with_models(given["model"], board=given["board"], options=given["options"])
+    deployment = given["deployment"]
+    on = given.get("on") or ("on" in given and own_firmware(given["model"][0], deployment)) or None
+    if on is None:
+        deployment = deployment.with_models(given["model"], board=given["board"], options=given["options"])
+    firmware = {"deployment": deployment} | ({"on": on} if "on" in given else {})
     found = []
     of_all = {name: value for name, value in given.items() if name not in OF_ONE_MODEL}
-    for model, values in zip(deployment.models, of_each, strict=True):
+    for name, path, one, values in zip(names, given["model"], given["options"], of_each, strict=True):
         part = output.part()
-        output.text("", f"{model.manifest.model}:")
-        own = {"model": model.path, "options": model.options, "deployment": deployment, **values}
-        command(part, **{**of_all, **own})
-        found.append({"name": model.manifest.model, **part.values})
-    more = _urgent(output, deployment) if command.__name__ == "bench" else {}
+        output.text("", f"{name}:")
+        command(part, **{**of_all, **firmware, "model": path, "options": one, **values})
+        found.append({"name": name, **part.values})
+    more = _urgent(output, deployment) if command.__name__ == "bench" and on is None else {}
     output.result({"models": found, **more})
 
 

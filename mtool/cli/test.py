@@ -9,7 +9,7 @@ import typer
 from mtool.base import distribution
 from mtool.base.errors import MismatchError, MtoolError, UsageError
 from mtool.cli.ending import INTERRUPTED
-from mtool.cli.output import Output
+from mtool.cli.output import Output, written
 
 _PLUGIN = "mtool.plugins.testing.plugin"
 _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exit codes
@@ -54,7 +54,7 @@ def test(
     if not any(Path(word.partition("::")[0]).exists() for word in arguments or ()):
         words.append(str(found.folder / "tests"))
     watch = Watch()
-    with contextlib.redirect_stdout(sys.stderr) if out.as_json else contextlib.nullcontext():
+    with contextlib.redirect_stdout(sys.stderr) if out.as_json else written():
         code = int(pytest.main(words, plugins=[watch]))
     out.result({"board": board or found.test_board, **watch.counts, "figures": watch.figures})
     if code != _PASSED:

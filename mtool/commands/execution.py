@@ -27,7 +27,7 @@ from mtool.device.session.layers import intermediates
 from mtool.manifest import Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind, write_project
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind
 from mtool.stages.compile_cache import cache_key
 from mtool.stages.compiling import CompiledModel, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
@@ -218,6 +218,7 @@ def run(
     kinds: Sequence[FirmwareKind] = (HOST_DRIVEN,),
     fill: str = "random",
     dump: Path | None = None,
+    on: Path | None = None,
 ) -> RunResult:
     """Compile, build and run a model; only steps that are out of date are repeated.
 
@@ -233,13 +234,14 @@ def run(
             server.
         fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file.
         dump: the folder for all tensors of all samples; None: they are not written.
+        on: the package in firmware of your own, which is run; nothing is built or flashed then.
 
     Raises:
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     if isinstance(inputs, Path):
         arrays.stored(inputs)  # fails before all the work
-    job = Job.of(path, board, options, deployment, fill=fill, seed=seed)
+    job = Job.of(path, board, options, deployment, fill=fill, seed=seed, on=on)
     if dump is not None:
         check_dump(dump)
     prepared, drawn, model = built_with_inputs(job, inputs, kinds)
@@ -259,7 +261,9 @@ def run(
     if dump is not None:
         with deployment.open(prepared) as device:
             write_dump(device, drawn, dump)
-    first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0]) if model is not None else None
+    first = None
+    if model is not None and not job.is_module:
+        first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0])
     return RunResult(prepared, tuple(drawn), tuple(outputs), cost, first)
 
 
@@ -277,13 +281,15 @@ def built_with_inputs(
     known = loaded = None
     model: CompiledModel | None = None
     if path.is_dir():
+        if job.on is not None:
+            raise UsageError("--on can't be combined with a project folder", hint="give the model, .onnx or .tflite")
         described = project_of(job)
         loaded = loaded_model(path, options.name, deployment)
         chosen = loaded or chosen_model(path, options.name)
-        target, folder, tensors, name = described.board, path, chosen.inputs, "" if loaded else chosen.model
+        target, tensors, name = described.board, chosen.inputs, "" if loaded else chosen.model
     else:
         job = replace(job, board=board or HOST)
-        known = None if deployment.models else _load_cached(job)
+        known = None if deployment.models or job.on is not None else _load_cached(job)
         model = known[0] if known else job.compile()
         target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
@@ -293,15 +299,14 @@ def built_with_inputs(
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
         if not samples:
             raise UsageError("inputs is empty", details=["expected at least one sample"])
-    if model is not None:
-        if known is None:
-            model.refuse_certain()
-        folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = deployment.build_folder(target, folder, kinds=kinds, model=name)
+    if model is not None and known is None:
+        prepared = job.build(model, kinds)
+        if not deployment.models and job.on is None:
+            _store_cached(model, prepared.folder)
+    else:
+        prepared = deployment.build_folder(target, known[1] if known else path, kinds=kinds, model=name)
     if loaded is not None:
         prepared = replace(prepared, manifest=loaded)
-    if model is not None and known is None and not deployment.models:
-        _store_cached(model, folder)
     return prepared, samples, model
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from mtool import boards, manifest
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.identifiers import model_name
 from mtool.boards import Board
 from mtool.compiler.frontend.hashing import file_hash
 from mtool.device import session
@@ -134,7 +135,9 @@ class Job:
         found = file_hash(self.path)
         made = [one for one in manifest.load(folder).models if one.model_hash == found]
         made = [one for one in made if one.model_file == self.path.name] or made
-        described = chosen_model(folder, self.options.name or (made[0].model if len(made) == 1 else ""))
+        # If several models are named, a model has its file's name unless --name gives another.
+        is_found = len(made) == 1 and self.options.name in ("", model_name(self.path.stem))
+        described = chosen_model(folder, made[0].model if is_found else self.options.name)
         if found != described.model_hash:
             raise UsageError(
                 f"the package in {folder} was not made from {self.path}",

@@ -56,6 +56,17 @@ def test_a_working_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_reader_that_has_enough() -> None:
     assert run("boards | true") == (0, "")
+    assert run("compile --help-all | true") == (0, "")
+
+
+def test_a_reader_that_has_enough_of_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    def write(*_: object, **__: object) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    (tmp_path / "mtool.toml").write_text(f'[project]\nmodel = "{DIGITS}"\nboard = "host"\ntest_board = "host"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pytest, "main", write)
+    assert app.invoke(["test"]) == 0 and capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -99,6 +99,22 @@ def test_commands_find_the_package_and_drive_the_firmware(port: str, capsys: pyt
     assert typed("run", "build/digits", "--port", port, "--json") == 0
 
 
+def test_two_models_and_another_folder(
+    folder: Path, port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy.onnx"
+    copy.write_bytes(DIGITS.read_bytes())
+    assert typed("verify", str(DIGITS), str(copy), "--port", port) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("matches") == 2 and "compile" not in printed.err
+    monkeypatch.chdir(tmp_path)
+    assert typed("run", str(DIGITS), "--port", port) == 8
+    assert "--on PACKAGE" in capsys.readouterr().err
+    assert typed("run", str(DIGITS), "--port", port, "--on", str(folder / "build/digits")) == 0
+    assert typed("run", str(folder / "build/digits"), "--on", str(folder / "build/digits")) == 2
+    assert "--on can't be combined with a project folder" in capsys.readouterr().err
+
+
 def test_the_firmware_serves_again_after_a_reset(folder: Path, port: str) -> None:
     image = {"image": np.zeros((1, 1, 8, 8), np.int8)}
     with session.open(folder / "build/digits", port=port) as device:
