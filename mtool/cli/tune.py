@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from mtool.base.errors import UsageError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from mtool.compiler.tuned.summary import TargetSummary, TaskSummary
     from mtool.tuning.search import Progress, Row
     from mtool.tuning.tuning import Tuned
+
+_REASON = 100  # characters of a failure's reason; the log has all
 
 
 def tune(
@@ -82,7 +85,7 @@ def _print(out: Output, tuned: "Tuned") -> None:
     if tuned.whole is None:
         out.text("no operator of the model has more than one schedule")
         return
-    out.text(_table(progress, [tuned.chosen(key) for key in progress.rows]))
+    out.text(_table(progress, [_in_plan(row, tuned.chosen(key)) for key, row in progress.rows.items()]))
     for key, row in progress.rows.items():
         if why := tuned.why_not(key):
             out.text(f"          {row.label.partition(' ')[0]} does not use the fastest: {why}")
@@ -92,6 +95,9 @@ def _print(out: Output, tuned: "Tuned") -> None:
     )
     times = f"{written(default.median, unit)} -> {written(best.median, unit)}"
     counts = f"{progress.measured} measured, {progress.known} known before, {progress.failed} failed"
+    if failure := progress.first_failure:
+        reason = f": {shorten(failure.reason, _REASON, placeholder='…')}" if failure.reason else ""
+        out.text(f"failed    first {failure.candidate} of {failure.task.label}: {failure.status}{reason}")
     out.text(f"whole     {times}   saved {tuned.whole.gain:.1%}, {arena}")
     out.text(f"saved     {tuned.log}   {counts}, {count(progress.firmwares, 'firmware')}")
 
@@ -103,8 +109,15 @@ def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "Fitted":
     rows = [_cells(row, progress.unit) for row in progress.rows.values()]
     if chosen:
         heads = (*heads, "in the plan")
-        rows = [[*row, "the best" if text == row[4] else text] for row, text in zip(rows, chosen, strict=True)]
+        rows = [[*row, text] for row, text in zip(rows, chosen, strict=True)]
     return table(heads, rows, right=(1, 2, 3, 5, 6))
+
+
+def _in_plan(row: "Row", chosen: str) -> str:
+    """Return how the table names a task's candidate in the plan; `chosen` is "" if none of them has a time."""
+    if not chosen:
+        return "the default" + ("" if row.measured else ", not tried")
+    return "the best" if row.best is not None and chosen == row.best.candidate else chosen
 
 
 def _cells(row: "Row", unit: "Unit") -> list[str]:
@@ -170,6 +183,8 @@ def _line(progress: "Progress") -> str:
 
     passed = time.monotonic() - progress.started
     parts = [f"{progress.tried} of {count(progress.total, 'candidate')}", count(progress.firmwares, "firmware")]
+    if progress.trials:
+        parts.insert(0, f"{progress.measured} of {count(progress.trials, 'trial')}")
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.drift:

@@ -101,6 +101,7 @@ class Progress:
         phase: the current activity.
         drift: the largest change of the baseline from its first measurement, as a ratio.
         seconds: the time limit of a run; 0: until all is measured.
+        trials: the most candidates to measure in this run; 0: all.
         listener: called after each change.
     """
 
@@ -112,6 +113,7 @@ class Progress:
     phase: str = ""
     drift: float = 0.0
     seconds: float = 0.0
+    trials: int = 0
     started: float = field(default_factory=time.monotonic)
     listener: "Callable[[Progress], None] | None" = None
 
@@ -136,6 +138,12 @@ class Progress:
     def failed(self) -> int:
         """The number of measured candidates without a time."""
         return sum(row.failed for row in self.rows.values())
+
+    @property
+    def first_failure(self) -> Measurement | None:
+        """The first measurement without a time; None: each has one."""
+        every = (one for row in self.rows.values() for one in row.measured.values())
+        return next((one for one in every if one.status != "ok"), None)
 
     def take(self, record: Measurement) -> None:
         """Record a measurement."""

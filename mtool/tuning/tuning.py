@@ -173,7 +173,7 @@ def tune(
     spaces = [with_prior(space, model) for space in spaces] if model is not None else spaces
     others = other_builds(target_board, target, unit) if builds else ()
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
-    progress.seconds = minutes * 60
+    progress.seconds, progress.trials = minutes * 60, trials
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
     site = TrialSite(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST

@@ -2,7 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import onnx
 import pytest
@@ -12,7 +13,11 @@ from mtool import boards
 from mtool.cli import app
 from mtool.compiler.tuned import record as tuning_log
 from mtool.stages.tuned import target_and_setup, tuning_results_for
-from tests.compiler.tuned.records import SETUP, measurement, whole
+from mtool.tuning.candidates import Space
+from mtool.tuning.search import Progress, Row
+from mtool.tuning.tuning import Tuned
+from mtool.tuning.whole import Measured, Whole
+from tests.compiler.tuned.records import SETUP, TARGET, TASK, measurement, whole
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
 Captured = pytest.CaptureFixture[str]
@@ -160,3 +165,33 @@ def test_a_run_that_is_stopped_says_where_its_measurements_are(
     monkeypatch.chdir(tmp_path)
     assert app.invoke(["tune", DIGITS, "-o", "mine.jsonl"]) == 130
     assert "results so far are in mine.jsonl" in capsys.readouterr().err
+
+
+def test_the_plan_of_untried_tasks_the_trials_and_a_reason_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    import mtool.tuning.tuning
+
+    ok, wrong = measurement("fast", 10.0), measurement("slow", status="wrong", reason="2 of 2 elements differ")
+    tried = {"conv": {"fast": ok, "slow": wrong}, "dense": {}, "pool": {"slow": wrong}}
+    rows = {}
+    for name, measured in tried.items():
+        task = SimpleNamespace(nodes=[name], record=TASK)
+        space = SimpleNamespace(task=task, candidates=[1] * 22, default=SimpleNamespace(text="x"))
+        rows[name] = Row(cast(Space, space), measured)
+    progress = Progress(rows, "instructions", measured=3, trials=6, phase="measuring")
+    plan = Measured({"conv": "fast"}, (10.0,), 100)
+
+    def done(*arguments: Any, listener: Any, **given: Any) -> Tuned:
+        listener(progress)
+        return Tuned("m", TARGET, SETUP, progress, Whole(plan, plan, "0" * 64), Path("t.jsonl"))
+
+    monkeypatch.setattr(mtool.tuning.tuning, "tune", done)
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(["tune", DIGITS, "--trials", "6"]) == 0
+    shown = capsys.readouterr()
+    in_plan = {row.split()[0]: row.rstrip() for row in shown.out.splitlines() if "/22" in row}
+    assert in_plan["conv"].endswith("the best")
+    assert in_plan["dense"].endswith("the default, not tried") and in_plan["pool"].endswith("  the default")
+    assert f"failed    first slow of {TASK.label}: wrong: 2 of 2 elements differ" in shown.out
+    assert "3 of 6 trials" in shown.err

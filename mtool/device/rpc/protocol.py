@@ -88,12 +88,14 @@ class Request(NamedTuple):
         payload: its bytes.
         reply_bytes: the approximate size of the reply's payload.
         work_s: seconds that the device may work on it.
+        is_limited: whether a device with a watchdog ends this work itself, by its own clock.
     """
 
     type: Message
     payload: bytes = b""
     reply_bytes: int = 1
     work_s: float = 0.0
+    is_limited: bool = False
 
 
 class Reply(NamedTuple):
@@ -216,7 +218,7 @@ def call(work_s: float, *, in_steps: bool = True, limit_s: float = 0.0) -> Reque
     """
     limit_ms = min(math.ceil(limit_s * 1e3), _MOST_LIMIT_MS)
     payload = struct.pack("<BI", 0 if in_steps else 1, limit_ms)
-    return Request(Message.MT_CALL, payload, reply_bytes=7, work_s=work_s)
+    return Request(Message.MT_CALL, payload, reply_bytes=7, work_s=work_s, is_limited=limit_ms > 0)
 
 
 def time(number: int, work_s: float, *, operator: int | None = None) -> Request:

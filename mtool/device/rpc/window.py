@@ -54,6 +54,7 @@ class Speed:
 log = logging.getLogger(__name__)
 device_log = logging.getLogger("mtool.firmware")
 PATIENCE_S = 5.0  # without progress, in addition to the time of transfers and of the model
+_LOADED = 10  # times slower than usual: an emulator on a busy computer, whose watchdog is as late
 IDLE_S = 10.0  # after this time without a frame a session begins with PING
 ALIVE_S = 3.0  # for the reply to it
 _FLOW_CONTROLLED_BYTES = 48 << 10  # in flight if the device sets no limit: less than a pipe's capacity
@@ -261,7 +262,9 @@ class Window:
         return (self._bytes_sent + reply_bytes) / self.speed.bytes_per_second
 
     def _patience_s(self) -> float:
-        work_s = sum([sent.request.work_s for sent in self._sent.values()])
+        slower = _LOADED if self.transport.is_process else 1
+        requests = [sent.request for sent in self._sent.values()]
+        work_s = sum([one.work_s * (slower if one.is_limited else 1) for one in requests])
         return self.least_patience_s + 4 * self._transfer_s() + work_s
 
     def _handle(self, frame: Frame) -> None:

@@ -1,7 +1,7 @@
 """Measure the speed of an inference on a device, and its stack."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from numpy.typing import ArrayLike
@@ -28,10 +28,15 @@ def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], readings: Rea
         device: an open session.
         inputs: the inputs of the inference.
         readings: how often the timer is read.
+
+    Raises:
+        DeviceError: as for `run_measured`.
+        CommunicationError: the device stopped answering.
     """
-    device.run(inputs, in_steps=False)
-    stack_bytes = device.stack_bytes()
-    timing = device.time(**asdict(readings), inputs=inputs)
+    with _naming_operator(device, inputs):
+        device.run(inputs, in_steps=False)
+        stack_bytes = device.stack_bytes()
+        timing = device.time(**asdict(readings), inputs=inputs)
     return Speed(timing.median, timing.unit, stack_bytes)
 
 
@@ -47,11 +52,19 @@ def run_measured(device: Device, inputs: Mapping[str, ArrayLike]) -> tuple[dict[
     if device.is_limited:
         outputs = device.run(inputs)
         return outputs, measure_speed(device, inputs, Readings(repeat=1))
-    try:
+    with _naming_operator(device, inputs):
         outputs, timing = device.run_timed(inputs)
-    except DeviceError:
-        with contextlib.suppress(UsageError, BoardError, CommunicationError):
-            device.reconnect()
-            device.run(inputs)
-        raise
     return outputs, Speed(timing.median, timing.unit, device.stack_bytes())
+
+
+@contextlib.contextmanager
+def _naming_operator(device: Device, inputs: Mapping[str, ArrayLike]) -> Iterator[None]:
+    """Run an inference that failed in the block again, operator by operator, if its error does not name one."""
+    try:
+        yield
+    except DeviceError as failed:
+        if failed.operator is None:
+            with contextlib.suppress(UsageError, BoardError, CommunicationError):
+                device.reconnect()
+                device.run(inputs)
+        raise

@@ -335,8 +335,8 @@ class Device(Closing):
         Args:
             inputs: an array for each input, of the model's own shape and type; inputs that were set may be omitted.
             timeout_s: the time limit of the inference, at least 1 ms: the device's watchdog ends it, by its own clock
-                (to 20 ms on a bare-metal Cortex-M); if there is none, the host gives up 5 s later. Default:
-                generous, from its estimated instructions.
+                (to 20 ms on a bare-metal Cortex-M); if there is none, the host gives up 5 s later, for an emulator
+                after ten times this time. Default: generous, from its estimated instructions.
             in_steps: run operator by operator, so that a fault names its operator; otherwise through the
                 model's entry point, as standalone firmware does, and the watchdog only limits it if `timeout_s` is
                 given. The outputs are the same.

@@ -129,7 +129,8 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
         details.append(f"sp 0x{reading.sp:0{reading.digits}x}, far from the stack")
         return DeviceError(f"{reading.name or 'fault'}{where}", details=details, operator=fault.operator)
     if stack is not None:
-        details.append(f"stack {stack[0]} of {stack[1]} B used")
+        is_full = stack[0] >= stack[1]
+        details.append(f"stack: all {stack[1]:,} B used" if is_full else f"stack {stack[0]} of {stack[1]} B used")
     used_bytes = stack[0] if stack is not None else 0
     hint = _hint(fault, manifest.project, used_bytes)
     what = next((name for kind, name in _KINDS.items() if kind == fault.kind), "") or reading.name or "fault"
@@ -221,5 +222,5 @@ def _hint(fault: Fault, project: Project | None, used_bytes: int) -> str:
         more = 2 * int(project.options[_STACK_OPTION])
         while more <= used_bytes:
             more *= 2
-        return f"try a larger stack: --option {_STACK_OPTION}={more}"
+        return f"try a larger stack: --option {_STACK_OPTION}={more}; endless recursion overflows any stack"
     return ""

@@ -81,7 +81,7 @@ class Wrapper(Transport):
         self._inner = inner
         self.name, self.bytes_per_second, self.baud = inner.name, inner.bytes_per_second, inner.baud
         self.is_lossless, self.is_exclusive = inner.is_lossless, inner.is_exclusive
-        self.flash = inner.flash
+        self.is_process, self.flash = inner.is_process, inner.flash
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Send all of `data`."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool import boards
 from mtool.base import configuration, files, locks, spelling
-from mtool.base.errors import MismatchError, UsageError, of_os_error
+from mtool.base.errors import BoardError, MismatchError, MtoolError, UsageError, of_os_error
 from mtool.commands.cost import ALL_KINDS, Cost, cost_of
 from mtool.commands.flashing import find_device, open_flashed, runner_of, template_of
 from mtool.commands.user_project import UserProject
@@ -230,7 +230,7 @@ class Limits:
         self.check_figures({"accuracy": accuracy})
 
     def unlimited(self) -> str | None:
-        """Return a note if limits.toml has limits only for other boards: the name may be misspelt."""
+        """Return a note if limits.toml has limits only for other boards."""
         if self.given or not self.others:
             return None
         return f"{LIMITS} has no limits for {self.board}; it has them for {', '.join(self.others)}"
@@ -319,6 +319,8 @@ def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
     for name, table in read.items():
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name} is not in a table", hint=f"put it below the board's name: [{board}]")
+        if name != board:
+            _check_board(path, name, board)
         for key, value in table.items():
             if key not in known:
                 raise UsageError(
@@ -329,6 +331,19 @@ def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
             if not _is_limit(value):
                 raise UsageError(f"{path}: {key} in [{name}] must be 0 or more", details=[f"found {value!r}"])
     return read
+
+
+def _check_board(path: Path, name: str, board: str) -> None:
+    """Check that a section is a board's; `board` is the tested one."""
+    try:
+        boards.get(name)
+    except BoardError:
+        what = f"{path}: unknown board {name!r}"
+        hint = spelling.did_you_mean(name, boards.load_all(), "list boards: mtool boards")
+        hint = spelling.did_you_mean(name, [board], hint)  # the tested one may be less similar
+        raise UsageError(what, hint=hint) from None
+    except MtoolError:
+        pass  # its entry or its Zephyr tree is incomplete here: an error only where it is tested
 
 
 def _figures(path: Path) -> tuple[dict[str, dict[str, float]], dict[str, growth.Parts]]:

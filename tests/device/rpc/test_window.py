@@ -300,6 +300,15 @@ def test_patience_has_the_time_of_the_work_and_of_the_line(monkeypatch: pytest.M
             made.exchange(writes(1))
 
 
+def test_an_emulator_may_be_slow_if_its_watchdog_limits_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_process, limit_s, least in ((True, 2.0, 25.0), (True, 0.0, 7.0), (False, 2.0, 7.0)):
+        line = Line(lambda frame, number: [])
+        line.is_process = is_process
+        with pytest.raises(CommunicationError):
+            opened(line, monkeypatch).exchange([protocol.call(2.0, limit_s=limit_s)])
+        assert least <= line.clock - 1000 <= least + 0.6
+
+
 def test_after_a_long_pause_a_ping_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(at_once)
     made = opened(line, monkeypatch)

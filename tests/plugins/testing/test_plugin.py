@@ -50,9 +50,9 @@ def test_a_project_is_tested(
     assert failed.returncode == 1 and "2 failed, 1 passed" in failed.stdout
     assert "expected at most 10 (limits.toml)" in failed.stdout and "expected at least 0.8" in failed.stdout
     assert "Traceback" not in failed.stdout and "def test" not in failed.stdout
-    (project / "limits.toml").write_text("[hots]\nflash_bytes = 10\n")
+    (project / "limits.toml").write_text("[mps2_an386]\nflash_bytes = 10\n")
     passed = run(project, "pytest", "-p", "mtool.plugins.testing.plugin", "--mtool-board=host", "-q", "tests")
-    assert "limits.toml has no limits for host; it has them for hots" in passed.stdout
+    assert "limits.toml has no limits for host; it has them for mps2_an386" in passed.stdout
 
 
 def test_the_exit_code_is_that_of_what_failed() -> None:
@@ -126,10 +126,16 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
         ("[b]\ninstructions = -1", "must be 0 or more"),
         ("[b]\nram_bytes = true", "must be 0 or more"),
         ("[b", "is not TOML"),
+        ("[netduinox]\nstack_bytes = 2", r"unknown board 'netduinox'\n.*did you mean netduino2\?"),
     ):
         (tmp_path / "limits.toml").write_text(text)
         with pytest.raises(UsageError, match=said):
             model.load(tmp_path, "b")
+    (tmp_path / "limits.toml").write_text("[netduinox]\nstack_bytes = 2")
+    with pytest.raises(UsageError, match=r"did you mean netduinoplus2\?"):
+        model.load(tmp_path, "netduinoplus2")
+    (tmp_path / "limits.toml").write_text("[netduino2]\nstack_bytes = 2")
+    assert model.load(tmp_path, "b").others == ("netduino2",)
     (tmp_path / "figures.json").write_text('{"schema_version": 1, "boards": {"b": {"accuracy": "high"}}}')
     (tmp_path / "limits.toml").unlink()
     with pytest.raises(UsageError, match="has no figures"):
