@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -95,9 +96,10 @@ def _print(out: Output, tuned: "Tuned") -> None:
     )
     times = f"{written(default.median, unit)} -> {written(best.median, unit)}"
     counts = f"{progress.measured} measured, {progress.known} known before, {progress.failed} failed"
-    if failure := progress.first_failure:
-        reason = f": {shorten(failure.reason, _REASON, placeholder='…')}" if failure.reason else ""
-        out.text(f"failed    first {failure.candidate} of {failure.task.label}: {failure.status}{reason}")
+    failures = ((row, one) for row in progress.rows.values() for one in row.measured.values() if one.status != "ok")
+    for row, one in islice(failures, 1):
+        reason = f": {shorten(one.reason, _REASON, placeholder='…')}" if one.reason else ""
+        out.text(f"failed    first {row.label.partition(' ')[0]} with {one.candidate}: {one.status}{reason}")
     out.text(f"whole     {times}   saved {tuned.whole.gain:.1%}, {arena}")
     out.text(f"saved     {tuned.log}   {counts}, {count(progress.firmwares, 'firmware')}")
 

@@ -139,12 +139,6 @@ class Progress:
         """The number of measured candidates without a time."""
         return sum(row.failed for row in self.rows.values())
 
-    @property
-    def first_failure(self) -> Measurement | None:
-        """The first measurement without a time; None: each has one."""
-        every = (one for row in self.rows.values() for one in row.measured.values())
-        return next((one for one in every if one.status != "ok"), None)
-
     def take(self, record: Measurement) -> None:
         """Record a measurement."""
         self.rows[record.task.key].measured[record.candidate] = record

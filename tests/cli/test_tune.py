@@ -193,5 +193,5 @@ def test_the_plan_of_untried_tasks_the_trials_and_a_reason_are_shown(
     in_plan = {row.split()[0]: row.rstrip() for row in shown.out.splitlines() if "/22" in row}
     assert in_plan["conv"].endswith("the best")
     assert in_plan["dense"].endswith("the default, not tried") and in_plan["pool"].endswith("  the default")
-    assert f"failed    first slow of {TASK.label}: wrong: 2 of 2 elements differ" in shown.out
+    assert "failed    first conv with slow: wrong: 2 of 2 elements differ" in shown.out
     assert "3 of 6 trials" in shown.err
