@@ -203,7 +203,9 @@ def test_the_flash_of_an_nrf(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     """QEMU models the controller of this chip's flash alone."""
     chip = CHIPS["microbit"]
     flash = {"driver": "nrf_nvmc", "base": 0x4001E000, "start": 0x3F000, "bytes": 4096, "sector": 1024}
-    board = chip.model_copy(update={"name": "with_flash", "ports": {**chip.ports, "flash": flash}})
+    memories = {**chip.memories, "flash": chip.memories["flash"].model_copy(update={"size": flash["start"]})}
+    changes = {"name": "with_flash", "ports": {**chip.ports, "flash": flash}, "memories": memories}
+    board = chip.model_copy(update=changes)
     folder = faulty.make(board, tmp_path / "project", replace={"src/main.c": FLASH})
     with on_a_desk(board, folder / "build" / "host_driven.elf") as port:
         assert app.invoke(["monitor", "--port", port, "--for", "1"]) == 0
