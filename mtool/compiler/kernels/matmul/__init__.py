@@ -6,7 +6,7 @@ int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M,
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.dsp import LIMITS, UNROLLS
@@ -136,13 +136,50 @@ def dot_cost(depth: int, unroll: int) -> int:
     return round_up(depth, unroll) // unroll * (unroll * 4 + 3)
 
 
+class Int8Product(ProductSchedule[Int8Epilogue]):
+    """A product of int8 by int8, scaled to int8 by one float."""
+
+    forms = (Int8Epilogue,)
+    header: ClassVar[str]
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None: every row is multiplied with every column."""
+        return ()
+
+    def values(self, product: Product, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """Return what the template reads besides the product, its epilogue and its scale."""
+        raise NotImplementedError
+
+    def kernel(self, product: Product, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        assert epilogue.scale is not None
+        body = template(
+            self.template,
+            product=product,
+            epilogue=epilogue,
+            scale=epilogue.scale[0].item(),
+            rest=epilogue.rest_text,
+            **self.values(product, epilogue, target),
+        )
+        return kernel_of(
+            epilogue.node,
+            epilogue.graph,
+            body,
+            epilogue.rest,
+            scratch="int32_t",
+            inputs=INPUTS,
+            headers=(self.header,),
+        )
+
+
 @dataclass(frozen=True)
-class GemmInt8(ProductSchedule[Int8Epilogue]):
+class GemmInt8(Int8Product):
     """Both operands are widened to int16, less their zero points: columns a block at a time, then three rows."""
 
     name = "dsp_product"
     core = "has_dsp_and_fpu"
-    forms = (Int8Epilogue,)
+    template = "kernels/matmul/dsp/gemm_int8.c.j2"
+    header = "mt_dsp_gemm_int8.h"
 
     unroll: int = knob(0, *UNROLLS, meaning="steps of k per iteration; auto: the number with the fewest instructions")
     block_bytes: int = knob(4096, 1024, 16384, meaning="bytes of the arena for widened columns, if more than two fit")
@@ -173,10 +210,6 @@ class GemmInt8(ProductSchedule[Int8Epilogue]):
         depth, block = self._padded(product), self._block(product)
         return 6 * depth + block // 2 * (4 * depth + 8) + self._staged(product, epilogue)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """None: every row is multiplied with every column."""
-        return ()
-
     def instructions(self, product: Product, epilogue: Int8Epilogue, target: Target) -> float:
         """The dot products, 50 for two columns of three rows, 2 a widened element (4 of a stride)."""
         depth = self._padded(product)
@@ -187,34 +220,25 @@ class GemmInt8(ProductSchedule[Int8Epilogue]):
         widening = depth * (product.columns * each[1] + blocks * product.rows * each[0])
         return product.batches * (tiles * (dot_cost(product.depth, self._unroll(depth)) + 50) + widening + after)
 
-    def kernel(self, product: Product, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
-        assert epilogue.scale is not None
-        body = template(
-            "kernels/matmul/dsp/gemm_int8.c.j2",
-            product=product,
-            epilogue=epilogue,
-            scale=epilogue.scale[0].item(),
-            unroll=self._unroll(product.depth),
-            depth=self._padded(product),
-            block=self._block(product),
-            staged=self._staged(product, epilogue) > 0,
-            full=(epilogue.how.low, epilogue.how.high) == LIMITS,
-            rest=epilogue.rest_text,
-        )
-        headers = ("mt_dsp_gemm_int8.h",)
-        return kernel_of(
-            epilogue.node, epilogue.graph, body, epilogue.rest, scratch="int32_t", inputs=INPUTS, headers=headers
-        )
+    def values(self, product: Product, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The sizes, and whether results are staged or clamped."""
+        return {
+            "unroll": self._unroll(product.depth),
+            "depth": self._padded(product),
+            "block": self._block(product),
+            "staged": self._staged(product, epilogue) > 0,
+            "full": (epilogue.how.low, epilogue.how.high) == LIMITS,
+        }
 
 
 @dataclass(frozen=True)
-class MveProduct(ProductSchedule[Int8Epilogue]):
+class MveProduct(Int8Product):
     """Columns are packed, a block at a time; two rows are multiplied with two of them."""
 
     name = "mve_product"
     core = "has_mve"
-    forms = (Int8Epilogue,)
+    template = "kernels/matmul/mve/product_int8.c.j2"
+    header = "mt_mve_product_int8.h"
 
     block_bytes: int = knob(4096, 1024, 16384, meaning="bytes of the arena for packed columns, if more than two fit")
 
@@ -235,10 +259,6 @@ class MveProduct(ProductSchedule[Int8Epilogue]):
         lines = 0 if product.a_steps[1] == 1 else 2 * depth
         return 12 * block + block * depth + lines + (block if epilogue.rest is not None else 0)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """None: every row is multiplied with every column."""
-        return ()
-
     def instructions(self, product: Product, epilogue: Int8Epilogue, target: Target) -> float:
         """9 for 16 steps of k of two rows by two columns, 22 for each of those, and 3.5 an output; the packing."""
         vectors, eights = -(-product.depth // 16), -(-product.depth // 8)
@@ -249,21 +269,9 @@ class MveProduct(ProductSchedule[Int8Epilogue]):
         packing = product.columns * (15 + 7 * eights)
         return product.batches * (products + packing + product.rows * (rows + 12 * blocks + after * product.columns))
 
-    def kernel(self, product: Product, epilogue: Int8Epilogue, target: Target) -> Kernel:
-        """Write the function."""
-        assert epilogue.scale is not None
-        body = template(
-            "kernels/matmul/mve/product_int8.c.j2",
-            product=product,
-            epilogue=epilogue,
-            scale=epilogue.scale[0].item(),
-            block=self._block(product),
-            rest=epilogue.rest_text,
-        )
-        headers = ("mt_mve_product_int8.h",)
-        return kernel_of(
-            epilogue.node, epilogue.graph, body, epilogue.rest, scratch="int32_t", inputs=INPUTS, headers=headers
-        )
+    def values(self, product: Product, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The columns of a block."""
+        return {"block": self._block(product)}
 
 
 def _macs(node: Node, graph: Graph) -> int:
