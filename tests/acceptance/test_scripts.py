@@ -1,5 +1,6 @@
-"""Each script loads: the names that it imports exist."""
+"""Each script loads: the names that it imports exist, and other tests keep their environment."""
 
+import os
 import sys
 
 import pytest
@@ -12,9 +13,11 @@ OPTIONAL = ("matplotlib", "playwright")  # of the extra "slow"
 def test_each_script_loads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.delitem(sys.modules, name, raising=False)
+    before = dict(os.environ)
     try:
         load(name)
     except ModuleNotFoundError as missing:
         if missing.name not in OPTIONAL:
             raise
         pytest.skip(f"{missing.name} is not installed: scripts/setup --all")
+    assert dict(os.environ) == before
