@@ -24,6 +24,7 @@ from mtool.base.errors import ModelError
 from mtool.compiler.frontend.inference import MOST_DIMENSIONS
 from mtool.compiler.frontend.model_file import FLATBUFFER
 from mtool.compiler.frontend.reading import read_bytes
+from mtool.compiler.frontend.tflite import compression
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget
 
@@ -228,7 +229,7 @@ def read(path: Path, budget: Budget | None = None) -> Model:
         raise ModelError(f"{path.name} is not a TFLite model", details=details, hint=hint)
     try:
         return _Reader(data, budget).model()
-    except Damaged as found:
+    except (Damaged, compression.Undecodable) as found:
         what = str(found)
     except _BROKEN as found:
         log.debug("%s: %s", path.name, found)
@@ -245,6 +246,8 @@ class _Reader:
     def __init__(self, data: bytes, budget: Budget) -> None:
         self.data, self.budget = data, budget
         self.places: dict[int, list[int]] = {}
+        self.tables: dict[tuple[int, int], tuple[int, int]] = {}
+        """The buffer of values and the bits of an index of tensors with a look-up table, by subgraph and number."""
         self.root = tflite.Model.GetRootAs(data, 0)
         if not 0 <= self.root._tab.Pos < len(data):
             raise Damaged("its root table is outside the file")
@@ -255,7 +258,7 @@ class _Reader:
             raise Damaged(f"its schema version is {version}; expected 3")
         if self.root.SubgraphsLength() < 1:
             raise Damaged("it has no subgraph")
-        self.places = self._allocation()
+        self.places, self.tables = self._allocation(), self._tables()
         kinds = [self._kind(code) for code in self._each(self.root.OperatorCodesLength(), self.root.OperatorCodes)]
         count = self._fitting(self.root.SubgraphsLength())
         first, *others = (self._subgraph(number, self.root.Subgraphs(number), kinds) for number in range(count))
@@ -265,30 +268,81 @@ class _Reader:
 
     def _allocation(self) -> dict[int, list[int]]:
         """Return the offsets in memory of each subgraph's tensors, if the file has them; -1: not fixed."""
-        for one in self._each(self.root.MetadataLength(), self.root.Metadata):
-            if _text(one.Name()) == "OfflineMemoryAllocation":
-                raw = self._buffer("OfflineMemoryAllocation", one.Buffer())
-                self.budget.spend("work", raw.size // 4, "OfflineMemoryAllocation")
-                numbers = [int(number) for number in raw[: raw.size // 4 * 4].view("<i4")]
-                if len(numbers) >= 3 and len(numbers) == 3 + numbers[2]:  # version, subgraphs, tensors
-                    return {0: numbers[3:]}
+        raw = self._metadata("OfflineMemoryAllocation")
+        numbers = [int(number) for number in raw[: raw.size // 4 * 4].view("<i4")]
+        if len(numbers) >= 3 and len(numbers) == 3 + numbers[2]:  # version, subgraphs, tensors
+            return {0: numbers[3:]}
         return {}
+
+    def _tables(self) -> dict[tuple[int, int], tuple[int, int]]:
+        raw = self._metadata(compression.METADATA)
+        found = compression.tables_of(raw.tobytes()) if raw.size else ()
+        return {(subgraph, tensor): (values, bits) for subgraph, tensor, values, bits in found}
+
+    def _metadata(self, name: str) -> Array:
+        """Return the bytes of the file's metadata of a name; none if it has no such metadata."""
+        for one in self._each(self.root.MetadataLength(), self.root.Metadata):
+            if _text(one.Name()) == name:
+                raw = self._buffer(name, one.Buffer())
+                self.budget.spend("work", raw.size, name)
+                return raw
+        return np.zeros(0, np.uint8)
 
     def _subgraph(self, number: int, graph: Any, kinds: list[str]) -> Model:
         self.budget.spend("work", TABLE, "a subgraph")
-        tensors = tuple(self._tensor(n, t) for n, t in enumerate(self._each(graph.TensorsLength(), graph.Tensors)))
+        encoded = {
+            tensor
+            for operator in self._each(graph.OperatorsLength(), graph.Operators)
+            if kinds[operator.OpcodeIndex() :][:1] == [compression.DECODE]
+            for tensor in _integers(operator.InputsAsNumpy())
+        }
+        tensors = tuple(
+            self._tensor(n, tensor, self.tables.get((number, n)), is_encoded=n in encoded)
+            for n, tensor in enumerate(self._each(graph.TensorsLength(), graph.Tensors))
+        )
         read = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
         outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
         operators = tuple(
             self._operator(n, operator, kinds, tensors)
             for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
         )
+        tensors, operators = self._decoded(tensors, operators)
         made = {*read, *(output for operator in operators for output in operator.outputs)}
         tensors = tuple(tensor if n in made else _filled(tensor) for n, tensor in enumerate(tensors))
         if number in self.places and len(self.places[number]) == len(tensors):
             pairs = zip(tensors, self.places[number], strict=True)
             tensors = tuple(one if place < 0 else replace(one, place=place) for one, place in pairs)
         return Model(tensors, operators, read, outputs)
+
+    def _decoded(
+        self, tensors: tuple[Tensor, ...], operators: tuple[Operator, ...]
+    ) -> tuple[tuple[Tensor, ...], tuple[Operator, ...]]:
+        """Return the tensors with the outputs of TFLM_DECODE as constants, and the other operators."""
+        made = list(tensors)
+        for operator in operators:
+            if operator.kind != compression.DECODE:
+                continue
+            if len(operator.inputs) != 2 * len(operator.outputs):
+                raise Damaged(f"{operator.name} has {plural.count(len(operator.inputs), 'input')}; expected pairs")
+            for output, encoded, ancillary in zip(
+                operator.outputs, operator.inputs[::2], operator.inputs[1::2], strict=True
+            ):
+                raw, table = (None if number < 0 else made[number].data for number in (encoded, ancillary))
+                if raw is None or table is None or made[output].problem:
+                    raise Damaged(f"an input of {operator.name} is not constant, or its output is no array")
+                target = self._target(made[output], compression.CODE)
+                data = compression.decoded(raw.reshape(-1).view(np.uint8), table.reshape(-1).view(np.uint8), target)
+                made[output] = replace(made[output], data=data)
+        return tuple(made), tuple(operator for operator in operators if operator.kind != compression.DECODE)
+
+    def _target(self, tensor: Tensor, cost: int = 1) -> compression.Target:
+        count = math.prod(tensor.shape)
+        self.budget.afford("constants", count * tensor.dtype.itemsize, tensor.name)
+        self.budget.spend("work", count * cost, tensor.name)
+        zeros = tensor.zero_point if tensor.is_quantized else np.zeros(1, np.int64)
+        return compression.Target(
+            repr(tensor.name), tensor.dtype, tensor.shape, max(tensor.scale.size, 1), tensor.axis, zeros
+        )
 
     def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
         return (item(number) for number in range(self._fitting(length)))
@@ -312,7 +366,11 @@ class _Reader:
                 raise Damaged(f"{what} is tensor {number}, but there are {count}")
         return found
 
-    def _tensor(self, number: int, tensor: Any) -> Tensor:
+    def _tensor(self, number: int, tensor: Any, table: tuple[int, int] | None, *, is_encoded: bool) -> Tensor:
+        """Return a tensor: `table` are its buffer of values and bits of an index if it is compressed.
+
+        TFLM_DECODE's inputs (`is_encoded`) are bytes with the quantization of what they decode to.
+        """
         name = _text(tensor.Name()) or f"tensor_{number}"
         where = f"tensor {number} {name!r}"
         self.budget.spend("work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), where)
@@ -329,11 +387,15 @@ class _Reader:
                 raise Damaged(f"{where} has the invalid shape {list(shape)}")
         if tensor.IsVariable():
             problem = VARIABLE
-        scale, points, axis = self._quantization(where, tensor.Quantization(), shape)
-        data = None
-        if not problem and (raw := self._buffer(where, tensor.Buffer())).size:
-            data = self._elements(where, tensor, dtype, shape, raw)
-        return Tensor(name, dtype, shape, scale, points, axis, data, problem, self._open(tensor, shape))
+        scale, points, axis = self._quantization(where, None if is_encoded else tensor.Quantization(), shape)
+        made = Tensor(name, dtype, shape, scale, points, axis, None, problem, self._open(tensor, shape))
+        if problem or not (raw := self._buffer(where, tensor.Buffer())).size:
+            return made
+        if table is None:
+            return replace(made, data=self._elements(where, tensor, dtype, shape, raw))
+        values = self._buffer(f"the values of {where}", table[0])
+        values = values[: values.size // dtype.itemsize * dtype.itemsize].view(dtype)
+        return replace(made, data=compression.looked_up(raw, values, table[1], self._target(made)))
 
     def _elements(self, where: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array) -> Array:
         packed, sparsity, count = tensor.Type() == tflite.TensorType.INT4, tensor.Sparsity(), math.prod(shape)
