@@ -177,14 +177,18 @@ def constant_value(ctx: Lowering, value: str) -> Array | None:
     found = ctx.dequantized.get(value)
     if found is None or found.value not in ctx.constants:
         return None
-    return real_numbers(ctx.constants[found.value], found.scale, found.zero_point, found.axis)
+    return real_numbers(ctx.constants[found.value], found.scale, found.zero_point, found.axis, found.block)
 
 
-def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None) -> Array:
-    """Dequantize integers to float32; several scales and zero points lie along an axis."""
+def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None, block: int = 0) -> Array:
+    """Dequantize integers to float32; several scales and zero points lie along an axis, one for each `block`."""
     flat = data.reshape(data.shape or 1)
-    view = [-1 if dim == axis and scale.size > 1 else 1 for dim in range(flat.ndim)]
-    scales, points = (np.broadcast_to(each.reshape(view), flat.shape) for each in (scale, zero_point))
+    if block:
+        each = np.arange(data.shape[axis or 0]) // block
+        scales, points = (part.take(each, axis) for part in (scale, zero_point))
+    else:
+        view = [-1 if dim == axis and scale.size > 1 else 1 for dim in range(flat.ndim)]
+        scales, points = (np.broadcast_to(each.reshape(view), flat.shape) for each in (scale, zero_point))
     made = np.empty(flat.shape, np.float32)
     for rows in row_blocks(flat):
         made[rows] = (flat[rows].astype(np.int64) - points[rows]) * scales[rows]
@@ -197,7 +201,7 @@ def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array
     None: the weights are not quantized, not along `channel_axis`, or overflow int16 without their zero point.
     """
     found = ctx.dequantized.get(value)
-    if found is None or found.value not in ctx.constants or found.axis not in (None, channel_axis):
+    if found is None or found.value not in ctx.constants or found.axis not in (None, channel_axis) or found.block:
         return None
     data = ctx.constants[found.value]
     if data.dtype.itemsize > 2:
@@ -225,7 +229,7 @@ def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
     if value in ctx.constants:
         return ctx.constants[value].astype(np.float64).reshape(-1)
     found = ctx.dequantized.get(value)
-    if found is None or found.value not in ctx.constants:
+    if found is None or found.value not in ctx.constants or found.block:
         return None
     integers = ctx.constants[found.value].astype(np.float64).reshape(-1)
     return (integers - found.zero_point) * found.scale.astype(np.float64)

@@ -230,35 +230,55 @@ def _dynamic(write: OnnxNode) -> None:
 
 
 def _n_bits(write: OnnxNode) -> None:
-    """MatMulNBits: B is uint8 [N, blocks, bytes], its 4-bit numbers the low half of a byte first."""
+    """MatMulNBits: B is uint8 [N, blocks, bytes], its numbers of 2, 4 or 8 bits in the low bits of a byte first.
+
+    `accuracy_level` lets onnxruntime round activations to fewer bits; here they are floats.
+    """
     attrs = write.attrs
     bits, size, rows, columns = (
         attrs.get(key, default) for key, default in (("bits", 4), ("block_size", 0), ("N", 0), ("K", 0))
     )
-    if bits not in (4, 8) or size < 16:
-        raise Unsupported(f"its weights of {bits} bits in blocks of {size} are not supported")
-    write.refuse(**{"g_idx": write.input(4)})
-    blocks = -(-columns // size)
-    codes = _unpacked(write.state.value_of(write.input(1), "B"), bits).reshape(rows, blocks * size)[:, :columns]
-    scales = write.state.value_of(write.input(2), "scales").reshape(rows, blocks)
-    points = np.full((rows, blocks), 1 << (bits - 1), np.float32)
+    if bits not in (2, 4, 8):
+        raise Unsupported(f"its weights have {bits} bits; expected 2, 4 or 8")
+    if size < 16 or size & (size - 1):
+        raise Unsupported(f"its block_size is {size}; expected a power of two from 16 on")
+    write.refuse(g_idx=write.input(4), weight_scale_2=write.input(6))
+    blocks, each = -(-columns // size), np.arange(columns) // size
+    packed = _sized(write, 1, "B", rows * blocks * size * bits // 8)
+    codes = _unpacked(packed.reshape(rows, -1), bits)[:, :columns]
+    scales = _sized(write, 2, "scales", rows * blocks).reshape(rows, blocks)
+    points: Array = np.full((rows, blocks), 1 << (bits - 1), np.uint8)
     if write.input(3):
-        packed = write.state.value_of(write.input(3), "zero_points")
-        if packed.dtype == np.uint8:
-            packed = _unpacked(packed.reshape(rows, -1), bits)[:, :blocks]
-        points = packed.reshape(rows, blocks).astype(np.float32)
-    each = np.repeat(np.arange(blocks), size)[:columns]
-    weights = (codes.astype(np.float32) - points[:, each]) * scales[:, each].astype(np.float32)
+        points = write.state.value_of(write.input(3), "zero_points")
+        if points.dtype == np.uint8:
+            bytes_of_row = -(-blocks * bits // 8)
+            points = _unpacked(_sized(write, 3, "zero_points", rows * bytes_of_row).reshape(rows, -1), bits)
+            points = points[:, :blocks]
+        else:
+            points = _sized(write, 3, "zero_points", rows * blocks).reshape(rows, blocks)
     dtype = write.dtype(write.input(0))
-    result = write("MatMul", write.input(0), write.constant(np.ascontiguousarray(weights.T), dtype))
+    if points.dtype == np.uint8 and dtype == np.float32:
+        parts = (np.ascontiguousarray(part.T) for part in (codes, scales.astype(np.float32), points))
+        weights = write("DequantizeLinear", *parts, axis=0, block_size=size)
+    else:
+        real = (codes.astype(np.float32) - points[:, each].astype(np.float32)) * scales[:, each].astype(np.float32)
+        weights = write.constant(np.ascontiguousarray(real.T), dtype)
+    result = write("MatMul", write.input(0), weights)
     write.give(write("Add", result, write.input(5)) if write.input(5) else result)
+
+
+def _sized(write: OnnxNode, index: int, role: str, count: int) -> Array:
+    """Return a constant input that has to have a number of elements."""
+    found = write.state.value_of(write.input(index), role)
+    if found.size != count:
+        raise Unsupported(f"its {role} has {found.size:,} elements; expected {count:,}")
+    return found
 
 
 def _unpacked(data: Array, bits: int) -> Array:
     """Return the numbers in the bytes of the last axis."""
-    if bits == 8:
-        return data
-    return np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], -1)
+    parts = [data >> shift & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(*data.shape[:-1], -1)
 
 
 def _qlinear_matmul(parts: QLinear) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
+from mtool.compiler.ir.expr import axis as at
 from mtool.compiler.ir.expr import broadcast_index, call, const, first_of, identity, load
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import Transpose, View
@@ -28,12 +29,17 @@ NCHW_OF_NHWC = (0, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Dequantized:
-    """A float value that is `(value - zero_point) * scale` of an integer value; axis None: per tensor."""
+    """A float value that is `(value - zero_point) * scale` of an integer value; axis None: per tensor.
+
+    block: the number of elements along `axis` that share a scale and a zero point, which have the value's rank then;
+        0: one scale and one zero point, or those of a vector along `axis`. Only constants have blocks.
+    """
 
     value: str
     scale: Array
     zero_point: Array
     axis: int | None
+    block: int = 0
 
     @property
     def per_tensor(self) -> bool:
@@ -80,7 +86,7 @@ class Lowering(Rewriter):
         inputs = [quantized.value]
         element = load(0, kind.dtype, identity(len(kind.shape)))
         zero_point, scale = (
-            self.parameter(data, quantized.axis, dtype, inputs, node)
+            self.parameter(data, quantized.axis, dtype, inputs, node, quantized.block)
             for data, dtype in ((quantized.zero_point, DType.INT32), (quantized.scale, DType.FLOAT32))
         )
         wide = call("cast", element, dtype=DType.INT32)
@@ -88,12 +94,17 @@ class Lowering(Rewriter):
         self.loop(node, call("mul", call("cast", centred, dtype=DType.FLOAT32), scale), inputs, output)
         self.dequantized[output] = quantized
 
-    def parameter(self, data: Array, axis: int | None, dtype: DType, inputs: list[str], node: Node) -> Expr:
-        """Return a per-tensor constant, or a load of a per-axis one, which is appended to `inputs`."""
+    def parameter(
+        self, data: Array, axis: int | None, dtype: DType, inputs: list[str], node: Node, block: int = 0
+    ) -> Expr:
+        """Return a per-tensor constant, or a load of a per-axis or blocked one, which is appended to `inputs`."""
         if axis is None or data.size == 1:
             return const(data.reshape(-1)[0].item(), dtype)
-        inputs.append(self.constant(f"{node.name}/parameter", data.astype(dtype.numpy).reshape(-1)))
-        return load(len(inputs) - 1, dtype, (Expr("axis", DType.INT32, value=axis),))
+        inputs.append(self.constant(f"{node.name}/parameter", data.astype(dtype.numpy)))
+        index = identity(data.ndim) if block else (at(axis),)
+        if block:
+            index = (*index[:axis], index[axis] // block, *index[axis + 1 :])
+        return load(len(inputs) - 1, dtype, index)
 
     def integers(self, value: str, *, wide: bool = False) -> Dequantized | None:
         """Return the per-tensor int8 or uint8 integers (`wide`: int16 and uint16 too) behind a float value, if any."""

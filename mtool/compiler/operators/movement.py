@@ -1,6 +1,6 @@
 """Operators that move elements: views, transposition, concatenation, slices, padding, gathering."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -15,7 +15,7 @@ from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrap
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
+from mtool.compiler.operators.lowering import AlongAxis, Dequantized, Lower, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, as_in_onnx, index_along, with_axis
 from mtool.compiler.operators.operator import BEHIND, Case, Draw, Operator, TfliteBuiltin, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
@@ -55,6 +55,37 @@ def _reshape(ctx: Lowering, node: Node) -> None:
 
 def _transpose(ctx: Lowering, node: Node) -> None:
     ctx.transpose(node, node.inputs[0], Permutation.of(node).perm, node.outputs[0])
+
+
+def _reshaped_constant(ctx: Lowering, node: Node, found: Dequantized) -> Dequantized | None:
+    before, after = ctx.types[found.value].shape, ctx.types[node.outputs[0]].shape
+    kept = 0 if found.axis is None else len(before) if found.block else found.axis + 1
+    if before[:kept] != after[:kept] or (found.block and before != after):
+        return None  # the scales do not lie along one dimension
+    return replace(found, value=ctx.constant(f"{node.name}/integers", ctx.constants[found.value].reshape(after)))
+
+
+def _transposed_constant(ctx: Lowering, node: Node, found: Dequantized) -> Dequantized:
+    perm = Permutation.of(node).perm
+    data = np.ascontiguousarray(ctx.constants[found.value].transpose(perm))
+    found = replace(found, value=ctx.constant(f"{node.name}/integers", data))
+    if found.block:
+        found = replace(found, scale=found.scale.transpose(perm), zero_point=found.zero_point.transpose(perm))
+    return found if found.axis is None else replace(found, axis=perm.index(found.axis))
+
+
+def _moved_now(lower: Lower, moved: Callable[[Lowering, Node, Dequantized], Dequantized | None]) -> Lower:
+    """Return the lowering of an operator that moves constant integers, and their scales, at compile time."""
+
+    def wrapped(ctx: Lowering, node: Node) -> None:
+        found = ctx.dequantized.get(node.inputs[0])
+        made = moved(ctx, node, found) if found is not None and found.value in ctx.constants else None
+        if made is None:
+            moves_integers(lower)(ctx, node)
+        else:
+            ctx.dequantize(node, made, node.outputs[0])
+
+    return wrapped
 
 
 def _concat(ctx: Lowering, node: Node) -> None:
@@ -379,7 +410,7 @@ def _gather_cases(draw: Draw, op: Operator) -> Case:
 OPERATORS = (
     Operator(
         "Reshape", cases=_reshaped, canonical=_view, sizes=(1,), keeps_empty=True, carry=_carry_view, moves=True,
-        folding=VECTORIZED, lower=moves_integers(_reshape),
+        folding=VECTORIZED, lower=_moved_now(_reshape, _reshaped_constant),
     ),
     Operator(
         "Flatten", cases=case(axis=lambda draw, x: draw.rng.randint(0, x.rank)), canonical=_view, axis_ends=BEHIND,
@@ -401,7 +432,7 @@ OPERATORS = (
         "Transpose", cases=case(perm=lambda draw, x: draw.rng.sample(range(x.rank), x.rank)), attributes=Permutation,
         canonical=_transpose_form, carry=_carry_transpose, moves=True,
         check_shapes=lambda node: sorted(node.attrs.get("perm", range(len(node.shape)))) == [*range(len(node.shape))],
-        folding=VECTORIZED, lower=moves_integers(_transpose),
+        folding=VECTORIZED, lower=_moved_now(_transpose, _transposed_constant),
     ),
     Operator(
         "Concat", cases=_concat_cases, attributes=AlongAxis, canonical=_concat_form, carry=_carry_concat, moves=True,

@@ -47,42 +47,61 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
     Raises:
         ModelError: their shape is wrong.
     """
-    shape, along = ctx.types[node.inputs[0]].shape, Quantization.of(node).axis
+    shape, attrs = ctx.types[node.inputs[0]].shape, Quantization.of(node)
+    along, is_inside = attrs.axis, -len(shape) <= attrs.axis < len(shape)
     for value in filter(None, node.inputs[1:3]):
         kind = ctx.types[value]
-        vector = len(kind.shape) == 1 and -len(shape) <= along < len(shape) and kind.count == shape[along]
-        blocked = len(kind.shape) == len(shape) > 1
+        vector = len(kind.shape) == 1 and is_inside and kind.count == shape[along]
+        blocked = len(kind.shape) == len(shape) > 1 and is_inside and kind.shape == _blocks(attrs, shape, kind.shape)
         wrong_type = value == node.inputs[1] and not kind.dtype.is_float
         uneven = kind.shape != ctx.types[node.inputs[1]].shape and kind.shape not in ((), (1,))
         if (kind.count != 1 and not vector and not blocked) or wrong_type or uneven:
+            found = f"input {ctx.types[node.inputs[0]]}, {value} {kind}, axis {along}, block_size {attrs.block_size}"
+            fitting = f"expected {list(_blocks(attrs, shape, kind.shape))}" if attrs.block_size and is_inside else ""
             raise ModelError(
                 f"{node.op} {node.name!r} has scales or zero points that do not fit its input",
-                details=[f"input {ctx.types[node.inputs[0]]}, {value} {kind}, axis {along}"],
+                details=[found, *filter(None, [fitting])],
             )
 
 
 def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantized | None:
-    """Return constant parameters, per tensor or per axis; None: they are blocked, or not constants."""
+    """Return constant parameters; None: they are not constants, or those of blocks of a variable."""
     _check_shapes(ctx, node)
     scale, zero_point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else ""
     if scale not in ctx.constants or (zero_point and zero_point not in ctx.constants):
         return None
     scales = np.atleast_1d(ctx.constants[scale].astype(np.float32))
-    if not np.isfinite(scales).all() or (scales <= 0).any():
+    shape, attrs = ctx.types[node.inputs[0]].shape, Quantization.of(node)
+    blocked = bool(attrs.block_size) or scales.ndim > 1
+    if not np.isfinite(scales).all() or ((scales <= 0).any() and not blocked):  # those of blocks may be negative
         raise ModelError(f"{node.op} {node.name!r} has a scale that is not a positive number")
-    if Quantization.of(node).block_size or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
+    if (blocked and value not in ctx.constants) or ctx.types[scale].dtype is not DType.FLOAT32:
         return None
     points = np.zeros_like(scales, np.int32)
     if zero_point:
         points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
     if scales.size == 1:
-        return Dequantized(value, scales, points, None)
-    return Dequantized(value, scales, points, Quantization.of(node).axis % len(ctx.types[node.inputs[0]].shape))
+        return Dequantized(value, scales.reshape(1), points.reshape(1), None)
+    along = attrs.axis % len(shape)
+    return Dequantized(value, scales, points, along, _block(attrs, shape, scales.shape) if blocked else 0)
+
+
+def _blocks(attrs: Quantization, shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the scales of blocks; `scales` has the number of blocks if `block_size` is not given."""
+    along = attrs.axis % len(shape)
+    count = -(-shape[along] // attrs.block_size) if attrs.block_size > 0 else scales[along]
+    return (*shape[:along], count, *shape[along + 1 :])
+
+
+def _block(attrs: Quantization, shape: tuple[int, ...], scales: tuple[int, ...]) -> int:
+    """Return the number of elements along the axis that share a scale of a given shape."""
+    along = attrs.axis % len(shape)
+    return attrs.block_size or -(-shape[along] // scales[along])
 
 
 def _note(ctx: Lowering, value: str, found: Dequantized) -> None:
-    if value in ctx.graph.quant:
-        return  # the file has it
+    if value in ctx.graph.quant or found.block:
+        return  # the file has it, or it has no other form
     ctx.quant[value] = Quant(
         tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
     )
@@ -146,7 +165,7 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:
         along = Quantization.of(node).axis % len(shape)
         index = (axis(along),)
         if len(kind.shape) > 1:
-            size = Quantization.of(node).block_size or -(-shape[along] // kind.shape[along])
+            size = _block(Quantization.of(node), shape, kind.shape)
             index = tuple(axis(n) // size if n == along else axis(n) for n in range(len(shape)))
     return call("cast", load(operand, kind.dtype, index), dtype=dtype)
 

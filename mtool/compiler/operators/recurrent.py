@@ -84,6 +84,7 @@ def _quantized(ctx: Lowering, node: Node, name: str, value: str) -> Weights | No
     found = ctx.dequantized.get(value)
     if (
         found is None
+        or found.block
         or found.value not in ctx.constants
         or ctx.types[found.value].dtype not in (DType.INT8, DType.UINT8)
     ):

@@ -28,6 +28,7 @@ def quantize_states(graph: Graph, dequantized: Mapping[str, Dequantized]) -> Gra
     renamed: dict[str, str] = {}
     for number, (state, value, output) in enumerate(graph.state_values):
         found = dequantized.get(output)
+        found = None if found and found.block else found
         initial = _integers(state, graph.types[found.value].dtype, found, graph, value) if found else None
         if found is None or initial is None:
             continue

@@ -92,16 +92,36 @@ def test_rotary_embedding(interleaved: int, tmp_path: Path) -> None:
     check("RotaryEmbedding", feeds, ["x", "p", "c", "s"], constants, tmp_path, interleaved=interleaved)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("points", [True, False])
-def test_weights_in_blocks(bits: int, points: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bits", "points"),
+    [(2, ""), (2, "uint8"), (2, "float"), (4, ""), (4, "uint8"), (4, "float"), (8, ""), (8, "uint8")],
+)
+def test_weights_in_blocks(bits: int, points: str, tmp_path: Path) -> None:
     rows, columns, size = 6, 40, 16
     blocks = -(-columns // size)
-    constants = {"w": codes(np.uint8, rows, blocks, size * bits // 8), "s": np.abs(floats(rows * blocks)) / 10}
-    if points:
+    constants = {"w": codes(np.uint8, rows, blocks, size * bits // 8), "s": floats(rows * blocks) / 10}
+    if points == "uint8":
         constants["z"] = codes(np.uint8, rows * -(-blocks * bits // 8))
+    if points == "float":
+        constants["z"] = floats(rows, blocks)
     attrs = {"K": columns, "N": rows, "bits": bits, "block_size": size}
     check("MatMulNBits", {"x": floats(2, columns)}, ["x", *constants], constants, tmp_path, atol=1e-4, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "bytes_of_block", "reason"),
+    [
+        ({"bits": 3}, 8, "its weights have 3 bits; expected 2, 4 or 8"),
+        ({"block_size": 24}, 8, "its block_size is 24; expected a power of two from 16 on"),
+        ({}, 4, "its B has 72 elements; expected 144"),
+    ],
+)
+def test_weights_in_blocks_that_are_refused(attrs: dict[str, int], bytes_of_block: int, reason: str) -> None:
+    constants = {"w": codes(np.uint8, 6, 3, bytes_of_block), "s": floats(18)}
+    given = {"K": 40, "N": 6, "bits": 4, "block_size": 16} | attrs
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **given)
+    with pytest.raises(ModelError, match=reason):
+        compiled(model([node], {"x": (F, (2, 40))}, ["y"], constants), HOST)
 
 
 @pytest.mark.parametrize("per_column", [True, False])
