@@ -5,8 +5,8 @@
         outputs = device.run({"input": x})
         print(device.time(number=10, repeat=5))
 
-`run`, `verify`, `bench`, `check`, `quantize` and `tune` do what the commands of those names do; `prepare` is
-`mtool build`, `flash_model` is `mtool flash`, and `make_module` is `mtool module`. Errors are of the classes in
+`run`, `verify`, `evaluate`, `bench`, `check`, `quantize` and `tune` do what the commands of those names do; `prepare`
+is `mtool build`, `flash_model` is `mtool flash`, and `make_module` is `mtool module`. Errors are of the classes in
 mtool.errors, which are also here: `except mtool.FitError`. `conventions` returns a value for
 `Options(conventions=...)`, and `BackendSpec` is the type in `Options(backends=...)`; both options also accept text.
 """
@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     from mtool.commands import Pixels as Pixels
     from mtool.commands import Pool as Pool
     from mtool.commands import Scheme as Scheme
+    from mtool.commands import Scoring as Scoring
     from mtool.commands import bench as bench
     from mtool.commands import bench_layers as bench_layers
     from mtool.commands import check as check
     from mtool.commands import check_models as check_models
     from mtool.commands import compile as compile
     from mtool.commands import compile_models as compile_models
+    from mtool.commands import evaluate as evaluate
     from mtool.commands import flash_model as flash_model
     from mtool.commands import make_module as make_module
     from mtool.commands import open as open

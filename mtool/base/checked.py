@@ -30,6 +30,8 @@ _OF_PYTHON = {  # options of single commands, and rows of the table with several
     "tls-cert": "Tls.certificate",
     "tls-key": "Tls.key",
     "scheduler": "FarmAddress.scheduler",
+    "metrics": "Scoring.metrics",
+    "scores": "Scoring.output",
     **{name: name for name in ("board", "seed", "samples", "repeat", "number", "fill", "golden", "atol", "rtol")},
     **{name: name for name in ("key", "counter", "since", "labels", "evaluate", "runner", "insecure", "host")},
 }

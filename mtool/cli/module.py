@@ -1,8 +1,6 @@
 """`mtool module`: a model that firmware loads at run time, as one signed file."""
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,6 @@ from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from mtool.commands.loading import Progress
     from mtool.commands.modules import ModuleUpdate
     from mtool.manifest.modules.format import Module
 
@@ -161,7 +158,7 @@ def load(
     """
     from mtool.commands import loading
 
-    with _bar(out) as progress:
+    with out.progress(is_bytes=True) as progress:
         done = loading.load_module(
             module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
         )
@@ -192,21 +189,6 @@ def load(
     if not done.is_kept:
         what = "its RAM" if done.place.name == "RAM" else "its flash"
         out.text(f"the emulator has ended, and {what} with it: the module is gone")
-
-
-@contextmanager
-def _bar(out: Output) -> Iterator["Progress"]:
-    """Yield a function that shows the progress, on a terminal."""
-    if out.verbosity < 0 or not out.stderr.is_terminal:
-        yield lambda there, whole: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=out.stderr, transient=True) as bar:
-        task = bar.add_task("load")
-        yield lambda there, whole: bar.update(task, completed=there, total=whole)
 
 
 # `mtool key`: a key pair for signing modules.

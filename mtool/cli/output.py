@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -91,6 +91,20 @@ class Output:
         if self.verbosity >= 0:
             for line in lines:
                 self._say(one_line(line))
+
+    @contextmanager
+    def progress(self, *, is_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+        """Yield a function that shows the numbers of things that are done and of all, as a bar on a terminal."""
+        if self.verbosity < 0 or not self.stderr.is_terminal:
+            yield lambda done, total: None
+            return
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+        from rich.progress import TransferSpeedColumn as Speed
+
+        columns = (DownloadColumn(), Speed()) if is_bytes else (MofNCompleteColumn(),)
+        with Progress(BarColumn(), *columns, TimeRemainingColumn(), console=self.stderr, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def error(self, error: MtoolError) -> None:
         """Write an error: what, details, hint and exit code."""

@@ -9,7 +9,6 @@ from mtool.base import plural
 from mtool.base.option_values import Integer, Method
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.stages import formatting
 
 if TYPE_CHECKING:
     from mtool.commands import QuantizationResult
@@ -51,11 +50,14 @@ def quantize(
         pixels=commands.Pixels(scale, offset),
         options=options,
     )
-    out.result({**dataclasses.asdict(quantized), "path": str(quantized.path)})
+    accuracy = [one.as_json() for one in quantized.accuracy]
+    plain = dataclasses.asdict(dataclasses.replace(quantized, accuracy=()))
+    out.result({**plain, "path": str(quantized.path), "accuracy": accuracy})
     _print(out, quantized)
 
 
 def _print(out: Output, done: "QuantizationResult") -> None:
+    from mtool.quantization import metrics
     from mtool.quantization.quantizing import side_by_side
 
     over = plural.count(done.compared_over, "sample")
@@ -65,15 +67,11 @@ def _print(out: Output, done: "QuantizationResult") -> None:
         for one in done.outputs
     ]
     out.text(table(("  output", "max abs", "mean abs", "SQNR", "cosine"), rows, right=(1, 2, 3, 4)))
-    classes = done.classes
-    if classes is not None and classes.right_before is not None and classes.right_after is not None:
-        before, after = (
-            f"{right} ({formatting.share(right, classes.samples)})"
-            for right in (classes.right_before, classes.right_after)
-        )
-        out.text(f"  top-1 right of {classes.samples}: {before} before, {after} after")
-    if classes is not None:
-        out.text(f"  top-1 the same for {classes.same} of {classes.samples}")
+    if done.classes is not None:
+        out.text(f"  top-1 the same for {done.classes.same} of {done.classes.samples}")
+    if done.accuracy:
+        out.text("", "against the labels")
+        out.text(table(("", "float", "quantized"), metrics.rows(done.accuracy), right=(1, 2)))
     worst = done.layers[:_WORST]
     if worst:
         out.text("", f"worst of {plural.count(len(done.layers), 'layer')}; --exclude keeps one in float")

@@ -20,6 +20,8 @@ def report(
     samples: int = 4,
     seed: int = 0,
     repeat: int = 3,
+    data: Path | None = None,
+    labels: Path | None = None,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
@@ -28,7 +30,15 @@ def report(
     page = output or _default(options.name if deployment.models else "")
     files.check_writable(page, [model], makes_folder=True)
     found = commands.report(
-        model, board=board, samples=samples, seed=seed, repeat=repeat, options=options, deployment=deployment
+        model,
+        board=board,
+        samples=samples,
+        seed=seed,
+        repeat=repeat,
+        options=options,
+        deployment=deployment,
+        data=data,
+        labels=labels,
     )
     files.write(page, found.as_html().encode(), follow=True)
     out.result({"page": str(page), **found.as_json()})

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mtool.compiler.plan.pool import Pool as Pool
     from mtool.device.cycles import Clock as Clock
     from mtool.quantization.dataset import Pixels as Pixels
+    from mtool.quantization.evaluation import Evaluation as Evaluation
+    from mtool.quantization.evaluation import evaluate as evaluate
+    from mtool.quantization.metrics import Scoring as Scoring
     from mtool.quantization.quantizing import QuantizationResult as QuantizationResult
     from mtool.quantization.quantizing import Scheme as Scheme
     from mtool.quantization.quantizing import quantize as quantize

@@ -11,7 +11,7 @@ import jinja2
 import numpy as np
 
 from mtool.base import checked, locks
-from mtool.base.errors import BuildError, ModelError
+from mtool.base.errors import BuildError, ModelError, UsageError
 from mtool.base.escaping import one_line
 from mtool.boards import Board, load_all
 from mtool.commands.cost import Cost, cost_of, kinds_to_measure
@@ -21,6 +21,8 @@ from mtool.device.build.size import Size
 from mtool.device.session import Readings
 from mtool.device.session.profile import Profile
 from mtool.manifest import Manifest
+from mtool.quantization.evaluation import Evaluation, Labelled, run
+from mtool.quantization.metrics import Scoring, rows
 from mtool.stages import formatting
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.fitting import Fit, check
@@ -78,6 +80,7 @@ class ModelReport:
         layers: the comparison of each operator with the reference; None: there is nothing to compare with.
         missing: why not.
         fits: the boards that it fits.
+        accuracy: the metrics on labelled samples, if there are some: of this model, then of the firmware's others.
     """
 
     manifest: Manifest
@@ -91,6 +94,7 @@ class ModelReport:
     layers: LayerReport | None
     missing: str
     fits: tuple[Fit, ...]
+    accuracy: tuple[Evaluation, ...] = ()
 
     @property
     def here(self) -> Fit | None:
@@ -125,6 +129,7 @@ class ModelReport:
                 "pools": [pool.model_dump() for pool in self.manifest.constant_pools],
             },
             "layers": None if self.layers is None else self.layers.as_json(),
+            "accuracy": [one.as_json() for one in self.accuracy],
             "fits": [fit.as_json() for fit in self.fits],
         }
 
@@ -142,6 +147,7 @@ class ModelReport:
             "amount": formatting.amount,
             "joules": formatting.joules,
             "ticks": ticks,
+            "metrics": rows,
         }
         return environment.from_string(_TEMPLATE.read_text()).render(
             report=self, version=__version__, emulators={name for name, one in load_all().items() if one.is_emulator}
@@ -158,6 +164,8 @@ def report(
     repeat: checked.Count = 3,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    data: str | Path | None = None,
+    labels: str | Path | None = None,
 ) -> ModelReport:
     """Compile, build, run, profile and compare a model on a board, and determine which boards it fits.
 
@@ -169,12 +177,19 @@ def report(
         repeat: the number of inferences for the median of each time.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
+        data: labelled samples, as for `evaluate`; None: the accuracy is not measured.
+        labels: a file with the labels; default: `labels` in the data.
 
     Raises:
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
+    if labels is not None and data is None:
+        raise UsageError("--labels needs --data", hint="add --data X.npz")
+    labelled = None if data is None else Labelled(Path(data), None if labels is None else Path(labels))
     job = Job.of(path, board, options, deployment, samples=samples, seed=seed)
     model = job.compile()
+    compared = [model, *(one for one in deployment.models if one is not model)]
+    read = [(one, labelled.read(one.manifest)) for one in compared] if labelled is not None else []
     prepared = job.build(model, kinds_to_measure(model))
     manifest = prepared.manifest
     layers, missing = None, ""
@@ -186,6 +201,7 @@ def report(
             layers = compare_layers(device, model, job.inputs(manifest))
         except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
+    accuracy = [run(one, deployment.build(one), data, Scoring(), deployment) for one, data in read]
     size = measure(prepared.built.firmware[cost.firmware], manifest)
     users: dict[str, list[int]] = {}
     for operator in manifest.operators:
@@ -206,6 +222,7 @@ def report(
         fits=check(
             path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())
         ).by_time,
+        accuracy=tuple(accuracy),
     )
 
 

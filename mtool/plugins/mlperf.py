@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError, UsageError, of_os_error
 from mtool.device.transport.base import Transport
 from mtool.manifest import Tensor
-from mtool.quantization import dataset
+from mtool.quantization import dataset, metrics
+from mtool.quantization.metrics import Labels, Scores
 from mtool.stages import arrays
 from mtool.stages.samples import Array
 
@@ -222,11 +222,7 @@ def wire(sample: Array, benchmark: str, tensor: Tensor) -> bytes:
     return sample.tobytes()
 
 
-# The figures of MLPerf Tiny: throughput, top-1 accuracy, the area under the receiver's curve.
-
-
-Scores = NDArray[np.float64]
-Labels = NDArray[np.int64]
+# The figures of MLPerf Tiny: throughput, top-1 accuracy, the area under the ROC curve.
 
 
 def accuracy(scores: Scores, labels: Labels) -> float:
@@ -235,7 +231,7 @@ def accuracy(scores: Scores, labels: Labels) -> float:
     With one score per sample (ad01) it is the best mean of precision and recall over 100 thresholds, as in the runner.
     """
     if scores.shape[1] > 1:
-        return float(100 * np.mean(scores.argmax(axis=1) == labels))
+        return 100 * metrics.top(scores, labels, 1)
     values, best = scores[:, 0], 0.0
     for share in np.arange(0.0, 1.0, 0.01):
         found = values > values.min() + share * (values.max() - values.min())
@@ -244,28 +240,6 @@ def accuracy(scores: Scores, labels: Labels) -> float:
         recall = right / (np.sum(labels == 1) + 1e-8)
         best = max(best, float(50 * (precision + recall)))
     return best
-
-
-def auc(scores: Scores, labels: Labels) -> float | None:
-    """Return the area under the ROC curve: for two classes the second's; for more the mean of each against the others.
-
-    None if a class has no samples or all of them: then the curve is not defined.
-    """
-    if scores.shape[1] <= 2:
-        return _area(scores[:, -1], labels == 1)
-    areas = [_area(scores[:, index], labels == index) for index in range(scores.shape[1])]
-    known = [area for area in areas if area is not None]
-    return float(np.mean(known)) if len(known) == len(areas) else None
-
-
-def _area(values: NDArray[np.float64], is_one: NDArray[np.bool_]) -> float | None:
-    """Return the share of pairs, one of each kind, that are in order; ties count half (Mann and Whitney, 1947)."""
-    ones, others = values[is_one], values[~is_one]
-    if not len(ones) or not len(others):
-        return None
-    ordered = np.sort(others)
-    below = np.searchsorted(ordered, ones, side="left") + np.searchsorted(ordered, ones, side="right")
-    return float(np.mean(below) / 2 / len(others))
 
 
 Mode = Literal["performance", "accuracy"]
@@ -355,7 +329,7 @@ def run(
         )
     scores = _accuracy(device, chosen, say)
     labels = np.array([item.label for item in chosen], np.int64)
-    right, area = accuracy(scores, labels), auc(scores, labels)
+    right, area = accuracy(scores, labels), metrics.auc(scores, labels)
     say(f"Top 1% = {right:2.1f}")
     say(f"AUC = {area:.3f}" if area is not None else "AUC = not defined: a class has no sample")
     objections = () if most is None or most >= len(found) else (f"{len(chosen)} of {len(found)} samples were run",)

@@ -43,7 +43,10 @@ class Pixels:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Samples in the order of the files, their classes if known, and warnings about their suitability."""
+    """Samples in the order of the files, their labels if known, and warnings about their suitability.
+
+    The first axis of the labels is the samples.
+    """
 
     samples: tuple[Sample, ...]
     labels: Array | None = None
@@ -54,13 +57,13 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
     """Read samples of a model's inputs.
 
     Args:
-        path: a .npz file (arrays named after the inputs, or "x0"…, with a leading axis of samples; "labels", or an
-            integer "y0" or "y", has the classes), a .npy file, or a folder of .npy files and images, read in the order
-            of their names. Images are resized to the input, which is [1,height,width,channels] or
-            [1,channels,height,width] with 1 or 3 channels.
+        path: a .npz file (arrays named after the inputs, or "x0"…, with a leading axis of samples; "labels", or "y0" or
+            "y" with an integer for each sample, has the labels), a .npy file, or a folder of .npy files and images,
+            read in the order of their names. Images are resized to the input, which is [1,height,width,channels] or
+            [1,channels,height,width] with 1 or 3 channels. Real values for an integer input are quantized by its scale.
         tensors: the model's inputs.
         pixels: how pixels become values.
-        labels: a .npy file, or a text file of integers: the class of each sample.
+        labels: a .npy file, or a text file of numbers: those of a sample in each line, or one for each.
 
     Raises:
         UsageError: something is missing, or a shape or type differs from the model's.
@@ -71,16 +74,18 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
     if path.is_dir():
         read_samples = _folder(path, tensors, pixels or Pixels(), changes)
     else:
-        read_samples = sampling.inputs_of(path, tensors)
+        read_samples = sampling.inputs_of(path, tensors, quantizes=True)
         there = arrays.stored(path)
         inputs = {tensor.name for tensor in tensors}
         named = [there[name] for name in _LABEL_NAMES if name in there and name not in inputs]
-        found = next((array.load() for array in named if _are_labels(array)), None)
+        found = next((array.load() for array in named if array.name == _LABEL_NAMES[0] or _are_classes(array)), None)
     if labels is not None:
         found = labels_of(labels)
-    if found is not None and found.size != len(read_samples):
+        if len(found) != len(read_samples) and (len(found) == 1 or found.size == len(read_samples)):
+            found = found.reshape(-1)  # a text with several in a line
+    if found is not None and found.shape[:1] != (len(read_samples),):
         raise UsageError(
-            f"found {plural.count(len(read_samples), 'sample')} but {plural.count(found.size, 'label')}",
+            f"found {plural.count(len(read_samples), 'sample')} but {plural.count(len(np.atleast_1d(found)), 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     arrays_read = ((index, name, array) for index, sample in enumerate(read_samples) for name, array in sample.items())
@@ -89,7 +94,7 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
     few = plural.count(len(changes), "image")
     doubts = [f"{few} in {path} changed a lot when resized to the model's input: {one}" for one in changes[:1]]
-    return Data(tuple(read_samples), None if found is None else found.reshape(-1), tuple(doubts))
+    return Data(tuple(read_samples), found, tuple(doubts))
 
 
 def check(path: Path) -> None:
@@ -122,7 +127,7 @@ def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list
     chosen = [file for file in files if _is_sample(file)]
     for file in chosen:
         if file.suffix.lower() == ".npy":
-            read_samples += sampling.inputs_of(file, tensors)
+            read_samples += sampling.inputs_of(file, tensors, quantizes=True)
         else:
             read_samples.append(_image(file, tensors, pixels, changes))
     if not read_samples:
@@ -155,11 +160,8 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as refused:
         raise UsageError(f"{file} can't be read as an image", details=[str(refused)]) from None
     values = np.asarray(resized, np.float64).reshape(height, width, channels) * pixels.scale + pixels.offset
-    dtype = np.dtype(tensor.dtype)
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        values = np.clip(np.rint(values), limits.min, limits.max)
-    return {tensor.name: (values if is_last else values.transpose(2, 0, 1)).astype(dtype).reshape(tensor.shape)}
+    values = values if is_last else values.transpose(2, 0, 1)
+    return {tensor.name: sampling.of_real(values.reshape(tensor.shape), tensor)}
 
 
 def _change(width: int, height: int, new_width: int, new_height: int) -> str:
@@ -192,27 +194,32 @@ def _layout(tensor: Tensor) -> tuple[int, int, int, bool]:
     )
 
 
-def _are_labels(array: arrays.StoredArray) -> bool:
+def _are_classes(array: arrays.StoredArray) -> bool:
     return array.dtype.kind in "iu" and len(array.shape) >= 1 and array.size == array.shape[0]
 
 
 def labels_of(path: Path) -> Array:
-    """Read the class of each sample.
+    """Read the labels of samples: an array, of a text with the same number of labels in each line a row for each line.
 
     Raises:
-        UsageError: the file is missing, or contains something other than integers.
+        UsageError: the file is missing, or contains something other than numbers.
     """
     try:
         if path.suffix == ".npy":
-            (loaded,) = sampling.read(path).values()
+            (labels,) = sampling.read(path).values()
         else:
             arrays.check_regular(path)
             if path.stat().st_size > _LABELS_BYTES:
                 raise UsageError(f"--labels: {path} is larger than {formatting.kilobytes(_LABELS_BYTES)}")
-            loaded = np.array(path.read_text("utf-8-sig").replace(",", " ").split())
-        labels: Array = loaded.astype(np.int64)
+            rows = [row.split() for row in path.read_text("utf-8-sig").replace(",", " ").splitlines() if row.strip()]
+            is_even = len({len(row) for row in rows}) == 1
+            labels = np.array(rows if is_even else [text for row in rows for text in row]).astype(np.float64)
+            is_whole = not any("." in text or "n" in text or "N" in text for row in rows for text in row)
+            labels = labels.astype(np.int64) if is_whole else labels
+        if labels.dtype.kind not in "biuf":
+            raise ValueError("not numbers")
     except (OSError, ValueError, MemoryError):
         raise UsageError(
-            f"--labels: {path} does not contain integers", hint="give a .npy file, or a text with one integer per line"
+            f"--labels: {path} does not contain numbers", hint="give a .npy file, or a text with one label per line"
         ) from None
-    return labels.reshape(-1)
+    return labels

@@ -34,6 +34,7 @@ from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
 from mtool.quantization import dataset, recurrent
 from mtool.quantization.dataset import Data, Pixels
+from mtool.quantization.metrics import Figures, Output, Scoring, check, figures, output_of
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
 from mtool.stages.compiling import CompiledModel, compile
@@ -141,11 +142,9 @@ class OutputLoss:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The numbers of `samples` with the right class (None: no labels), and with the same class before and after."""
+    """The number of `samples`, and of those with the same class before and after."""
 
     samples: int
-    right_before: int | None
-    right_after: int | None
     same: int
 
 
@@ -174,18 +173,27 @@ def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[Outpu
     return tuple(losses)
 
 
-def of_classes(before: Sequence[Sample], after: Sequence[Sample], labels: Array | None) -> Classes | None:
+def of_classes(before: Sequence[Sample], after: Sequence[Sample]) -> Classes | None:
     """Compare classes: the largest element of a model's only output; None if that is not a row of scores."""
     scores = list(before[0].values())
     if len(scores) != 1 or scores[0].size < 2 or scores[0].size != scores[0].shape[-1]:
         return None
     first, second = (np.array([int(np.argmax(*sample.values())) for sample in run]) for run in (before, after))
-    return Classes(
-        samples=len(before),
-        right_before=None if labels is None else int(np.count_nonzero(first == labels)),
-        right_after=None if labels is None else int(np.count_nonzero(second == labels)),
-        same=int(np.count_nonzero(first == second)),
-    )
+    return Classes(len(before), int(np.count_nonzero(first == second)))
+
+
+def of_labels(before: Sequence[Sample], after: Sequence[Sample], labels: Array | None) -> tuple[Figures, ...]:
+    """Return the metrics of both models; empty: there are no labels, or several outputs.
+
+    Raises:
+        UsageError: the labels don't suit the output.
+    """
+    if labels is None or len(before[0]) != 1:
+        return ()
+    ((name, one),) = before[0].items()
+    output = Output(name, one.size, one.size == one.shape[-1])
+    rows = (np.stack([sample[name].reshape(-1).astype(np.float64) for sample in run]) for run in (before, after))
+    return tuple(figures(scores, labels, Scoring(), output) for scores in rows)
 
 
 def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path) -> tuple[LayerLoss, ...]:
@@ -408,8 +416,8 @@ class Scheme:
 class QuantizationResult:
     """A quantized model: its file, the samples of calibration and comparison, its losses and its savings.
 
-    The worst of `layers` come first. `before` and `after` are the footprints on the board. `doubts` are warnings about
-    the data.
+    `accuracy` has the metrics of the float model and of the quantized one, if there are labels. The worst of `layers`
+    come first. `before` and `after` are the footprints on the board. `doubts` are warnings about the data.
     """
 
     path: Path
@@ -418,6 +426,7 @@ class QuantizationResult:
     compared_over: int
     outputs: tuple[OutputLoss, ...]
     classes: Classes | None
+    accuracy: tuple[Figures, ...]
     layers: tuple[LayerLoss, ...]
     before: Footprint
     after: Footprint
@@ -448,7 +457,8 @@ def quantize(
         board: a board or its name, for the footprints.
         scheme: how to quantize.
         evaluate: other data for the comparison of the two models; default: `data`.
-        labels: the classes of the compared samples, as a .npy or text file; default: those in the data.
+        labels: the labels of the compared samples, as a .npy or text file; default: those in the data. `evaluate` below
+            `mtool` says what they may be.
         pixels: how the pixels of images become values.
         options: symbolic dimensions, and inputs that become constants.
 
@@ -477,6 +487,9 @@ def quantize(
     compiled = compile(source, board=target_board, options=chosen)
     calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
     comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
+    outputs = compiled.manifest.outputs
+    if comparing.labels is not None and len(outputs) == 1:
+        check(comparing.labels, len(comparing.samples), Scoring(), output_of(outputs[0]))
     doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
         folder = Path(name)
@@ -494,6 +507,7 @@ def quantize(
             doubts += doubts_of_layers(layers)
             before = reference.outputs(prepared, comparing.samples)
             after = reference.outputs(made, comparing.samples)
+            accuracy = of_labels(before, after, comparing.labels)
             doubts += doubts_of_classes(before, comparing.labels)
         if how.integer_io:
             make_integer_io(made)
@@ -517,7 +531,8 @@ def quantize(
         calibrated_with=len(calibrating.samples),
         compared_over=len(comparing.samples),
         outputs=of_outputs(before, after),
-        classes=of_classes(before, after, comparing.labels),
+        classes=of_classes(before, after),
+        accuracy=accuracy,
         layers=layers,
         before=footprint_before,
         after=footprint_after,

@@ -175,7 +175,11 @@ def run_samples(prepared: BuiltProject, inputs: Sequence[Sample], deployment: De
 
 
 def infer_all(
-    device: Device, prepared: BuiltProject, samples: Sequence[Sample], deployment: Deployment
+    device: Device,
+    prepared: BuiltProject,
+    samples: Sequence[Sample],
+    deployment: Deployment,
+    on_done: Callable[[int, Sample], None] = lambda number, outputs: None,
 ) -> list[Sample]:
     """Run samples and return the outputs in the same order.
 
@@ -187,6 +191,7 @@ def infer_all(
         prepared: the project.
         samples: in order; a model's states carry over from each to the next.
         deployment: opens more devices of the project.
+        on_done: called with the number and the outputs of each sample when it is done, one call at a time.
 
     Raises:
         MtoolError: a sample failed; if several did, the error of the first.
@@ -197,6 +202,7 @@ def infer_all(
     outputs: list[Sample] = []
     for sample in samples:
         outputs.append(infer(sample))
+        on_done(len(outputs) - 1, outputs[-1])
         passed = time.monotonic() - start
         if can_part and passed > TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
             break
@@ -204,13 +210,15 @@ def infer_all(
     if not rest:
         return outputs
     numbers, found, failed = itertools.count(), dict[int, Sample](), dict[int, BaseException]()
-    is_over = threading.Event()
+    is_over, one_at_a_time = threading.Event(), threading.Lock()
 
     def serve(infer: Callable[[Sample], Sample]) -> None:
         """Run samples until there are none left or one has failed; `next` is atomic across threads."""
         while not is_over.is_set() and (number := next(numbers)) < len(rest):
             try:
                 found[number] = infer(rest[number])
+                with one_at_a_time:
+                    on_done(len(outputs) + number, found[number])
             except Exception as wrong:
                 failed[number] = wrong
                 is_over.set()

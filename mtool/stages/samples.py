@@ -29,11 +29,12 @@ _NUMBERED = re.compile(r"([xy])(\d{1,9})")  # an array of a golden file
 __all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded", "varied"]
 
 
-def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
+def inputs_of(path: Path, tensors: Sequence[Tensor], *, quantizes: bool = False) -> list[Sample]:
     """Read one or more samples of the model's inputs.
 
     Arrays are named after the inputs, or "x0", "x1"… in the model's order, or "x" if there is one input. Each has the
-    input's shape, or a leading axis of samples before it; a batch of 1 may be left out.
+    input's shape, or a leading axis of samples before it; a batch of 1 may be left out. `quantizes`: floats for an
+    integer input with a scale are quantized.
 
     Raises:
         UsageError: an input is missing, or its shape or type differs from the model's.
@@ -42,8 +43,35 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     columns = {}
     for index, tensor in enumerate(required_inputs(tensors)):
         names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(required_inputs(tensors)) == 1 else [])]
-        columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path)
+        array = _pick(arrays, names, path)
+        is_real = (
+            quantizes and array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iu" and tensor.scale is not None
+        )
+        read_as = tensor.model_copy(update={"dtype": str(array.dtype)}) if is_real else tensor
+        columns[tensor.name] = [of_real(one, tensor) for one in _split(array, read_as, path)]
     return _rows(columns, path)
+
+
+def of_real(values: Array, tensor: Tensor) -> Array:
+    """Return real values as a tensor's type: integers with a scale are quantized as by QuantizeLinear, others rounded.
+
+    Values that have the tensor's type already are not changed.
+    """
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind not in "iu" or values.dtype.kind != "f":
+        return values.astype(dtype, copy=False)
+    limits = np.iinfo(dtype)
+    if tensor.scale is not None:
+        zero = (tensor.zero_point or (0,))[0]
+        values = np.rint(values.astype(np.float32) / np.float32(tensor.scale[0])) + zero
+    return np.clip(np.rint(values), limits.min, limits.max).astype(dtype)
+
+
+def real(values: Array, tensor: Tensor) -> Array:
+    """Return a tensor's values as real numbers: integers are dequantized, if the tensor has one scale."""
+    if values.dtype.kind not in "iu" or tensor.scale is None or len(tensor.scale) != 1:
+        return values.astype(np.float64)
+    return (values.astype(np.float64) - (tensor.zero_point or (0,))[0]) * tensor.scale[0]
 
 
 def golden_of(

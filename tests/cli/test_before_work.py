@@ -48,6 +48,12 @@ WRONG = {
     ],
     "bench": [*FOLDER, *C, *TUNED, *TEMPLATE, *DEVICE, (["--layers", "-d", "a_file"], "a_file is a file")],
     "report": [*FOLDER, *C, *TUNED, *TEMPLATE, *DEVICE, (["-o", "a_file/page.html"], "a_file can't be written")],
+    "evaluate": [
+        *(([*DATA, *options], reported) for options, reported in [*FOLDER, *C, *TUNED, *TEMPLATE, *DEVICE]),
+        (["--data", "nope"], "nope does not exist"),
+        ([*DATA, "--labels", "nope.npy"], "nope.npy does not exist"),
+        ([*DATA, "--metrics", "top1,au"], "unknown metric 'au'"),
+    ],
     "quantize": [
         (["--data", "nope"], "nope does not exist"),
         (["--data", "a_file"], "a_file"),

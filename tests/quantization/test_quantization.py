@@ -93,7 +93,8 @@ def test_a_network_keeps_its_classes_and_shrinks(tmp_path: Path) -> None:
     assert done.path == Path("net_int8.onnx") and done.path.is_file()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert done.classes is not None and done.classes.samples == 60
-    assert done.classes.right_before == 60 and done.classes.right_after is not None and done.classes.right_after >= 58
+    before, after = (one.by_name for one in done.accuracy)
+    assert before["top1"] == before["auc"] == 1 and after["top1"] > 0.96
     (output,) = done.outputs
     assert output.name == "y" and 0 < output.mean_abs < output.max_abs < 0.2
     assert output.sqnr_db is not None and output.sqnr_db > 25 and output.cosine is not None and output.cosine > 0.99
@@ -217,10 +218,10 @@ def test_images_are_resized_and_scaled(tmp_path: Path) -> None:
         mtool.quantize(model, tmp_path / "nan.npz")
     np.savez(tmp_path / "two.npz", a=labels, b=labels)
     (tmp_path / "two.npz").rename(tmp_path / "two.npy")
-    with pytest.raises(UsageError, match="does not contain integers"):
+    with pytest.raises(UsageError, match="does not contain numbers"):
         mtool.quantize(model, folder, labels=tmp_path / "two.npy")
     done = mtool.quantize(model, folder, labels=tmp_path / "labels.txt")
-    assert done.classes is not None and done.classes.right_before == 12
+    assert done.accuracy[0].by_name["top1"] == 1
     one = tmp_path / "one"
     one.mkdir()
     pixels = np.rint(x[0, 0] * 255).astype(np.uint8)
@@ -310,7 +311,7 @@ def test_calibration_data_of_another_range_are_doubted(tmp_path: Path) -> None:
     np.save(tmp_path / "scaled.npy", x / 50)
     np.savez(tmp_path / "test.npz", x=x, y=labels)  # the labels' usual name
     done = mtool.quantize(network(tmp_path / "net.onnx"), tmp_path / "scaled.npy", evaluate=tmp_path / "test.npz")
-    assert done.classes is not None and done.classes.right_before == 30
+    assert done.accuracy[0].samples == 30 and done.accuracy[0].by_name["top1"] == 1
     (line,) = done.doubts
     assert "the calibration data have another range" in line
     np.save(tmp_path / "right.npy", x)
@@ -339,7 +340,7 @@ def test_other_data_may_measure_the_loss(tmp_path: Path) -> None:
         network(tmp_path / "net.onnx"), tmp_path / "calibrate.npy", evaluate=tmp_path / "test.npz", output="q.onnx"
     )
     assert (done.calibrated_with, done.compared_over) == (10, 30)
-    assert done.classes is not None and done.classes.right_before == 30
+    assert done.accuracy[0].samples == 30 and done.accuracy[0].by_name["top1"] == 1
 
 
 @pytest.mark.slow
@@ -391,7 +392,7 @@ def test_a_shared_model_runs_bit_for_bit_on_a_board(name: str, arena: float) -> 
     done = mtool.quantize(
         models.path(f"{name}/{name}_float32"), models.golden(f"{name}/{name}_float32"), board="mps2_an386"
     )
-    assert done.classes is not None and done.classes.right_before is None  # its y0 are the outputs, not labels
+    assert done.classes is not None and not done.accuracy  # its y0 are the outputs, not labels
     assert done.before.code_bytes and done.after.code_bytes
     assert done.before.fits and done.after.fits
     assert done.after.constant_bytes < 0.35 * done.before.constant_bytes

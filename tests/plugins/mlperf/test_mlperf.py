@@ -146,19 +146,6 @@ def test_an_emulated_inference_takes_its_time_at_the_boards_clock(board: str, mi
     assert time is not None and abs(time.milliseconds - milliseconds) < time.error * milliseconds
 
 
-@pytest.mark.slow
-def test_figures_are_those_of_scikit_learn() -> None:
-    from sklearn.metrics import roc_auc_score  # takes seconds, in each process that collects this file
-
-    random = np.random.default_rng(0)
-    labels = random.integers(0, 3, 60)
-    scores = np.round(random.dirichlet(np.ones(3), 60) + 0.5 * np.eye(3)[labels], 1)
-    scores /= scores.sum(axis=1, keepdims=True)
-    assert mlperf.auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores, multi_class="ovr"))
-    assert mlperf.auc(scores[:, :1], labels == 1) == pytest.approx(roc_auc_score(labels == 1, scores[:, 0]))
-    assert mlperf.auc(scores, np.zeros(60, np.int64)) is None
-
-
 def test_samples_are_sent_as_the_runner_sends_them(tmp_path: Path) -> None:
     values = np.int8([[-128, 0, 127, 5]])
     tensor = Tensor(

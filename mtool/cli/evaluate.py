@@ -1,0 +1,112 @@
+"""`mtool evaluate`: the accuracy of models on labelled samples."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtool import commands
+from mtool.cli import parameters
+from mtool.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from mtool.commands import Evaluation
+
+_MOST_CLASSES = 20  # of a confusion matrix that is printed
+
+
+def evaluate(
+    out: Output,
+    models: list[Path],
+    data: Path,
+    labels: Path | None = None,
+    board: str = parameters.HOST,
+    metrics: str = "",
+    top_k: int = 5,
+    threshold: float = 0.5,
+    scores: str = "",
+    samples: int | None = None,
+    scale: float = 1 / 255,
+    offset: float = 0.0,
+    reference: bool = False,
+    *,
+    on: Path | None = None,
+    options: parameters.FirmwareOptions,
+    deployment: parameters.ProjectDeployment,
+) -> None:
+    """Measure models' accuracy on labelled samples.
+
+    mtool's C computes the outputs, on this computer or on a board. After Ctrl-C the same command continues: outputs
+    are kept in the project's build folder, for this firmware.
+    """
+    from mtool.stages.job import board_of, own_firmware
+
+    scoring = commands.Scoring(tuple(filter(None, metrics.replace(",", " ").split())), top_k, threshold, scores)
+    on = on or own_firmware(models[0], deployment)
+    board = board if on is None else board_of(on, board)
+    if len(models) > 1 and on is None:
+        deployment = deployment.with_models(models, board=board, options=options)
+    found = []
+    for model, one in zip(models, options, strict=True):
+        done = 0
+        try:
+            with out.progress() as progress:
+
+                def listen(number: int, total: int, progress: Any = progress) -> None:
+                    nonlocal done
+                    done = number
+                    progress(number, total)
+
+                found.append(
+                    commands.evaluate(
+                        model,
+                        data,
+                        board=board,
+                        labels=labels,
+                        pixels=commands.Pixels(scale, offset),
+                        samples=samples,
+                        scoring=scoring,
+                        by_reference=reference,
+                        options=one,
+                        deployment=deployment,
+                        on=on,
+                        listener=listen,
+                    )
+                )
+        except KeyboardInterrupt:
+            if done:
+                out.note(f"the results of {done} samples are kept: the same command continues from there")
+            raise
+    documents = [one.as_json() for one in found]
+    names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
+    each = [{"name": name, **one} for name, one in zip(names, documents, strict=True)]
+    out.result(documents[0] if len(documents) == 1 else {"models": each})
+    _print(out, found, with_confusion=len(found) == 1 or bool(scoring.metrics))
+
+
+def _print(out: Output, found: Sequence["Evaluation"], *, with_confusion: bool) -> None:
+    from mtool.quantization.metrics import rows
+
+    first = found[0].figures
+    over = f"{first.samples:,} samples" + (f", {first.classes} classes" if first.kind == "classes" else "")
+    out.text("", f"{over}, " + (f"by {found[0].reference}" if found[0].reference else f"on {found[0].board}"))
+    out.text(table(("", *(one.model for one in found)), rows([one.figures for one in found]), right=range(1, 9)))
+    for one in found:
+        if with_confusion and "confusion" in one.figures.by_name:
+            _print_confusion(out, one)
+    if first.missing and None in first.by_name.values():
+        some = ", ".join(map(str, first.missing[:8])) + " …" * (len(first.missing) > 8)
+        out.text(f"not defined: without a sample of each class; missing: {some}")
+
+
+def _print_confusion(out: Output, one: "Evaluation") -> None:
+    matrix = one.figures.by_name["confusion"]
+    size = len(matrix)
+    if one.figures.kind == "binary" and isinstance(matrix[0][0], list):
+        out.text(f"{one.model}: --json has the confusion matrices of {size} labels")
+        return
+    if size > _MOST_CLASSES:
+        out.text(f"{one.model}: --json has the confusion matrix of {size} classes")
+        return
+    out.text("", f"{one.model}: rows are labels, columns predictions")
+    lines = [[f"  {label}", *(str(number or "·") for number in row)] for label, row in enumerate(matrix)]
+    out.text(table(("", *map(str, range(size))), lines, right=range(size + 1)))

@@ -1,0 +1,305 @@
+"""Evaluation: a model's metrics on labelled samples, run on the host or on a device.
+
+The results of each sample are kept in the project's build folder under a hash of its inputs, so that an interrupted
+evaluation continues, and only new samples run if there are more. They are valid for one firmware.
+"""
+
+import hashlib
+import itertools
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from mtool.base import checked, files, locks, plural
+from mtool.base.errors import UsageError
+from mtool.boards import Board
+from mtool.device.build.build import BUILD_FOLDER
+from mtool.manifest import Manifest, Tensor
+from mtool.quantization import dataset
+from mtool.quantization.dataset import Data, Pixels
+from mtool.quantization.metrics import Figures, Scoring, check, figures, output_of
+from mtool.stages import formatting
+from mtool.stages import samples as sampling
+from mtool.stages.building import HOST_DRIVEN, BuiltProject
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
+from mtool.stages.job import Job
+from mtool.stages.options import Options
+from mtool.stages.samples import Array, Sample
+from mtool.verification import reference
+
+log = logging.getLogger(__name__)
+Listener = Callable[[int, int], None]
+"""Called with the numbers of samples that are done and of all samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Labelled samples, and how a model's outputs for them are judged.
+
+    data: a .npz or .npy file, or a folder of .npy files or images (`mtool.quantization.dataset.read`).
+    labels: a .npy or text file with the labels; None: they are in the data.
+    pixels: how the pixels of images become values; None: the default.
+    most: the number of samples to run; None: all.
+    scoring: the metrics.
+    """
+
+    data: Path
+    labels: Path | None = None
+    pixels: Pixels | None = None
+    most: checked.Count | None = None
+    scoring: Scoring = field(default_factory=Scoring)
+
+    def __post_init__(self) -> None:
+        """Check that the files exist, before any work.
+
+        Raises:
+            UsageError: one is missing or malformed, or a value has the wrong type.
+        """
+        checked.fields(self, {})
+        dataset.check(self.data)
+        if self.labels is not None:
+            dataset.labels_of(self.labels)
+
+    def read(self, described: Manifest) -> Data:
+        """Return the samples for a model; they have labels.
+
+        Raises:
+            UsageError: they don't suit the model or the metrics, or there are no labels.
+        """
+        found = dataset.read(self.data, described.inputs, pixels=self.pixels, labels=self.labels)
+        if found.labels is None:
+            raise UsageError(
+                f"{self.data} has no labels",
+                details=["expected an array `labels` with a class, or a row of numbers, for each sample"],
+                hint="add it: np.savez(..., labels=[3, 0, ...]); or give a file: --labels FILE",
+            )
+        check(found.labels, len(found.samples), self.scoring, output_of(_scores(described, self.scoring.output)))
+        for doubt in found.doubts:
+            log.warning("%s", doubt)
+        return Data(found.samples[: self.most], found.labels[: self.most])
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The metrics of a model.
+
+    model: the file's name.
+    board: the board that computed the outputs; empty: the reference did.
+    figures: the metrics.
+    reused: the number of samples whose outputs were kept from an earlier run of the same firmware.
+    reference: the reference's name; empty: mtool's C computed the outputs.
+    """
+
+    model: str
+    board: str
+    figures: Figures
+    reused: int = 0
+    reference: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        own = {"model": self.model, "board": self.board or None, "reference": self.reference or None}
+        return {**own, "reused": self.reused, **self.figures.as_json()}
+
+
+@locks.keep_locks()
+def evaluate(
+    path: str | Path,
+    data: str | Path,
+    *,
+    board: str | Board = HOST,
+    labels: str | Path | None = None,
+    pixels: Pixels | None = None,
+    samples: checked.Count | None = None,
+    scoring: Scoring | None = None,
+    by_reference: bool = False,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+    on: Path | None = None,
+    listener: Listener = lambda done, total: None,
+) -> Evaluation:
+    """Run a model on labelled samples, and compute the metrics that suit the labels.
+
+    Labels are integers (a class for each sample, or 0 or 1 for each score) or floats (values to be predicted). Outputs
+    of a sample are kept: the same evaluation continues after Ctrl-C.
+
+    Args:
+        path: the ONNX or TFLite model.
+        data: samples: a .npz or .npy file, or a folder of .npy files or images (`mtool.quantization.dataset.read`).
+            Real values for an integer input are quantized by its scale.
+        board: a board or its name; default: this computer, which runs the same C.
+        labels: a .npy or text file with the labels; default: `labels` in the data.
+        pixels: how the pixels of images become values.
+        samples: the number of samples to run; default: all.
+        scoring: the metrics; default: all that suit the labels.
+        by_reference: run the model with onnxruntime, or LiteRT for a TFLite model, in place of mtool's C.
+        options: how to compile and which template to use.
+        deployment: the project folder, and the device that runs it.
+        on: the project whose firmware has the model as a module, or the package in firmware of your own; nothing is
+            built or flashed then.
+        listener: called with the numbers of samples that are done and of all samples.
+
+    Raises:
+        UsageError: the labels are missing, or don't suit the outputs or the metrics.
+        MtoolError: of the failed stage's class, see mtool.errors.
+    """
+    labelled = Labelled(Path(data), None if labels is None else Path(labels), pixels, samples, scoring or Scoring())
+    job = Job.of(path, board, options, deployment, on=on)
+    model = job.compile()
+    read = labelled.read(model.manifest)
+    if by_reference:
+        start = time.monotonic()
+        name, outputs = reference.computed_by(model.path, read.samples, options=model.options)
+        found = judged(model.manifest, outputs, read, labelled.scoring)
+        return _logged(Evaluation(model.path.name, "", found, reference=name), start)
+    return run(model, job.build(model), read, labelled.scoring, deployment, listener, keeps=not job.is_module)
+
+
+def run(
+    model: CompiledModel,
+    prepared: BuiltProject,
+    read: Data,
+    scoring: Scoring,
+    deployment: Deployment,
+    listener: Listener = lambda done, total: None,
+    *,
+    keeps: bool = True,
+) -> Evaluation:
+    """Run a built model on labelled samples, and compute its metrics, as `evaluate`.
+
+    With states, the samples are one sequence, and nothing is kept.
+    """
+    start, tensor, total = time.monotonic(), _scores(model.manifest, scoring.output), len(read.samples)
+    is_sequence = bool(model.manifest.states)
+    with _Results(prepared, tensor, keeps=keeps and not is_sequence) as results:
+        keys = [_key(sample, number if is_sequence else 0) for number, sample in enumerate(read.samples)]
+        left = [number for number, key in enumerate(keys) if key not in results.known]
+        reused = total - len(left)
+        listener(reused, total)
+        numbers = itertools.count(reused + 1)
+
+        def keep(number: int, outputs: Sample) -> None:
+            results.add(keys[left[number]], outputs[tensor.name])
+            listener(next(numbers), total)
+
+        if left:
+            with deployment.open(prepared) as device:
+                infer_all(device, prepared, [read.samples[number] for number in left], deployment, keep)
+        outputs = [{tensor.name: results.known[key]} for key in keys]
+    found = judged(model.manifest, outputs, read, scoring)
+    return _logged(Evaluation(model.path.name, prepared.board.name, found, reused), start)
+
+
+def _logged(done: Evaluation, start: float) -> Evaluation:
+    kept = f", {done.reused:,} of them kept from an earlier run" if done.reused else ""
+    where = f"by {done.reference}" if done.reference else f"on {done.board}"
+    what = f"{done.model} {where}, {plural.count(done.figures.samples, 'sample')}{kept}"
+    log.info("  %-9s %4.1f s   %s", "evaluate", time.monotonic() - start, what)
+    return done
+
+
+def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: Scoring) -> Figures:
+    """Compute the metrics of a model's outputs for labelled samples; integers are dequantized first.
+
+    Raises:
+        UsageError: the labels don't suit the output or the metrics, or it is not clear which output has the scores.
+        ModelError: an output is not finite.
+    """
+    assert read.labels is not None
+    tensor = _scores(described, scoring.output)
+    rows = np.stack([sampling.real(np.asarray(one[tensor.name]), tensor).reshape(-1) for one in outputs])
+    return figures(rows, read.labels, scoring, output_of(tensor))
+
+
+def _scores(described: Manifest, name: str) -> Tensor:
+    """Return the output that has the scores or values.
+
+    Raises:
+        UsageError: there are several and none is named, or the size of its results varies.
+    """
+    counts = {output.count for output in described.outputs}
+    found = [output for output in described.outputs if output.name not in counts and name in ("", output.name)]
+    if len(found) != 1:
+        what = f"the model has no output {name!r}" if name else f"the model has {len(found)} outputs"
+        rows = [f"{one.name} {formatting.tensor(one)}" for one in described.outputs]
+        raise UsageError(
+            what, details=rows, hint=f"name the one with the scores: --scores {described.outputs[-1].name}"
+        )
+    if found[0].count is not None or found[0].dims is not None:
+        raise UsageError(
+            f"the size of {found[0].name} varies, and labels need the same number of scores for each sample",
+            details=[formatting.tensor(found[0])],
+        )
+    return found[0]
+
+
+# The outputs of samples in a file: what identifies the firmware and the output, then a record for each sample.
+
+
+_KEY_BYTES = 16
+
+
+def _key(sample: Sample, number: int) -> bytes:
+    sha = hashlib.sha256(str(number).encode())
+    for name, array in sorted(sample.items()):
+        sha.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
+    return sha.digest()[:_KEY_BYTES]
+
+
+class _Results:
+    """The outputs that are known, by the hash of a sample's inputs; each new one is appended to the file."""
+
+    def __init__(self, prepared: BuiltProject, tensor: Tensor, *, keeps: bool) -> None:
+        self.path = prepared.folder / BUILD_FOLDER / f"{prepared.manifest.model}.results"
+        self.known: dict[bytes, Array] = {}
+        self._shape, self._dtype, self._keeps = tensor.shape, np.dtype(tensor.dtype), keeps
+        output = f"{tensor.name} {tensor.dtype} {tensor.shape}"
+        self._head = hashlib.sha256(_identity(prepared) + output.encode()).digest()
+
+    def __enter__(self) -> "_Results":
+        if self._keeps:
+            self._read()
+            self._file = self.path.open("ab")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._keeps:
+            self._file.close()
+
+    def _read(self) -> None:
+        """Read the records of this firmware; a record that was cut off is removed, other files are replaced."""
+        data = self.path.read_bytes() if self.path.is_file() else b""
+        size = _KEY_BYTES + math.prod(self._shape) * self._dtype.itemsize
+        records = data[len(self._head) :] if data.startswith(self._head) else b""
+        whole = records[: len(records) // size * size]
+        for start in range(0, len(whole), size):
+            key, values = whole[start : start + _KEY_BYTES], whole[start + _KEY_BYTES : start + size]
+            self.known[key] = np.frombuffer(values, self._dtype).reshape(self._shape)
+        if data != self._head + whole:
+            files.write(self.path, self._head + whole)
+
+    def add(self, key: bytes, output: Array) -> None:
+        """Keep the output of a sample."""
+        array = np.asarray(output)
+        if self._keeps:
+            self._file.write(key + array.astype(self._dtype, copy=False).tobytes())
+            self._file.flush()
+        self.known[key] = array
+
+
+def _identity(prepared: BuiltProject) -> bytes:
+    """Return a hash of the firmware: of its file, if it is here, else of what it was built from."""
+    firmware = prepared.built.firmware.get(HOST_DRIVEN)
+    if firmware is not None and firmware.is_file():
+        return hashlib.sha256(firmware.read_bytes()).digest()
+    return prepared.manifest.in_project.build_hash.encode()
