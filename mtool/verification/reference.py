@@ -136,7 +136,7 @@ def computed_by(
             raise
         return _after_a_crash(model, samples, chosen, died)
     except ModelError as refused:
-        if not any(words in detail for detail in refused.details for words in _LACKING):
+        if not _is_lacking(refused):
             raise
         evaluated = _evaluated(model, samples, chosen)
         if evaluated is None:
@@ -166,7 +166,17 @@ def _after_a_crash(
     return f"{evaluator.NAME} ({litert.NAME} crashed)", evaluated
 
 
-_LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom op", "NOT_IMPLEMENTED")
+_LACKING = (
+    "Didn't find op for builtin opcode",
+    "Encountered unresolved custom op",
+    "NOT_IMPLEMENTED",
+    "is not a registered function/op",
+)
+
+
+def _is_lacking(refused: ModelError) -> bool:
+    """Whether a reference refuses a model because it lacks an operator."""
+    return any(words in detail for detail in refused.details for words in _LACKING)
 
 
 def name_of_kernels(model: Path) -> str:
@@ -283,7 +293,7 @@ def intermediates(
     whole = proto.SerializeToString()
     del proto.graph.output[count:]
     fixed = {} if is_tflite(model) else options.constants
-    return _run(ort, model, whole, samples, constants=fixed, states=compared.states, initial=compared.initial)
+    return _network(model, whole, samples, constants=fixed, states=compared.states, initial=compared.initial)
 
 
 def with_states(
@@ -322,7 +332,7 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
     """
     fed = {value.name for value in proto.graph.input}
     feeds = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
-    return _run(ort, model, proto.SerializeToString(), [feeds])[0]
+    return _network(model, proto.SerializeToString(), [feeds])[0]
 
 
 def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
@@ -337,6 +347,16 @@ def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[S
         **how,
     )
     return found
+
+
+def _network(path: Path, network: bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
+    """Run a network by onnxruntime, or by onnx.reference if it has operators that onnxruntime lacks."""
+    try:
+        return _run(ort, path, network, samples, **how)
+    except ModelError as refused:
+        if not _is_lacking(refused):
+            raise
+        return _run(evaluator, path, network, samples, **how)
 
 
 def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any) -> list[Sample]:

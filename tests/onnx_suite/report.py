@@ -108,7 +108,7 @@ def page(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     lines += ["", "## Beyond ai.onnx", ""]
     lines += ["The tests in tests/compiler/kernels compare these operators with onnxruntime.", ""]
     others = sorted(key for key, operator in operators().items() if operator.expand or operator.domain == CLASSICAL)
-    for domain in ("ai.onnx.ml", "com.microsoft"):
+    for domain in ("ai.onnx.ml", "com.microsoft", "qonnx.custom_op.general"):
         lines += [f"{domain}: " + ", ".join(name for owner, name in others if owner == domain) + ".", ""]
     return "\n".join(lines)
 

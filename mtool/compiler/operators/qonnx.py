@@ -1,0 +1,207 @@
+"""QONNX: floats on a grid of few bits (Quant, BipolarQuant, Trunc), as Brevitas exports them.
+
+Each maps floats to floats: `(round(clamp(x / scale + zero_point)) - zero_point) * scale`. With constant parameters, one
+scale (for constants also one per channel) and at most 16 bits, this becomes an integer and a DequantizeLinear, so that
+kernels compute with the integers. The floats are the same.
+
+Source: the package qonnx 1.0, qonnx.custom_op.general (intquant.py, bipolar_quant.py, trunc.py).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import helper
+
+from mtool.base import plural
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.onnx_node import Canonical, OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import Unsupported
+
+DOMAINS = ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general")
+"""QONNX's domain, and those that older versions of Brevitas and FINN write."""
+
+Rounding = Callable[[OnnxNode, str], str]
+
+
+def _by(op: str) -> Rounding:
+    return lambda write, x: write(op, x)
+
+
+def _of_magnitudes(rounded: Rounding) -> Rounding:
+    return lambda write, x: write("Mul", write("Sign", x), rounded(write, write("Abs", x)))
+
+
+NEAREST = _by("Round")
+ROUNDINGS: Mapping[str, Rounding] = {
+    "ROUND": NEAREST,
+    "HALF_EVEN": NEAREST,
+    "CEIL": _by("Ceil"),
+    "FLOOR": _by("Floor"),
+    "UP": _of_magnitudes(_by("Ceil")),
+    "DOWN": _of_magnitudes(_by("Floor")),
+    "HALF_UP": _of_magnitudes(lambda write, x: write("Floor", write("Add", x, 0.5))),
+    "HALF_DOWN": _of_magnitudes(lambda write, x: write("Ceil", write("Sub", x, 0.5))),
+}
+"""The modes of `rounding_mode` as ONNX nodes."""
+
+
+def _quant(write: OnnxNode) -> None:
+    """Quant, IntQuant (x, scale, zero_point, bit_width)."""
+    x, scale, point, width = _inputs(write, 4)
+    signed, narrow = (_flag(write, name) for name in ("signed", "narrow"))
+    rounding, bits = _rounding(write, "ROUND"), _bits(write, width, "bit_width")
+    if signed and bits == 1:
+        _give(write, _signs(write, _steps(write, x, scale, point)), scale, point, (-1, 1))
+        return
+    ends = _ends(bits, signed=signed, narrow=narrow)
+    grid = None if x in write.state.constants else _Grid.of(write, x, scale, point, ends)
+    if grid is None or rounding is not NEAREST or grid.point.any():
+        steps = write("Clip", _steps(write, x, scale, point), *(np.float32(end) for end in ends))
+        _give(write, rounding(write, steps), scale, point, ends)
+        return
+    if ends != grid.limits:
+        x = write("Clip", x, *(np.float32(end) * grid.scale for end in ends))
+    grid.give(write, write("QuantizeLinear", x, grid.scale, grid.point))
+
+
+def _bipolar(write: OnnxNode) -> None:
+    """BipolarQuant (x, scale): the signs, that of 0 is positive."""
+    x, scale = _inputs(write, 2)
+    _give(write, _signs(write, x), scale, write.constant(0), (-1, 1))
+
+
+def _trunc(write: OnnxNode) -> None:
+    """Trunc: drop the low bits of numbers on a grid.
+
+    Version 1 (x, scale, zero_point, input_bit_width, output_bit_width) keeps the scale and does not clamp. Version 2
+    has the input output_scale before the last.
+    """
+    rounding = _rounding(write, "FLOOR")
+    x, scale, point, width, *others = _inputs(write, 6 if len(write.inputs) > 5 else 5)
+    numbers = write("Round", _steps(write, x, scale, point))
+    bits = _bits(write, others[-1], "output_bit_width")
+    if len(others) == 1:
+        divisor = np.float32(2.0 ** (_bits(write, width, "input_bit_width") - bits))
+        _give(write, rounding(write, write("Div", numbers, divisor)), scale, point, None)
+        return
+    ends = _ends(bits, signed=_flag(write, "signed", 1), narrow=_flag(write, "narrow", 0))
+    old, new = (_positive(write, name, role) for name, role in ((scale, "scale"), (others[0], "output_scale")))
+    divisors = np.exp2(np.round(np.log2(new / old)))
+    numbers = write("Clip", write("Div", numbers, divisors), *(np.float32(end) for end in ends))
+    _give(write, rounding(write, numbers), others[0], write("Div", point, divisors), ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A grid whose numbers are stored as integers of the zero points' type; several scales lie along `axis`."""
+
+    scale: Array
+    point: Array
+    axis: int | None
+
+    @classmethod
+    def of(cls, write: OnnxNode, value: str, scale: str, point: str, ends: tuple[int, int] | None) -> "_Grid | None":
+        """Return the grid of a value of numbers in a range; None: it is not of such integers."""
+        known, shape = write.state.constants, write.kind(value).shape
+        if scale not in known or point not in known or ends is None:
+            return None
+        scales, points = known[scale], known[point]
+        types = (np.int8, np.uint8, np.int16, np.uint16)
+        fitting = [one for one in types if np.iinfo(one).min <= ends[0] and ends[1] <= np.iinfo(one).max]
+        along = [len(shape) - scales.ndim + dim for dim, size in enumerate(scales.shape) if size > 1]
+        is_vector = len(along) == 1 and along[0] >= 0 and scales.size == shape[along[0]]
+        if not fitting or scales.dtype != np.float32 or not (scales.size == 1 or (is_vector and value in known)):
+            return None
+        stored = points.astype(fitting[0])
+        if (points.size > 1 and points.shape != scales.shape) or (stored != points).any():
+            return None
+        if scales.size == 1:
+            return cls(scales.reshape(()), stored.reshape(()), None)
+        return cls(scales.reshape(-1), np.broadcast_to(stored.reshape(-1), scales.size).copy(), along[0])
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The range of the stored type."""
+        limits = np.iinfo(self.point.dtype)
+        return int(limits.min), int(limits.max)
+
+    def give(self, write: OnnxNode, integers: str) -> None:
+        """Make integers, as real numbers, the output."""
+        parameters = (write.constant(data, data.dtype) for data in (self.scale, self.point))
+        write.write("DequantizeLinear", [integers, *parameters], write.outputs, axis=self.axis)
+
+
+def _give(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int, int] | None) -> None:
+    """Make whole numbers in a range, less the zero point and times the scale, the output."""
+    x = write.inputs[0]
+    grid = _Grid.of(write, x, scale, point, ends)
+    if grid is not None:
+        code = helper.np_dtype_to_tensor_dtype(grid.point.dtype)
+        grid.give(write, write("Cast", numbers, to=code))
+        return
+    write.give(write("Mul", write("Sub", numbers, point), scale))
+
+
+def _steps(write: OnnxNode, x: str, scale: str, point: str) -> str:
+    """Return x / scale + point."""
+    steps, known = write("Div", x, scale), write.state.constants.get(point)
+    return steps if known is not None and not known.any() and known.size == 1 else write("Add", steps, point)
+
+
+def _signs(write: OnnxNode, x: str) -> str:
+    return write("Where", write("GreaterOrEqual", x, 0), np.float32(1), np.float32(-1))
+
+
+def _inputs(write: OnnxNode, count: int) -> list[str]:
+    """Return the inputs; the scale, input 1, is checked if it is a constant."""
+    if len(write.inputs) != count or not all(write.inputs):
+        raise Unsupported(f"it has {plural.count(sum(map(bool, write.inputs)), 'input')}; expected {count}")
+    if write.inputs[1] in write.state.constants:
+        _positive(write, write.inputs[1], "scale")
+    return write.inputs
+
+
+def _positive(write: OnnxNode, name: str, role: str) -> Array:
+    found = write.state.value_of(name, role)
+    if not (np.isfinite(found) & (found > 0)).all():
+        raise Unsupported(f"its {role} has numbers that are not positive")
+    return found
+
+
+def _bits(write: OnnxNode, name: str, role: str) -> int:
+    """Return a bit width."""
+    found = write.state.value_of(name, role)
+    if found.size != 1 or not 1 <= found.item() <= 32 or found.item() != np.rint(found.item()):
+        text = f"{found.item():g}" if found.size == 1 else f"of shape {list(found.shape)}"
+        raise Unsupported(f"its {role} is {text}; expected one whole number from 1 to 32")
+    return int(found.item())
+
+
+def _ends(bits: int, *, signed: bool, narrow: bool) -> tuple[int, int]:
+    """Return the lowest and the highest integer of a bit width; a narrow range has one less."""
+    if signed:
+        return int(narrow) - (1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return 0, (1 << bits) - 1 - int(narrow)
+
+
+def _flag(write: OnnxNode, name: str, default: int | None = None) -> bool:
+    """Return an attribute; without a default, the node has to have it."""
+    found = write.attrs.get(name, default)
+    if found not in (0, 1):
+        raise Unsupported(f"its attribute {name} is {found!r}; expected 0 or 1")
+    return bool(found)
+
+
+def _rounding(write: OnnxNode, default: str) -> Rounding:
+    mode = write.word("rounding_mode", default).upper()
+    if mode not in ROUNDINGS:
+        raise Unsupported(f"its rounding_mode is {mode!r}; expected one of {', '.join(ROUNDINGS)}")
+    return ROUNDINGS[mode]
+
+
+_EXPANDED: Mapping[str, Canonical] = {"Quant": _quant, "IntQuant": _quant, "BipolarQuant": _bipolar, "Trunc": _trunc}
+OPERATORS = tuple(
+    Operator(name, domain=domain, cases=None, expand=expand) for domain in DOMAINS for name, expand in _EXPANDED.items()
+)
