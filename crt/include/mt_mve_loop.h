@@ -50,13 +50,13 @@ typedef uint8x16_t mt_mve_u8x16;
         else                                                         \
             store##_p_##kind(p, value, MT_FIRST_##count(n));         \
     }
-#define MT_SCATTER(name, T, V, O, count, store, kind)                \
-    MT_MVE_INLINE void mt_mve_##name(T *p, O at, V value, int32_t n) \
-    {                                                                \
-        if (n >= (count))                                            \
-            store##_##kind(p, at, value);                            \
-        else                                                         \
-            store##_p_##kind(p, at, value, MT_FIRST_##count(n));     \
+#define MT_SCATTER(name, T, V, O, count, store, kind, offsets)            \
+    MT_MVE_INLINE void mt_mve_##name(T *p, O at, V value, int32_t n)      \
+    {                                                                     \
+        if (n >= (count))                                                 \
+            store##_##kind(p, offsets(at), value);                        \
+        else                                                              \
+            store##_p_##kind(p, offsets(at), value, MT_FIRST_##count(n)); \
     }
 
 #else
@@ -107,7 +107,7 @@ typedef struct mt_mve_u8x16 {
         for (int32_t l = 0; l < (count) && l < n; ++l)               \
             p[l] = (T)value.x[l];                                    \
     }
-#define MT_SCATTER(name, T, V, O, count, store, kind)                \
+#define MT_SCATTER(name, T, V, O, count, store, kind, offsets)       \
     MT_MVE_INLINE void mt_mve_##name(T *p, O at, V value, int32_t n) \
     {                                                                \
         for (int32_t l = 0; l < (count) && l < n; ++l)               \
@@ -135,6 +135,9 @@ MT_STORE(store_i8, int8_t, mt_mve_i32x4, 4, vstrbq, s32)
 MT_STORE(store_i16, int16_t, mt_mve_i32x4, 4, vstrhq, s32)
 MT_STORE(store_i32, int32_t, mt_mve_i32x4, 4, vstrwq, s32)
 MT_STORE(store_f32, float, mt_mve_f32x4, 4, vstrwq, f32)
+MT_SCATTER(scatter_i8, int8_t, mt_mve_i32x4, mt_mve_i32x4, 4, vstrbq_scatter_offset, s32, vreinterpretq_u32_s32)
+MT_SCATTER(scatter_f32, float, mt_mve_f32x4, mt_mve_i32x4, 4, vstrwq_scatter_shifted_offset, f32,
+           vreinterpretq_u32_s32)
 
 /* Numbers that are equal in all lanes, and the first lanes' numbers. */
 MT_LANES(all_i32, mt_mve_i32x4, (int32_t a), 4, vdupq_n_s32(a), a)
@@ -303,9 +306,9 @@ MT_GATHER(gather_8x16, uint16_t, mt_mve_u16x8, mt_mve_u16x8, 8, MT_SAME, vldrhq_
 MT_STORE(store_16x8, uint8_t, mt_mve_u8x16, 16, vstrbq, u8)
 MT_STORE(store_8x8, uint8_t, mt_mve_u16x8, 8, vstrbq, u16)
 MT_STORE(store_8x16, uint16_t, mt_mve_u16x8, 8, vstrhq, u16)
-MT_SCATTER(scatter_16x8, uint8_t, mt_mve_u8x16, mt_mve_u8x16, 16, vstrbq_scatter_offset, u8)
-MT_SCATTER(scatter_8x8, uint8_t, mt_mve_u16x8, mt_mve_u16x8, 8, vstrbq_scatter_offset, u16)
-MT_SCATTER(scatter_8x16, uint16_t, mt_mve_u16x8, mt_mve_u16x8, 8, vstrhq_scatter_shifted_offset, u16)
+MT_SCATTER(scatter_16x8, uint8_t, mt_mve_u8x16, mt_mve_u8x16, 16, vstrbq_scatter_offset, u8, MT_SAME)
+MT_SCATTER(scatter_8x8, uint8_t, mt_mve_u16x8, mt_mve_u16x8, 8, vstrbq_scatter_offset, u16, MT_SAME)
+MT_SCATTER(scatter_8x16, uint16_t, mt_mve_u16x8, mt_mve_u16x8, 8, vstrhq_scatter_shifted_offset, u16, MT_SAME)
 MT_LANES(all_8x16, mt_mve_u16x8, (uint16_t a), 8, vdupq_n_u16(a), a)
 MT_LANES(all_16x8, mt_mve_u8x16, (uint8_t a), 16, vdupq_n_u8(a), a)
 MT_LANES(steps_16x8, mt_mve_u8x16, (uint8_t factor), 16, vmulq_n_u8(vidupq_n_u8(0, 1), factor), (uint8_t)(l *factor))

@@ -263,7 +263,7 @@ class Leaves:
         if part.op == "axis":
             return self.axes(part.value)
         if part.op == "acc":
-            return Text(self.acc)
+            return Text(part.value or self.acc)
         if part.op == "reduce":
             assert self.reduce is not None
             return self.reduce(part)

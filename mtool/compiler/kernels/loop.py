@@ -1,24 +1,26 @@
 """The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
-from mtool.compiler.ir import Computation, DType, Expr, Graph, Node
+from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, first_of
 from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS, Text, literal
 from mtool.compiler.kernels.expression_cost import FUNCTION_CALL
 from mtool.compiler.kernels.expressions import (
     Leaves,
     element,
+    flat_index,
     is_identity,
     kernel_of,
     needs_math,
     operand_names,
     operands_read,
 )
-from mtool.compiler.kernels.loop_text import INDENT, NumberSum, axis_name, float_sum, loop, loops
+from mtool.compiler.kernels.loop_text import INDENT, NumberSum, axis_name, float_sum, indented, loop, loops
 from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, headers_of, vector_loop
+from mtool.compiler.kernels.periods import Block, blocks_that_pay, cost_of
 from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
 from mtool.compiler.kernels.specification import RowWise, Specification, always
 
@@ -45,6 +47,9 @@ class LoopNest(Schedule):
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Count the expression's functions an element, those of mt_fixed16.h as many."""
         expr = Loop.of(node).expr
+        blocks = blocks_that_pay(node, graph)
+        if blocks:
+            return cost_of(blocks, graph.types[node.outputs[0]].shape)
         long = sum(part.op in FIXED16 for part in expr.parts())
         return float(graph.types[node.outputs[0]].count * (expr.size + FUNCTION_CALL * long))
 
@@ -52,6 +57,9 @@ class LoopNest(Schedule):
         """Write the nest."""
         expr = Loop.of(node).expr
         out = graph.types[node.outputs[0]]
+        blocks = blocks_that_pay(node, graph)
+        if blocks:
+            return _by_blocks(node, graph, blocks)
         names, read = operand_names(node, graph, expr), operands_read(expr, node, graph)
         used = {number: name for number, name in names.items() if number in read}
         loads = [part for part in expr.walk() if part.op == "load"]
@@ -92,6 +100,44 @@ class LoopNest(Schedule):
             lines = loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
         body = "\n".join(INDENT + line for line in lines)
         return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
+
+
+def _by_blocks(node: Node, graph: Graph, blocks: Sequence[Block]) -> Kernel:
+    """Return the C of blocks of results."""
+    out, names, lines = graph.types[node.outputs[0]], operand_names(node, graph, Loop.of(node).expr), list[str]()
+    leaves = Leaves(node, graph, names, lambda number: Text(axis_name(number) if out.shape[number] != 1 else "0"))
+    for block in blocks:
+        around = block.axes(out.shape)
+        own = loops(around, _block_lines(block, leaves, out))
+        lines += own if around else ["{", *indented(own), "}"]
+    read = set().union(*(operands_read(expr, node, graph) for block in blocks for _, expr in block.results))
+    used = {number: name for number, name in names.items() if number in read}
+    body = "\n".join(INDENT + line for line in lines)
+    return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(Loop.of(node).expr))
+
+
+def _block_lines(block: Block, leaves: Leaves, out: TensorType) -> list[str]:
+    """Return the C of a block: first what several parts of results read, then the results, then their stores."""
+    uses, named, lines, stores = block.uses(), dict[Expr, Expr](), list[str](), list[str]()
+
+    def visit(part: Expr, args: Sequence[Expr]) -> Expr:
+        made = replace(part, args=tuple(args)) if args else part
+        if uses[part] < 2 or part.op in ("const", "axis"):
+            return made
+        if part not in named:
+            named[part] = Expr("acc", part.dtype, value=f"x{len(named)}")
+            lines.append(f"const {part.dtype.computed} {named[part].value} = {leaves.number(made).c};")
+        return named[part]
+
+    for n, (index, expr) in enumerate(block.results):
+        final = expr.fold(visit, leaves=("load",))
+        text = leaves.number(final)
+        result = text.c
+        if final.op != "acc":
+            result = f"({out.dtype.c})y{n}" if text.uncast else f"y{n}"
+            lines.append(f"const {'int32_t' if text.uncast else out.dtype.c} y{n} = {text.uncast or text.c};")
+        stores.append(f"output[{flat_index([leaves.number(one) for one in index], out.shape).c}] = {result};")
+    return lines + stores
 
 
 def _repeated(expr: Expr) -> Expr | None:

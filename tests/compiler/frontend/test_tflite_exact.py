@@ -151,7 +151,7 @@ def element_cases(dtype: Any) -> list[Case]:
         found.append(case(f"swish{number}", "HARD_SWISH", *tensors, "HardSwishOptions"))
     for kind in ("MAXIMUM", "MINIMUM"):
         found.append(case(kind, kind, [t("a", [4, 7, 3]), t("b", [7, 1])], t("y", [4, 7, 3]), "MaximumMinimumOptions"))
-    grown = ([1, 5, 7, 3], [9, 20]), ([2, 9, 8, 2], [4, 3]), ([1, 6, 6, 2], [6, 1])
+    grown = ([1, 5, 7, 3], [9, 20]), ([2, 9, 8, 2], [4, 3]), ([1, 6, 6, 2], [6, 1]), ([1, 5, 4, 6], [10, 12])
     for number, (shape, size) in enumerate(grown):
         for corners, centres in ((False, False), (True, False), (False, True)):
             places = T("s", [2], np.int32, data=np.asarray(size))

@@ -29,6 +29,7 @@ MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 PAIRS = tuple(np.ascontiguousarray(one.ravel()) for one in np.meshgrid(*[np.arange(-128, 128).astype(I8)] * 2))
 SCALES = {"calibrated": (0.0213, 0.0347, 0.0451), "ties": (0.02, 0.03, 0.04), "powers": (0.25, 0.5, 0.125)}
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e-30, 3.4e38, -3.4e38, 1.0, -1.0]
+COMPARED = {"words", "bilinear_floats"}  # as floats: no NaN
 Feeds = Mapping[str, Array]
 
 
@@ -77,8 +78,8 @@ def _slice(shape: Sequence[int], first: int, last: int, step: int, dtype: type =
     return _one("Slice", shape, dtype, c0=c0, c1=c1, c2=c2, c3=c3)
 
 
-def _resize(shape: Sequence[int], scales: Sequence[float], **attributes: Any) -> Any:
-    return _one("Resize", shape, opset=19, c0=np.empty(0, F), c1=np.array(scales, F), **attributes)
+def _resize(shape: Sequence[int], scales: Sequence[float], dtype: type = I8, **attributes: Any) -> Any:
+    return _one("Resize", shape, dtype, opset=19, c0=np.empty(0, F), c1=np.array(scales, F), **attributes)
 
 
 def _bilinear(shape: Sequence[int], scales: Sequence[float]) -> Any:
@@ -258,6 +259,8 @@ MODELS: dict[str, Any] = {
         (1, 3, 5, 9), (1, 1, 2, 2.5), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
     ),
     "bilinear": _bilinear((1, 3, 5, 9), (1, 1, 2, 2.3)),
+    "bilinear_twice": _bilinear((1, 6, 5, 9), (1, 1, 2, 2)),
+    "bilinear_floats": _resize((1, 6, 5, 9), (1, 1, 2, 2), F, mode="linear"),
 }  # fmt: skip
 
 
@@ -288,7 +291,7 @@ def _cases() -> list[Case]:
         else:
             limits = np.iinfo(dtype)
             x = rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
-        made.append(_case(name, proto, {"x": x if name != "words" else rng.random(shape).astype(F)}))
+        made.append(_case(name, proto, {"x": rng.random(shape).astype(F) if name in COMPARED else x}))
     for op in ("Add", "Sub", "Mul", "Max", "Min"):
         made += [_case(f"{op}_{kind}".lower(), *_binary(op, scales)) for kind, scales in SCALES.items()]
     made.append(_case("two_words", *_binary("Mul", (0.0213, 0.0347, 0.043), (64, 256))))

@@ -5,6 +5,7 @@ looked up in tables, are processed 16 or 8 at a time. Parts of an expression tha
 computed before it.
 """
 
+import contextlib
 import functools
 import itertools
 import math
@@ -18,6 +19,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
+from mtool.compiler.ir.expr import load as load_of
 from mtool.compiler.ir.node import expression_of
 from mtool.compiler.ir.scalar import (
     MUL,
@@ -32,8 +34,9 @@ from mtool.compiler.ir.scalar import (
     render,
 )
 from mtool.compiler.kernels.code_price import price_of_code
-from mtool.compiler.kernels.expressions import has_fixed16, operand_names
+from mtool.compiler.kernels.expressions import has_fixed16, operand_names, operands_read
 from mtool.compiler.kernels.loop_text import axis_name, float_sum, indented, loop, loops
+from mtool.compiler.kernels.periods import Block, blocks_that_pay
 
 LARGEST = 120  # parts of an expression
 TERMS = 8  # of a reduction, which are computed one after the other
@@ -43,6 +46,7 @@ TAIL = 5  # that conditional loads and stores take more,
 PAIR = 6  # instructions that two vectors in one round save,
 BYTES_OF_CODE = 4  # the size of an instruction,
 ROW = 6  # and the rounds of the loops around it
+SCATTERED = {"i8", "f32"}  # elements that are stored at equal distances
 INTEGERS = {DType.INT8, DType.UINT8, DType.INT16, DType.INT32}
 COSTS = {
     "max_f32": 5, "min_f32": 5, "quantize": 6, "requantize": 5, "clamp": 2, "scaled_pair": 6, "div_f32": 4,
@@ -305,21 +309,28 @@ class Vectors:
         self.steps: set[int] = set()
         self.cost = LOOP
 
-    def body(self, count: int) -> Body:
-        """Return the C of a vector of which `count` lanes are in use."""
-        nest, out = self.nest, self.nest.graph.types[self.nest.node.outputs[0]].dtype
+    def body(self, count: int, results: Sequence[tuple[int, Expr]] = ()) -> Body:
+        """Return the C of a vector of which `count` lanes are in use, or of several results at places of the output."""
+        nest, out, stride = self.nest, self.nest.graph.types[self.nest.node.outputs[0]].dtype, self.axis.stride
         self.count = str(count)
-        value: Piece = self.vector(nest.expr)
-        if out is DType.BOOL:
-            value = self.call("where_i32", value, "mt_mve_all_i32(1)", NONE)
         code = "i8" if out.size == 1 else out.code
-        _kind(out)
-        own = Offset({axis.number: axis.stride for axis in nest.axes}, self.ahead * self.axis.stride)
-        to = f"output + {nest.place(own, self.axis)}"
-        store = Call(f"store_{code}", (f"(int8_t *)({to})" if out.c == "uint8_t" else to, value, self.count))
+        if _kind(out) and stride != 1 and code not in SCATTERED:
+            raise NotVectorsError
+        stores = []
+        for first, expr in results or [(self.ahead * stride, nest.expr)]:
+            value: Piece = self.vector(expr)
+            if out is DType.BOOL:
+                value = self.call("where_i32", value, "mt_mve_all_i32(1)", NONE)
+            to = f"output + {nest.place(Offset({axis.number: axis.stride for axis in nest.axes}, first), self.axis)}"
+            to = f"(int8_t *)({to})" if out.c == "uint8_t" else to
+            if stride == 1:
+                stores.append(self.call(f"store_{code}", to, value, self.count))
+            else:
+                self.steps.add(stride)
+                stores.append(self.call(f"scatter_{code}", to, _steps(stride), value, self.count))
         before = [f"const mt_mve_i32x4 {_steps(step)} = mt_mve_steps_i32({step});" for step in sorted(self.steps)]
         outside = nest.variables(self.scopes[0].uniforms, self.axis)
-        return Body([*self.lines(), f"{self.text(store)};"], self.cost + 1, before, outside)
+        return Body([*self.lines(), *(f"{self.text(store)};" for store in stores)], self.cost, before, outside)
 
     def lines(self) -> list[str]:
         """Return the C of the innermost scope's parts that have names."""
@@ -884,6 +895,11 @@ def vector_loop(node: Node, graph: Graph) -> VectorLoop:
             found.append(_whole(nest, axis, lanes, make))
         except NotVectorsError:
             continue
+    blocks, shape = blocks_that_pay(node, graph) if nest.expr.op != "load" else [], graph.types[node.outputs[0]].shape
+    for dim, size in enumerate(shape if blocks else ()):
+        with contextlib.suppress(NotVectorsError):
+            if size > 1 and dim not in blocks[0].stretches:
+                found.append(_by_blocks(nest, Axis(dim, size, prod(shape[dim + 1 :]), frozenset([dim])), blocks))
     if not found:
         raise NotVectorsError
     return min(found, key=lambda one: one.cost)
@@ -918,6 +934,33 @@ def _pairs_pay(nest: Nest, vectors: int, body: Body) -> bool:
     is_plain = all(part.op != "reduce" for part in parts) and sum(part.op == "load" for part in parts) == 2
     even = nest.axes[-1].size // LANES % 2 == 0
     return is_plain and even and vectors / 2 * PAIR > BYTES_OF_CODE * body.cost * price_of_code(nest.node, nest.graph)
+
+
+def _by_blocks(nest: Nest, axis: Axis, blocks: Sequence[Block]) -> VectorLoop:
+    """Return the loop over blocks of results, by vectors along an axis on which no block depends."""
+    lines, before, cost = list[str](), list[str](), 0.0
+    shape = nest.graph.types[nest.node.outputs[0]].shape
+    for block in blocks:
+        steps = {dim: stretch.step for dim, stretch in block.stretches.items()}
+        axes = [
+            Axis(dim, size, prod(shape[dim + 1 :]) * steps.get(dim, 1), frozenset([dim]))
+            for dim, size in block.axes(shape) if dim != axis.number
+        ]  # fmt: skip
+        own, inner, vectors = replace(nest, axes=(*axes, axis)), list[str](), 0.0
+        results = [(Offset.of(load_of(0, DType.INT8, index), shape).first, expr) for index, expr in block.results]
+        whole, outside = axis.size // LANES * LANES, list[str]()
+        for at, last, count in ((0, whole, LANES), (whole, axis.size, axis.size - whole)):
+            if at != last:
+                body = Vectors(own).body(count, results)
+                before, outside = [*before, *body.before], body.outside
+                inner += loop(axis_name(axis.number), str(at), str(last), LANES, body.lines)
+                vectors += -(-(last - at) // LANES) * body.cost
+        inner = loops([(one.number, one.size) for one in axes], [*outside, *inner])
+        lines += inner if axes else ["{", *indented(inner), "}"]
+        cost += prod(one.size for one in axes) * (vectors + ROW)
+    exprs = [expr for block in blocks for _, expr in block.results]
+    reads = frozenset().union(*(operands_read(expr, nest.node, nest.graph) for expr in exprs))
+    return VectorLoop((*dict.fromkeys(before), *lines), cost, {}, reads)
 
 
 def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Lookups | Moves]) -> VectorLoop:
