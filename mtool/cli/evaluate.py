@@ -72,7 +72,7 @@ def evaluate(
                         listener=listen,
                     )
                 )
-        except KeyboardInterrupt:
+        except BaseException:
             if done:
                 out.note(f"the results of {done} samples are kept: the same command continues from there")
             raise

@@ -74,8 +74,11 @@ class Figures:
     kind: "classes", "binary" (labels of 0 or 1), or "values".
     samples: the number of samples.
     classes: the number of scores or values of a sample.
-    by_name: each metric; None: it is not defined, since a class has no sample, or all of them; "confusion" has rows of
-        numbers of samples: a row for each label, a column for each prediction.
+    by_name: each metric. "top1", "topk": the share of samples whose class has the highest score, or one of the k
+        highest. "accuracy": the share of samples with every score on the right side of the threshold. "f1", "auc",
+        "map": the mean over the classes, each against the others (of two classes, "auc" is the second's).
+        "confusion": numbers of samples, a row for each label, a column for each prediction. "mae", "rmse": over all
+        values. "r2": the mean over a sample's values. None: it is not defined, as a class has no sample, or all.
     interval: the 95% confidence interval of "top1" or "accuracy".
     missing: the classes without a sample.
     top_k: the number of highest scores for "topk".
@@ -92,6 +95,7 @@ class Figures:
     def as_json(self) -> dict[str, Any]:
         """Return the metrics as plain values."""
         more: dict[str, Any] = {} if self.interval is None else {"interval_95": list(self.interval)}
+        more |= {"top_k": self.top_k} if "topk" in self.by_name else {}
         return {"kind": self.kind, "samples": self.samples, "classes": self.classes, **self.by_name, **more}
 
 
@@ -251,15 +255,21 @@ def _average_precision(values: Scores, is_one: NDArray[np.bool_]) -> float | Non
     return float(np.sum(ones * np.cumsum(ones) / np.cumsum(found)) / is_one.sum())
 
 
+def _top1(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
+    return top(scores, labels, 1)
+
+
 def _top_k(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
     return top(scores, labels, how.top_k)
 
 
 def _accuracy(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
+    """Return the share of samples with every score on the right side of the threshold."""
     return float(np.mean(((scores >= how.threshold) == labels).all(axis=1)))
 
 
 def _confusion(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> list[Any]:
+    """Return a row of numbers of samples for each label, and for several labels of 0 or 1 such a table for each."""
     if kind == "classes":
         found: list[Any] = confusion(labels, scores.argmax(axis=1), scores.shape[1]).tolist()
         return found
@@ -269,6 +279,7 @@ def _confusion(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> list
 
 
 def _f1(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
+    """Return 2 TP / (2 TP + FP + FN), the mean over the classes that have a sample or a prediction, or the labels."""
     tables = np.array(_confusion(scores, labels, kind, how))
     if kind == "classes":
         right, both = np.diag(tables), tables.sum(axis=0) + tables.sum(axis=1)
@@ -283,52 +294,47 @@ def _auc(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float | No
 
 
 def _map(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float | None:
+    """Return the mean of each class's average precision, against the others."""
     is_one = labels == 1 if kind == "binary" else labels[:, None] == np.arange(scores.shape[1])
     return _mean(_average_precision, scores, is_one)
 
 
+def _mae(values: Scores, labels: Scores, kind: Kind, how: Scoring) -> float:
+    return float(np.abs(values - labels).mean())
+
+
+def _rmse(values: Scores, labels: Scores, kind: Kind, how: Scoring) -> float:
+    return math.sqrt(np.square(values - labels).mean())
+
+
 def _r2(values: Scores, labels: Scores, kind: Kind, how: Scoring) -> float | None:
+    """Return 1 - square error / variance of the labels, the mean over a sample's values."""
     whole, left = labels.var(axis=0), np.square(values - labels).mean(axis=0)
     return float(np.mean(1 - left / whole)) if whole.all() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its title and definition, the kinds of labels that it is for, and its function."""
+    """A metric: its title, the kinds of labels that it is for, and its function."""
 
     title: str
-    meaning: str
     kinds: tuple[Kind, ...]
     of: Callable[[Scores, Any, Kind, Scoring], Any]
 
 
+_CLASSES: tuple[Kind, ...] = ("classes", "binary")
 METRICS: Mapping[str, Metric] = {
-    "top1": Metric(
-        "top-1", "share of samples whose class has the highest score; of equal scores the first counts",
-        ("classes",), lambda scores, labels, kind, how: top(scores, labels, 1),
-    ),
-    "topk": Metric("top-{k}", "share of samples whose class is among the k highest scores", ("classes",), _top_k),
-    "accuracy": Metric("accuracy", "share of samples with every score on the right side", ("binary",), _accuracy),
-    "f1": Metric("F1", "2 TP / (2 TP + FP + FN), the mean over the classes", ("classes", "binary"), _f1),
-    "auc": Metric(
-        "AUC", "area under the ROC curve, the mean of each class against the others; of two classes the second's",
-        ("classes", "binary"), _auc,
-    ),
-    "map": Metric(
-        "mAP", "average precision: the sum of precision times increase of recall; the mean over the classes",
-        ("classes", "binary"), _map,
-    ),
-    "confusion": Metric("confusion", "samples by label and prediction", ("classes", "binary"), _confusion),
-    "mae": Metric(
-        "mean absolute error", "over all values", ("values",),
-        lambda values, labels, kind, how: float(np.abs(values - labels).mean()),
-    ),
-    "rmse": Metric(
-        "root of mean square error", "over all values", ("values",),
-        lambda values, labels, kind, how: math.sqrt(np.square(values - labels).mean()),
-    ),
-    "r2": Metric("R²", "1 - square error / variance of the labels, the mean over the values", ("values",), _r2),
-}  # fmt: skip
+    "top1": Metric("top-1", ("classes",), _top1),
+    "topk": Metric("top-{k}", ("classes",), _top_k),
+    "accuracy": Metric("accuracy", ("binary",), _accuracy),
+    "f1": Metric("F1", _CLASSES, _f1),
+    "auc": Metric("AUC", _CLASSES, _auc),
+    "map": Metric("mAP", _CLASSES, _map),
+    "confusion": Metric("confusion", _CLASSES, _confusion),
+    "mae": Metric("mean absolute error", ("values",), _mae),
+    "rmse": Metric("root of mean square error", ("values",), _rmse),
+    "r2": Metric("R²", ("values",), _r2),
+}
 """The metrics by name, each as scikit-learn defines it (average="macro")."""
 
 

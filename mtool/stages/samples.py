@@ -47,8 +47,7 @@ def inputs_of(path: Path, tensors: Sequence[Tensor], *, quantizes: bool = False)
         is_real = (
             quantizes and array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iu" and tensor.scale is not None
         )
-        read_as = tensor.model_copy(update={"dtype": str(array.dtype)}) if is_real else tensor
-        columns[tensor.name] = [of_real(one, tensor) for one in _split(array, read_as, path)]
+        columns[tensor.name] = [of_real(one, tensor) for one in _split(array, tensor, path, is_real=is_real)]
     return _rows(columns, path)
 
 
@@ -56,10 +55,15 @@ def of_real(values: Array, tensor: Tensor) -> Array:
     """Return real values as a tensor's type: integers with a scale are quantized as by QuantizeLinear, others rounded.
 
     Values that have the tensor's type already are not changed.
+
+    Raises:
+        UsageError: a value to be quantized or rounded is not finite.
     """
     dtype = np.dtype(tensor.dtype)
     if dtype.kind not in "iu" or values.dtype.kind != "f":
         return values.astype(dtype, copy=False)
+    if not np.isfinite(values).all():
+        raise UsageError(f"the data for {tensor.name} have values that are not finite")
     limits = np.iinfo(dtype)
     if tensor.scale is not None:
         zero = (tensor.zero_point or (0,))[0]
@@ -204,9 +208,9 @@ def _pick(arrays: Mapping[str, StoredArray], names: Sequence[str], path: Path) -
     )
 
 
-def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
-    """Return the samples in an array, which is loaded only if its type and shape are right."""
-    if array.dtype != np.dtype(tensor.dtype):
+def _split(array: StoredArray, tensor: Tensor, path: Path, *, is_real: bool = False) -> list[Array]:
+    """Return the samples in an array, which is loaded only if its shape and, unless `is_real`, its type are right."""
+    if array.dtype != np.dtype(tensor.dtype) and not is_real:
         raise UsageError(
             f"{tensor.name} in {path} has the wrong type",
             details=[f"expected  {formatting.tensor(tensor)}", f"found     {shown(array.dtype, array.shape)}"],

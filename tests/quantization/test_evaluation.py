@@ -101,6 +101,9 @@ def test_real_values_are_quantized_for_an_integer_input() -> None:
         sampling.inputs_of(Path("x.npz"), [quantized])
     with pytest.raises(UsageError, match="has the wrong type"):
         dataset.read(Path("x.npz"), [tensor("int8", 1, 2)])
+    np.savez("x.npz", x=np.float32([[0, np.nan]]), labels=[1])
+    with pytest.raises(UsageError, match="the data for x have values that are not finite"):
+        dataset.read(Path("x.npz"), [quantized])
 
 
 @pytest.mark.parametrize(

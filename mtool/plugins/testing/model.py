@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from mtool import boards
 from mtool.base import configuration, files, locks, spelling
 from mtool.base.errors import BoardError, MismatchError, MtoolError, UsageError, of_os_error
@@ -19,12 +17,13 @@ from mtool.device import session
 from mtool.device.session import Device, Readings
 from mtool.manifest import Manifest
 from mtool.plugins.testing import growth
-from mtool.quantization import dataset
+from mtool.quantization.evaluation import Labelled, judged
+from mtool.quantization.metrics import Scoring
 from mtool.stages import samples as sampling
 from mtool.stages.building import BuiltProject, build_model
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import Reconnection, executor_of
-from mtool.stages.samples import Array, Sample
+from mtool.stages.samples import Sample
 from mtool.verification import reference
 from mtool.verification.verification import judge
 
@@ -84,20 +83,16 @@ class ModelUnderTest:
             file: a .npz in the project's `tests`: an array of samples under each input's name (or x0..), and `labels`.
 
         Raises:
-            UsageError: the file has no labels, or not one for each sample.
+            UsageError: the file has no labels, or they are not a class for each sample.
         """
         path = self.project.folder / "tests" / file
         if not path.is_file():
             import pytest
 
             pytest.skip(f"{path} does not exist")
-        data = dataset.read(path, self.manifest.inputs)
-        if data.labels is None:
-            raise UsageError(f"{path} has no labels", hint="add them: np.savez(.., labels=[3, 0, ..])")
-        found = self.outputs(device, data.samples)
-        pairs = zip(found, data.labels, strict=True)
-        right = [int(np.argmax(_first(sample))) == int(label) for sample, label in pairs]
-        return float(np.mean(right))
+        scoring = Scoring(("top1",), output=self.manifest.outputs[0].name)
+        data = Labelled(path, scoring=scoring).read(self.manifest)
+        return float(judged(self.manifest, self.outputs(device, data.samples), data, scoring).by_name["top1"])
 
     def cost(self, device: Device) -> Cost:
         """Return what an inference costs on the device, also by operator."""
@@ -149,13 +144,6 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
 
     reconnection = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
     return reconnection.until_back(attempt) if reconnection.power is not None else attempt()
-
-
-def _first(sample: Mapping[str, Any]) -> Array:
-    first: Array = next(iter(sample.values()))
-    if first.size == 0:
-        raise MismatchError("the model's first output is empty")
-    return first
 
 
 # Limits on the cost and accuracy of an inference: limits.toml, and the recorded figures.
