@@ -29,7 +29,7 @@ from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
-from mtool.verification.oracles import evaluator, litert, ort, process
+from mtool.verification.oracles import evaluator, litert, ort, process, qonnx
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def computed_by(
 
     LiteRT's default kernels compute what its reference kernels lack; onnx.reference computes what onnxruntime or LiteRT
     lacks, for a TFLite model from its translation to ONNX. If LiteRT's process crashes, its default kernels without
-    delegates are tried, then onnx.reference.
+    delegates are tried, then onnx.reference. QONNX's operators are mtool's own functions in NumPy.
 
     Args:
         model: the ONNX or TFLite file.
@@ -130,13 +130,13 @@ def computed_by(
             return name_of_kernels(model) if exact else _DEFAULT, found
         begun = {"states": chosen.states, "initial": _initial_states(model, chosen)}
         fed = {"constants": chosen.constants, "optimised": optimised}
-        return ort.NAME, _run(ort, model, runnable(model), samples, **begun, **fed)
+        return _by_onnxruntime(model, runnable(model), samples, **begun, **fed)
     except process.DiedError as died:
         if not is_tflite(model):
             raise
         return _after_a_crash(model, samples, chosen, died)
     except ModelError as refused:
-        if not _is_lacking(refused):
+        if not any(words in detail for detail in refused.details for words in _LACKING):
             raise
         evaluated = _evaluated(model, samples, chosen)
         if evaluated is None:
@@ -166,17 +166,7 @@ def _after_a_crash(
     return f"{evaluator.NAME} ({litert.NAME} crashed)", evaluated
 
 
-_LACKING = (
-    "Didn't find op for builtin opcode",
-    "Encountered unresolved custom op",
-    "NOT_IMPLEMENTED",
-    "is not a registered function/op",
-)
-
-
-def _is_lacking(refused: ModelError) -> bool:
-    """Whether a reference refuses a model because it lacks an operator."""
-    return any(words in detail for detail in refused.details for words in _LACKING)
+_LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom op", "NOT_IMPLEMENTED")
 
 
 def name_of_kernels(model: Path) -> str:
@@ -293,7 +283,8 @@ def intermediates(
     whole = proto.SerializeToString()
     del proto.graph.output[count:]
     fixed = {} if is_tflite(model) else options.constants
-    return _network(model, whole, samples, constants=fixed, states=compared.states, initial=compared.initial)
+    begun = {"states": compared.states, "initial": compared.initial}
+    return _by_onnxruntime(model, whole, samples, constants=fixed, **begun)[1]
 
 
 def with_states(
@@ -332,7 +323,7 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
     """
     fed = {value.name for value in proto.graph.input}
     feeds = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
-    return _network(model, proto.SerializeToString(), [feeds])[0]
+    return _by_onnxruntime(model, proto.SerializeToString(), [feeds])[1][0]
 
 
 def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
@@ -349,14 +340,17 @@ def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[S
     return found
 
 
-def _network(path: Path, network: bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
-    """Run a network by onnxruntime, or by onnx.reference if it has operators that onnxruntime lacks."""
+_UNREGISTERED = ("is not a registered function/op", "No opset import for domain")
+
+
+def _by_onnxruntime(path: Path, model: str | bytes, samples: Sequence[Sample], **how: Any) -> tuple[str, list[Sample]]:
+    """Run a model by onnxruntime, with QONNX's operators if it has some; return the reference's name and outputs."""
     try:
-        return _run(ort, path, network, samples, **how)
+        return ort.NAME, _run(ort, path, model, samples, **how)
     except ModelError as refused:
-        if not _is_lacking(refused):
+        if not any(words in detail for detail in refused.details for words in _UNREGISTERED):
             raise
-        return _run(evaluator, path, network, samples, **how)
+    return qonnx.NAME, _run(qonnx, path, model, samples, **how)
 
 
 def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any) -> list[Sample]:

@@ -11,7 +11,7 @@ from mtool.base.errors import ModelError, MtoolError
 from mtool.base.identifiers import model_name
 from mtool.compiler.frontend import external, reading, tensors
 from mtool.compiler.frontend.bind_states import States, bind_states
-from mtool.compiler.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
+from mtool.compiler.frontend.dimensions import Works, bind_dimensions
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
@@ -51,7 +51,7 @@ def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAUL
             details=[f"tensor {outside.name!r}"],
             hint="load it with onnx.load, or compile its file",
         )
-    open_negative_dimensions(copy)
+    reading.repair(copy)
     reading.check(copy, name)
     return graph_of(copy, name, name, options, Budget(options.limits))
 

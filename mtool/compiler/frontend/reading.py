@@ -18,6 +18,7 @@ from mtool.compiler.frontend.separate import Separated, separate
 from mtool.compiler.operators import operators
 from mtool.compiler.operators.budget import LIMITS, Budget
 from mtool.compiler.operators.problems import MICROSOFT
+from mtool.compiler.operators.qonnx import DOMAINS
 
 MIN_OPSET = 1
 
@@ -95,8 +96,16 @@ def parsed(path: Path, data: bytes) -> onnx.ModelProto:
             hint="export it again, or compare its size with the original file's",
         ) from None
     del model.training_info[:]
-    open_negative_dimensions(model)
+    repair(model)
     return model
+
+
+def repair(model: onnx.ModelProto) -> None:
+    """Correct what exporters write wrongly: dimensions of -1, QONNX's operators without an import of their domain."""
+    open_negative_dimensions(model)
+    used = {node.domain for graph in tensors.graphs(model) for node in graph.node}
+    missing = used.intersection(DOMAINS) - {entry.domain for entry in model.opset_import}
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
 
 
 def external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterator[onnx.TensorProto]:

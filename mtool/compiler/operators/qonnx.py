@@ -135,8 +135,7 @@ class _Grid:
 
 def _give(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int, int] | None) -> None:
     """Make whole numbers in a range, less the zero point and times the scale, the output."""
-    x = write.inputs[0]
-    grid = _Grid.of(write, x, scale, point, ends)
+    grid = _Grid.of(write, write.inputs[0], scale, point, ends)
     if grid is not None:
         code = helper.np_dtype_to_tensor_dtype(grid.point.dtype)
         grid.give(write, write("Cast", numbers, to=code))
@@ -155,12 +154,14 @@ def _signs(write: OnnxNode, x: str) -> str:
 
 
 def _inputs(write: OnnxNode, count: int) -> list[str]:
-    """Return the inputs; the scale, input 1, is checked if it is a constant."""
+    """Return the inputs, constant integers as floats; the scale, input 1, is checked if it is a constant."""
     if len(write.inputs) != count or not all(write.inputs):
         raise Unsupported(f"it has {plural.count(sum(map(bool, write.inputs)), 'input')}; expected {count}")
     if write.inputs[1] in write.state.constants:
         _positive(write, write.inputs[1], "scale")
-    return write.inputs
+    known = write.state.constants
+    whole = {name for name in write.inputs if name in known and known[name].dtype.kind in "iu"}
+    return [write.constant(known[name]) if name in whole else name for name in write.inputs]
 
 
 def _positive(write: OnnxNode, name: str, role: str) -> Array:

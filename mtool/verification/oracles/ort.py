@@ -243,7 +243,7 @@ def version() -> str:
     return distribution.version_of(NAME)
 
 
-def _opened(model: str | bytes, *, optimised: bool = False) -> Run:
+def opened(model: str | bytes, *, optimised: bool = False) -> Run:
     """Open a model; `optimised`: with graph optimisations, which mean integer kernels for a quantized model."""
     onnxruntime = import_onnxruntime()
     options: Any = onnxruntime.SessionOptions()
@@ -265,7 +265,7 @@ def _opened(model: str | bytes, *, optimised: bool = False) -> Run:
     return run
 
 
-outputs = over_samples(NAME, _opened, INSTALL)
+outputs = over_samples(NAME, opened, INSTALL)
 """Run a model on each sample (mtool.verification.oracles.sequences)."""
 
 

@@ -198,6 +198,7 @@ FUNCTIONS = (
     "litert.lacking",
     "litert.outputs",
     "ort.outputs",
+    "qonnx.outputs",
     "quantizer.prepare",
     "quantizer.quantize",
 )
