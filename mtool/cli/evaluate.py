@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mtool import commands
 from mtool.cli import parameters
@@ -47,49 +47,38 @@ def evaluate(
         deployment = deployment.with_models(models, board=board, options=options)
     found = []
     for model, one in zip(models, options, strict=True):
-        done = 0
-        try:
-            with out.progress() as progress:
-
-                def listen(number: int, total: int, progress: Any = progress) -> None:
-                    nonlocal done
-                    done = number
-                    progress(number, total)
-
-                found.append(
-                    commands.evaluate(
-                        model,
-                        data,
-                        board=board,
-                        labels=labels,
-                        pixels=commands.Pixels(scale, offset),
-                        samples=samples,
-                        scoring=scoring,
-                        by_reference=reference,
-                        options=one,
-                        deployment=deployment,
-                        on=on,
-                        listener=listen,
-                    )
+        with out.progress() as progress:
+            found.append(
+                commands.evaluate(
+                    model,
+                    data,
+                    board=board,
+                    labels=labels,
+                    pixels=commands.Pixels(scale, offset),
+                    samples=samples,
+                    scoring=scoring,
+                    by_reference=reference,
+                    options=one,
+                    deployment=deployment,
+                    on=on,
+                    listener=progress,
                 )
-        except BaseException:
-            if done:
-                out.note(f"the results of {done} samples are kept: the same command continues from there")
-            raise
+            )
     documents = [one.as_json() for one in found]
     names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
     each = [{"name": name, **one} for name, one in zip(names, documents, strict=True)]
     out.result(documents[0] if len(documents) == 1 else {"models": each})
-    _print(out, found, with_confusion=len(found) == 1 or bool(scoring.metrics))
+    _print(out, found, names, with_confusion=len(found) == 1 or bool(scoring.metrics))
 
 
-def _print(out: Output, found: Sequence["Evaluation"], *, with_confusion: bool) -> None:
+def _print(out: Output, found: Sequence["Evaluation"], names: Sequence[str], *, with_confusion: bool) -> None:
     from mtool.quantization.metrics import rows
 
     first = found[0].figures
     over = f"{first.samples:,} samples" + (f", {first.classes} classes" if first.kind == "classes" else "")
     out.text("", f"{over}, " + (f"by {found[0].reference}" if found[0].reference else f"on {found[0].board}"))
-    out.text(table(("", *(one.model for one in found)), rows([one.figures for one in found]), right=range(1, 9)))
+    heads = names if len({one.model for one in found}) < len(found) else [one.model for one in found]
+    out.text(table(("", *heads), rows([one.figures for one in found]), right=range(1, len(found) + 1)))
     for one in found:
         if with_confusion and "confusion" in one.figures.by_name:
             _print_confusion(out, one)

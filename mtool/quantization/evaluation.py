@@ -7,7 +7,6 @@ evaluation continues, and only new samples run if there are more. They are valid
 import hashlib
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -258,16 +257,24 @@ class _Results:
     """The outputs that are known, by the hash of a sample's inputs; each new one is appended to the file."""
 
     def __init__(self, prepared: BuiltProject, tensor: Tensor, *, keeps: bool) -> None:
-        self.path = prepared.folder / BUILD_FOLDER / f"{prepared.manifest.model}.results"
         self.known: dict[bytes, Array] = {}
-        self._shape, self._dtype, self._keeps = tensor.shape, np.dtype(tensor.dtype), keeps
-        output = f"{tensor.name} {tensor.dtype} {tensor.shape}"
-        self._head = hashlib.sha256(_identity(prepared) + output.encode()).digest()
+        self._path = prepared.folder / BUILD_FOLDER / f"{prepared.manifest.model}.results"
+        self._record = np.dtype([("key", f"V{_KEY_BYTES}"), ("output", np.dtype(tensor.dtype), tensor.shape)])
+        self._head = hashlib.sha256(
+            _identity(prepared) + f"{tensor.name} {tensor.dtype} {tensor.shape}".encode()
+        ).digest()
+        self._keeps = keeps
 
     def __enter__(self) -> "_Results":
+        """Read the records of this firmware; a record that was cut off is removed, another firmware's are replaced."""
         if self._keeps:
-            self._read()
-            self._file = self.path.open("ab")
+            data = self._path.read_bytes() if self._path.is_file() else b""
+            records = data[len(self._head) :] if data.startswith(self._head) else b""
+            found = np.frombuffer(records, self._record, len(records) // self._record.itemsize)
+            self.known = {one["key"].tobytes(): one["output"] for one in found}
+            if data != (whole := self._head + found.tobytes()):
+                files.write(self._path, whole)
+            self._file = self._path.open("ab")
         return self
 
     def __exit__(
@@ -275,26 +282,16 @@ class _Results:
     ) -> None:
         if self._keeps:
             self._file.close()
-
-    def _read(self) -> None:
-        """Read the records of this firmware; a record that was cut off is removed, other files are replaced."""
-        data = self.path.read_bytes() if self.path.is_file() else b""
-        size = _KEY_BYTES + math.prod(self._shape) * self._dtype.itemsize
-        records = data[len(self._head) :] if data.startswith(self._head) else b""
-        whole = records[: len(records) // size * size]
-        for start in range(0, len(whole), size):
-            key, values = whole[start : start + _KEY_BYTES], whole[start + _KEY_BYTES : start + size]
-            self.known[key] = np.frombuffer(values, self._dtype).reshape(self._shape)
-        if data != self._head + whole:
-            files.write(self.path, self._head + whole)
+        if self._keeps and kind is not None and self.known:
+            log.info("the results of %s are kept: the same command continues", plural.count(len(self.known), "sample"))
 
     def add(self, key: bytes, output: Array) -> None:
         """Keep the output of a sample."""
-        array = np.asarray(output)
+        record = np.array((key, output), self._record)
         if self._keeps:
-            self._file.write(key + array.astype(self._dtype, copy=False).tobytes())
+            self._file.write(record.tobytes())
             self._file.flush()
-        self.known[key] = array
+        self.known[key] = record["output"]
 
 
 def _identity(prepared: BuiltProject) -> bytes:

@@ -107,6 +107,10 @@ def test_two_models_and_another_folder(
     assert typed("verify", str(DIGITS), str(copy), "--port", port) == 0
     printed = capsys.readouterr()
     assert printed.out.count("matches") == 2 and "compile" not in printed.err
+    data = str(DIGITS.with_name("test_data.npz"))
+    assert typed("evaluate", str(DIGITS), str(copy), "--port", port, "--data", data, "--samples", "3") == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("100.0% (43.9% to 100.0%)") == 2 and "compile" not in printed.err
     monkeypatch.chdir(tmp_path)
     assert typed("run", str(DIGITS), "--port", port) == 8
     assert "--on PACKAGE" in capsys.readouterr().err
