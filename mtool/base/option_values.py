@@ -14,6 +14,9 @@ Order = Literal["auto", "written"]
 Optimize = Literal["balanced", "speed", "size"]
 """When to spend flash on speed: where it is worth it, wherever it fits, or never."""
 
+Compress = Literal["auto", "none"]
+"""Whether constants of few bits are packed: where that is worth its time and memory, or never."""
+
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: ONNX's, or that of TFLite's reference kernels."""
 
@@ -52,6 +55,9 @@ LEVEL = "opt"
 
 WEIGHTS = "weights"
 """The knob of every schedule for the memory of its constants: --schedule pw_2=dsp_pointwise:weights=ram."""
+
+PACKED = "packed"
+"""A value of this knob: constants of few bits are packed, and unpacked in working memory before the operator runs."""
 
 IN_RAM = "weights=ram"
 """That knob in a schedule's name in `mtool.json`, if constants lie in RAM."""

@@ -363,7 +363,17 @@ class _Source:
 
         def plan_of(partial: Partial, grown: Grown) -> tuple[Plan, Mapping[str, Choice]]:
             chosen = schedules_of(lowered(), target, request, self.model_hash)
-            plan = make_plan(lowered(), target, request.io, partial, chosen, order, dict(grown), self.partial_cache)
+            plan = make_plan(
+                lowered(),
+                target,
+                request.io,
+                partial,
+                chosen,
+                order,
+                dict(grown),
+                self.partial_cache,
+                packs=request.compress == "auto",
+            )
             return plan, chosen
 
         grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else None)

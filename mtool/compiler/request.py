@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.option_table import DEFAULTS
-from mtool.base.option_values import Io, Optimize, Order, Partial, Weights
+from mtool.base.option_values import Compress, Io, Optimize, Order, Partial, Weights
 from mtool.compiler.backends.spec import BackendSpec
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.frontend.options import ModelOptions
@@ -32,6 +32,7 @@ class Request(ModelOptions):
     optimize: when to spend the board's memory on speed, as larger constants for fewer instructions
         (plan.for_time) or as copies in RAM of constants in slow flash: if the share of memory is smaller than
         the share of time saved ("balanced"), wherever there is room ("speed"), or never ("size").
+    compress: "auto" packs constants of few bits where that is worth its time and memory (plan.unpacked), "none" never.
     conventions: how the model and its operators are called, and what runs them
         (mtool.compiler.codegen.conventions).
     stream: the input that is given by rows, if the conventions' interface is "feed"; "": the only one.
@@ -51,6 +52,7 @@ class Request(ModelOptions):
     partial: Partial = DEFAULTS["partial"]
     order: Order = "auto"
     optimize: Optimize = DEFAULTS["optimize"]
+    compress: Compress = DEFAULTS["compress"]
     conventions: Conventions = field(default_factory=Conventions)
     stream: str = DEFAULTS["stream"]
     schedules: Mapping[str, Choice] = field(default_factory=dict)

@@ -351,7 +351,7 @@ def weight_overheads(
                     file_bytes=bytes_in_file,
                     flash_bytes=bytes_in_flash,
                     reason=reason,
-                    for_speed=bool(step.schedule.grown_bytes(step.node, plan.graph)),
+                    for_speed=step.schedule.grown_bytes(step.node, plan.graph) > 0,
                 )
             )
     return tuple(sorted(grown, key=lambda one: one.file_bytes - one.flash_bytes))
@@ -367,6 +367,6 @@ def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
         return f"{in_file.label} weights are float32, since the activations are"
     if stored.dtype.itemsize == kind.size > in_file.size:
         return f"{in_file.label} weights less their zero point are {kind.label} in {name}"
-    if step.schedule.grown_bytes(step.node, graph):
+    if step.schedule.grown_bytes(step.node, graph) > 0:
         return f"transformed for {name}, which takes fewer instructions; --optimize size leaves them as they are"
     return f"packed for {name}: padded, with biases and scales"

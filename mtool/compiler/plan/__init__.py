@@ -1,6 +1,7 @@
 """Choose schedules, order the operators, lay out the arena. Importing `Choice` does not load the operators."""
 
 import importlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mtool.base.option_values import Io, Order, Partial
@@ -28,6 +29,8 @@ def make_plan(
     order: Order = "auto",
     grown: "Mapping[str, Schedule] | None" = None,
     partial_cache: "PartialCache | None" = None,
+    *,
+    packs: bool = False,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -40,11 +43,13 @@ def make_plan(
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
         grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
         partial_cache: results of earlier searches, for other targets of this graph.
+        packs: whether constants of few bits are packed, and unpacked in the arena (mtool.compiler.plan.unpacked).
 
     Raises:
         UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
         ModelError: an input is to be streamed, and what reads it needs all of its rows.
     """
+    from mtool.compiler.plan.for_time import worth_packing
     from mtool.compiler.plan.partial import LEAST_BYTES, PartialCache, is_worth, with_partial_execution
     from mtool.compiler.plan.step import PlanOptions
     from mtool.compiler.plan.streamed import plan_streamed
@@ -55,15 +60,20 @@ def make_plan(
     if graph.stream is not None:
         return plan_streamed(graph, options)
 
-    def by_rows(plan: "Plan") -> "Plan":
-        return with_partial_execution(plan, options, cache)
+    def planned(options: PlanOptions) -> "Plan":
+        def by_rows(plan: "Plan") -> "Plan":
+            return with_partial_execution(plan, options, cache)
 
-    plan = by_rows(plan_whole(graph, options))
-    least = LEAST_BYTES if partial == "auto" else 1
-    if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
-        return plan
-    inside = by_rows(plan_whole(graph, options, by_rows))
-    return inside if is_worth(plan, inside, partial) else plan
+        plan = by_rows(plan_whole(graph, options))
+        least = LEAST_BYTES if partial == "auto" else 1
+        if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
+            return plan
+        inside = by_rows(plan_whole(graph, options, by_rows))
+        return inside if is_worth(plan, inside, partial) else plan
+
+    plan = planned(options)
+    packed = worth_packing(plan) if packs else ()
+    return planned(replace(options, packed=packed)) if packed else plan
 
 
 def __getattr__(name: str) -> Any:

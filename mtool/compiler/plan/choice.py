@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtool.base import checked, spelling
 from mtool.base.errors import UsageError
-from mtool.base.option_values import LEVEL, WEIGHTS
+from mtool.base.option_values import LEVEL, PACKED, WEIGHTS
 
 if TYPE_CHECKING:
     from mtool.compiler.ir import Graph, Node
@@ -75,6 +75,18 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
     values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
     if values.get(WEIGHTS) == RAM and target.flash_is_apart:
         raise UsageError(f"the constants of {what} can't be placed in RAM: on {target.cpu} they are read from flash")
+    if values.get(WEIGHTS) == PACKED:
+        from mtool.compiler.plan.unpacked import MOST_BITS, Unpacking
+
+        made: Any = None if target.flash_is_apart else Unpacking.of(turned, node, graph, target)
+        if made is None:
+            raise UsageError(
+                f"the constants of {what} can't be packed",
+                details=[
+                    f"expected integers of at most {MOST_BITS} bits, in words, with a core that reads flash as memory"
+                ],
+            )
+        turned, values[WEIGHTS] = made, ""
     return built(turned, values)
 
 

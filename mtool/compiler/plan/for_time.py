@@ -15,6 +15,7 @@ from mtool.compiler.plan.function_knobs import RAM, built
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.pool import ConstantReads
 from mtool.compiler.plan.step import Step
+from mtool.compiler.plan.unpacked import Unpacking, is_packed
 
 # Flash or working memory for time: the operators that may have constants larger than their weights, or that transform
 # their weights at run time, since either saves instructions.
@@ -255,3 +256,40 @@ def _bytes_read(step: Step, plan: Plan, size: int) -> float:
         return passes * size
     each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else BYTES_A_PRODUCT
     return max(size, each * step.op.macs(step.node, plan.graph))
+
+
+# Time and RAM for flash: the operators whose constants are packed, if they have few bits (plan.unpacked).
+#
+# Operators are packed, those that save most flash for their time first, until unpacking takes a small share of the
+# model's instructions; and only if the arena grows by less than the flash shrinks.
+
+
+MOST_UNPACKING = 0.06
+"""The share of the model's instructions that unpacking may take."""
+
+
+def worth_packing(plan: Plan) -> frozenset[str]:
+    """Return the operators of a plan whose constants should be packed."""
+    time: dict[str, float] = {}
+    found: dict[str, tuple[int, int]] = {}
+    for number, step in enumerate(plan.steps):
+        title, graph = step.node.title, plan.graph
+        if isinstance(step.node.attrs, Control | External) or plan.target.flash_is_apart or title in graph.sized_nodes:
+            continue
+        made = None if is_packed(step.schedule) else Unpacking.of(step.schedule, step.node, graph, plan.target)
+        if made is None:
+            continue
+        parts = (part for one, _ in plan.storages for part in one.parts)
+        live = sum(part.bytes for part in parts if part.live >> number + 1 & 1)
+        more = live + made.scratch_bytes(step.node, graph) - step.scratch_bytes - plan.arena_bytes
+        _, before = found.get(title, (0, 0))
+        found[title] = made.saved, max(more, before)
+        time[title] = time.get(title, 0) + made.packing.instructions
+    left, chosen = MOST_UNPACKING * plan.cost, list[tuple[str, int, int]]()
+    for title, (saved, more) in sorted(found.items(), key=lambda item: (time[item[0]] / item[1][0], item[0])):
+        if time[title] <= left:
+            left -= time[title]
+            chosen.append((title, saved, more))
+    levels = sorted({0, *(more for _, _, more in chosen)})
+    best = max(levels, key=lambda level: sum(saved for _, saved, more in chosen if more <= level) - level)
+    return frozenset(title for title, _, more in chosen if more <= best)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from mtool.base.option_values import LEVEL, WEIGHTS, Level
+from mtool.base.option_values import LEVEL, PACKED, WEIGHTS, Level
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.schedule import Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
 
 
-class _Around:
+class Around:
     """A wrapper around a schedule, with the schedule's attributes where it has none of its own."""
 
     inner: Schedule
@@ -22,7 +22,7 @@ class _Around:
         return getattr(self.inner, name)
 
 
-class BoundSchedule(_Around, Schedule):
+class BoundSchedule(Around, Schedule):
     """A schedule that is bound to one node, with the knobs of `inner`."""
 
     def knobs(self) -> Mapping[str, Knob]:
@@ -36,12 +36,15 @@ KNOBS = {
     LEVEL: Knob(
         ("", *LEVELS), "the compiler's optimisation level of the operator; auto: that of the model's other files"
     ),
-    WEIGHTS: Knob(("", RAM), "the memory of its constants; auto: that of the model's other constants"),
+    WEIGHTS: Knob(
+        ("", RAM, PACKED),
+        "the memory of its constants, or packed if they have few bits; auto: that of the model's other constants",
+    ),
 }
 
 
 @dataclass(eq=False)
-class Built(_Around):
+class Built(Around):
     """A schedule with its own optimization level, or with its constants in RAM; all else is `inner`'s.
 
     Attributes:

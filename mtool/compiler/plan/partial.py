@@ -21,7 +21,7 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.memory import Storages, live_bound, storages
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.region import Region, RegionMemory, region_memory, row_reads, with_line_buffers
-from mtool.compiler.plan.step import PlanOptions, Step, choose_schedule
+from mtool.compiler.plan.step import PlanOptions, Step
 from mtool.compiler.plan.whole import lay_out_steps
 
 # Results of one search for partial execution that others, with other limits or targets, can reuse.
@@ -353,12 +353,12 @@ class Chooser:
 
     def steps(self, graph: Graph) -> _Chosen:
         """Return the steps of a graph."""
-        steps, total, memory, choices = [], 0.0, [], self.options.choices
+        steps, total, memory = [], 0.0, []
         for node, likeness in self.cache.likenesses(graph):
             known = self.known.get(likeness)
             if known is None:
                 try:
-                    step = choose_schedule(node, graph, self.target, choices.get(node.title), self.options.grown)
+                    step = self.options.step(node, graph, node.title)
                 except UsageError:
                     return _Chosen((), math.inf, ())
                 known = self._add(likeness, step, graph)

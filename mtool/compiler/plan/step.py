@@ -1,7 +1,8 @@
 """One step of a plan: an operator and its schedule."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mtool.base.option_values import Io, Order, Partial
 from mtool.compiler.ir import Graph, Node
@@ -22,6 +23,7 @@ class PlanOptions:
     choices: the user's schedules, by node; all other nodes get the cheapest.
     order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
     grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
+    packed: the operators whose constants are packed (plan.unpacked).
     """
 
     target: Target
@@ -30,6 +32,17 @@ class PlanOptions:
     choices: Choices = field(default_factory=dict)
     order: Order = "auto"
     grown: Mapping[str, Schedule] | None = None
+    packed: Collection[str] = ()
+
+    def step(self, node: Node, graph: Graph, name: str) -> "Step":
+        """Return the step of a node, whose choice is listed under `name`; as `choose_schedule`."""
+        step = choose_schedule(node, graph, self.target, self.choices.get(name), self.grown)
+        if node.title not in self.packed:
+            return step
+        from mtool.compiler.plan.unpacked import Unpacking
+
+        made: Any = Unpacking.of(step.schedule, node, graph, self.target)
+        return replace(step, schedule=made, scratch_bytes=made.scratch_bytes(node, graph)) if made else step
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ def _plan(graph: Graph, options: PlanOptions, keep: str, refine: Refine, outside
             return control_step(node, plans)
         if node.name in graph.sized_nodes:
             return sized_step(node, graph, target, options.choices.get(node.name))
-        return choose_schedule(node, graph, target, options.choices.get(node.name), options.grown)
+        return options.step(node, graph, node.name)
 
     by_name = {node.name: step_of(node) for node in _computing(graph)}
     graph = replace(graph, nodes=order_nodes(graph, by_name, options.io, options.order))
