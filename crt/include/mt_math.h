@@ -401,25 +401,46 @@ static inline int32_t mt_mean(int32_t sum, int32_t count)
     return (sum > 0 ? sum + count / 2 : sum - count / 2) / count;
 }
 
+#if defined(__ARM_FEATURE_QBIT) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE) && !defined(__SOFTFP__)
+#define MT_SATURATED_STEPS
+/* The nearest integer, ties to even, saturated to 32 bits; of NaN 0. */
+static inline int32_t mt_saturated_steps(float value)
+{
+    float nearest;
+    __asm__("vcvtr.s32.f32 %0, %1" : "=t"(nearest) : "t"(value));
+    return (int32_t)mt_u32_of_f32(nearest);
+}
+static inline int32_t mt_saturated_sum(int32_t a, int32_t b)
+{
+    __asm__("qadd %0, %1, %2" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+#endif
+
 /* ONNX QuantizeLinear: saturate(round_half_even(value / scale) + zero_point). NaN gives low. */
 static inline int32_t mt_quantize(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
 {
-#if defined(__ARM_FEATURE_QBIT) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE) && !defined(__SOFTFP__)
-    float nearest; /* an integer's bits, saturated; of NaN 0 */
-    int32_t steps;
-    value = value / scale;
-    __asm__("vcvtr.s32.f32 %0, %1" : "=t"(nearest) : "t"(value));
-    steps = (int32_t)mt_u32_of_f32(nearest);
+#ifdef MT_SATURATED_STEPS
+    int32_t steps = mt_saturated_steps(value / scale);
     if (MT_SELDOM(steps == 0) && value != value)
         steps = INT32_MIN;
-    __asm__("qadd %0, %1, %2" : "=r"(steps) : "r"(steps), "r"(zero_point));
-    return mt_clamp(steps, low, high);
+    return mt_clamp(mt_saturated_sum(steps, zero_point), low, high);
 #else
     float least = (float)(low - zero_point);
     float most = (float)(high - zero_point);
     value = value / scale;
     value = value > least ? value : least;
     return mt_round(value < most ? value : most) + zero_point;
+#endif
+}
+
+/* The same for a finite value and a scale that is not 0. */
+static inline int32_t mt_quantize_finite(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+#ifdef MT_SATURATED_STEPS
+    return mt_clamp(mt_saturated_sum(mt_saturated_steps(value / scale), zero_point), low, high);
+#else
+    return mt_quantize(value, scale, zero_point, low, high);
 #endif
 }
 

@@ -250,6 +250,29 @@ FIXED16: dict[str, Function] = {
 }
 
 
+FINITE = 2.0**100
+"""The limit of magnitudes below which no float32 overflows."""
+
+
+def largest(expr: Expr) -> float:
+    """Return a bound of an expression's magnitude, infinite for what may be NaN; a named part has its expression."""
+
+    def bound(part: Expr, args: Sequence[float]) -> float:
+        if part.dtype.is_integer:
+            return float(max(map(abs, part.dtype.limits)))
+        if part.op == "const":
+            return abs(part.value) if part.value == part.value else math.inf
+        if part.dtype.is_half or math.inf in args:
+            return math.inf
+        if part.op in ("acc", "cast", "neg") and args:
+            return args[0]
+        if part.op in ("add", "sub"):
+            return args[0] + args[1]
+        return args[0] * args[1] if part.op == "mul" else math.inf
+
+    return expr.fold(bound, leaves=("load", "reduce"))
+
+
 # To integers and from integers to others: with a scale in float, in fixed point, or as TFLite has it.
 
 
@@ -262,8 +285,9 @@ def _quantize(expr: Expr, x: A, scale: A, zero_point: A) -> A:
 
 def _quantize_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
     low, high = expr.value or expr.dtype.limits
-    call = f"mt_quantize({x.c}, {scale.c}, {zero_point.c}, {low}, {high})"
-    return within(expr.dtype, call)
+    value, by, _ = expr.args
+    name = "mt_quantize_finite" if by.op == "const" and by.value and largest(value) < FINITE else "mt_quantize"
+    return within(expr.dtype, f"{name}({x.c}, {scale.c}, {zero_point.c}, {low}, {high})")
 
 
 def _limited(expr: Expr, steps: A) -> A:

@@ -125,7 +125,7 @@ def _block_lines(block: Block, leaves: Leaves, out: TensorType) -> list[str]:
         if uses[part] < 2 or part.op in ("const", "axis"):
             return made
         if part not in named:
-            named[part] = Expr("acc", part.dtype, value=f"x{len(named)}")
+            named[part] = Expr("acc", part.dtype, (part,), f"x{len(named)}")
             lines.append(f"const {part.dtype.computed} {named[part].value} = {leaves.number(made).c};")
         return named[part]
 

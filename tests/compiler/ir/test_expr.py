@@ -1,9 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 
 from mtool.compiler.ir import DType, Expr
-from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
-from mtool.compiler.ir.scalar import FUNCTIONS, Requantize, Text, evaluate, literal, render
+from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, identity, load
+from mtool.compiler.ir.scalar import FUNCTIONS, Requantize, Text, evaluate, largest, literal, render
 
 
 def test_integer_index_arithmetic_folds() -> None:
@@ -105,3 +107,16 @@ def test_the_low_bits_of_a_sum_that_wraps_are_cast_once() -> None:
     assert render(narrow, lambda leaf: Text("acc" if leaf.op == "acc" else "25")).c == (
         "(int8_t)((uint32_t)acc + (uint32_t)25)"
     )
+
+
+def test_a_magnitude_is_bounded_where_nothing_may_be_nan() -> None:
+    byte, real = load(0, DType.INT8, (axis(0),)), load(1, DType.FLOAT32, (axis(0),))
+    wide = call("cast", call("cast", byte, dtype=DType.INT32) - 3, dtype=DType.FLOAT32)
+    scaled = call("mul", wide, const(0.5, DType.FLOAT32))
+    assert largest(scaled) == 2.0**30
+    assert largest(call("sub", scaled, scaled)) == largest(
+        Expr("acc", DType.FLOAT32, (call("add", scaled, scaled),), "x0")
+    )
+    unknown = (real, acc(DType.FLOAT32), const(math.nan, DType.FLOAT32), call("div", scaled, scaled))
+    for one in (*unknown, call("cast", wide, dtype=DType.FLOAT16)):
+        assert largest(call("add", one, one)) == math.inf
