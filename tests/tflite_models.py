@@ -15,6 +15,7 @@ TYPES = {
     np.dtype(kind): getattr(tflite.TensorType, np.dtype(kind).name.upper())
     for kind in (np.float32, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint32, np.uint64, bool)
 }
+KINDS = {"INT2": 19, "UINT4": 20, **vars(tflite.TensorType)}
 
 
 VERSIONS = {"BROADCAST_TO": 2}  # of operators that have no first one
@@ -34,7 +35,7 @@ class T:
     """A tensor: a constant if it has data. `scale`, `zero`: its quantization, several along `axis`.
 
     `kind` is the schema's type where NumPy has none; `signature` is its shape with -1 for what is open; `sparse` says
-    where the data lie.
+    where the data lie; `details` is the number of its QuantizationDetails.
     """
 
     name: str
@@ -48,6 +49,7 @@ class T:
     signature: Sequence[int] = ()
     sparse: Sparse | None = None
     variable: bool = False
+    details: int = 0
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,10 @@ def model(
                     "ZeroPoint": b.CreateNumpyVector(np.full(scales.size, tensor.zero, np.int64)),
                     "QuantizedDimension": tensor.axis,
                 }
+                if tensor.details:
+                    quant |= {"DetailsType": tensor.details, "Details": table("CustomQuantization", {})}
                 fields["Quantization"] = table("QuantizationParameters", quant)
-            type_ = getattr(tflite.TensorType, tensor.kind) if tensor.kind else TYPES[np.dtype(tensor.dtype)]
+            type_ = KINDS[tensor.kind] if tensor.kind else TYPES[np.dtype(tensor.dtype)]
             made.append(table("Tensor", {**fields, "Type": type_, "Buffer": buffer}))
         operators = []
         for op in graph.ops:

@@ -152,6 +152,12 @@ class Quant:
 BLOCK_ELEMENTS = 1 << 18
 
 
+def low_bits_first(data: Array, bits: int) -> Array:
+    """Return the unsigned numbers of 2, 4 or 8 bits in bytes along the last axis, a byte's low bits first."""
+    numbers = np.stack([data >> shift & ((1 << bits) - 1) for shift in range(0, 8, bits)], axis=-1)
+    return numbers.reshape(*data.shape[:-1], -1)
+
+
 def row_blocks(data: Array, multiple: int = 1) -> Iterator[slice]:
     """Return slices of the first dimension, at least one, of about BLOCK_ELEMENTS elements each."""
     rows = max(BLOCK_ELEMENTS // max(math.prod(data.shape[1:]) * multiple, 1), 1) * multiple

@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, load
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, low_bits_first
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.matmul import Matmul
@@ -245,14 +245,14 @@ def _n_bits(write: OnnxNode) -> None:
     write.refuse(g_idx=write.input(4), weight_scale_2=write.input(6))
     blocks, each = -(-columns // size), np.arange(columns) // size
     packed = _sized(write, 1, "B", rows * blocks * size * bits // 8)
-    codes = _unpacked(packed.reshape(rows, -1), bits)[:, :columns]
+    codes = low_bits_first(packed.reshape(rows, -1), bits)[:, :columns]
     scales = _sized(write, 2, "scales", rows * blocks).reshape(rows, blocks)
     points: Array = np.full((rows, blocks), 1 << (bits - 1), np.uint8)
     if write.input(3):
         points = write.state.value_of(write.input(3), "zero_points")
         if points.dtype == np.uint8:
             bytes_of_row = -(-blocks * bits // 8)
-            points = _unpacked(_sized(write, 3, "zero_points", rows * bytes_of_row).reshape(rows, -1), bits)
+            points = low_bits_first(_sized(write, 3, "zero_points", rows * bytes_of_row).reshape(rows, -1), bits)
             points = points[:, :blocks]
         else:
             points = _sized(write, 3, "zero_points", rows * blocks).reshape(rows, blocks)
@@ -273,12 +273,6 @@ def _sized(write: OnnxNode, index: int, role: str, count: int) -> Array:
     if found.size != count:
         raise Unsupported(f"its {role} has {found.size:,} elements; expected {count:,}")
     return found
-
-
-def _unpacked(data: Array, bits: int) -> Array:
-    """Return the numbers in the bytes of the last axis."""
-    parts = [data >> shift & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(*data.shape[:-1], -1)
 
 
 def _qlinear_matmul(parts: QLinear) -> None:

@@ -91,7 +91,9 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
     model = translation.model
     translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
+    made = {number for operator in operators for number in operator.outputs}
     known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
+    known |= {n for n, tensor in enumerate(tensors) if tensor.problem and n not in made}  # constants
     known |= {*model.inputs, -1, *custom.working_memories(operators)}
     for operator in operators:
         for number in operator.inputs if operator.kind in BUILTINS else ():

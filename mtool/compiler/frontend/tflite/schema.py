@@ -25,7 +25,7 @@ from mtool.compiler.frontend.inference import MOST_DIMENSIONS
 from mtool.compiler.frontend.model_file import FLATBUFFER
 from mtool.compiler.frontend.reading import read_bytes
 from mtool.compiler.frontend.tflite import compression
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, low_bits_first
 from mtool.compiler.operators.budget import Budget
 
 
@@ -201,7 +201,13 @@ _DTYPES: dict[int, np.dtype[Any]] = {
         "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
     }.items()
 }  # fmt: skip
-_TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+_INT2 = 19  # the package's schema ends before it
+_DTYPES[_INT2] = np.dtype(np.int8)
+_BITS = {tflite.TensorType.INT4: 4, _INT2: 2}
+"""The bits of an element, where a byte has several."""
+_NAMED = {value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+_TYPE_NAMES = {_INT2: "INT2", 20: "UINT4", **_NAMED}
+_SCALES_OF = {2: "per block", 3: "along several dimensions"}  # QuantizationDetails that the package lacks
 _OPERATORS = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
 _OPTIONS = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
 _OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items() if isinstance(value, int)}
@@ -385,6 +391,9 @@ class _Reader:
             count *= size
             if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
                 raise Damaged(f"{where} has the invalid shape {list(shape)}")
+        details = tensor.Quantization() and tensor.Quantization().DetailsType()
+        if details in _SCALES_OF and not is_encoded:
+            problem = f"scales {_SCALES_OF[details]}; expected one, or one per channel"
         if tensor.IsVariable():
             problem = VARIABLE
         scale, points, axis = self._quantization(where, None if is_encoded else tensor.Quantization(), shape)
@@ -398,16 +407,16 @@ class _Reader:
         return replace(made, data=compression.looked_up(raw, values, table[1], self._target(made)))
 
     def _elements(self, where: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array) -> Array:
-        packed, sparsity, count = tensor.Type() == tflite.TensorType.INT4, tensor.Sparsity(), math.prod(shape)
+        packed, sparsity, count = _BITS.get(tensor.Type(), 0), tensor.Sparsity(), math.prod(shape)
         if sparsity is not None:
             if packed or raw.size % dtype.itemsize:
                 raise Damaged(f"the sparse encoding of {where} has {raw.size:,} bytes, no whole elements")
             return dense(sparsity, raw.view(dtype), shape, self.budget, where)
-        wanted = (count + 1) // 2 if packed else count * dtype.itemsize
+        wanted = -(-count * packed // 8) if packed else count * dtype.itemsize
         if raw.size != wanted:
             raise Damaged(f"{where} has {raw.size:,} bytes of data; expected {wanted:,}")
         self.budget.spend("work", count if packed else 0, where)
-        return (_unpacked(raw, count) if packed else raw.view(dtype)).reshape(shape)
+        return (_unpacked(raw, count, packed) if packed else raw.view(dtype)).reshape(shape)
 
     def _open(self, tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the dimensions that the signature leaves open."""
@@ -532,10 +541,10 @@ def _filled(tensor: Tensor) -> Tensor:
     return replace(tensor, data=np.empty(tensor.shape, tensor.dtype))
 
 
-def _unpacked(raw: Array, count: int) -> Array:
-    """Return 4-bit integers as int8; the low half of a byte comes first."""
-    halves = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
-    return (halves ^ 8) - np.int8(8)
+def _unpacked(raw: Array, count: int, bits: int) -> Array:
+    """Return signed integers of 2 or 4 bits as int8."""
+    sign = np.int8(1 << (bits - 1))
+    return (low_bits_first(raw, bits)[:count].astype(np.int8) ^ sign) - sign
 
 
 def litert_can_read(path: Path) -> str | bytes:
