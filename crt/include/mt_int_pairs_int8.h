@@ -160,6 +160,49 @@ MT_INLINE void mt_int_pairs(const int32_t *columns, const int32_t *const end, co
     sums[3] = b1;
 }
 
+/* The same of two channels for cores with many registers; `depth` elements are between their weights. */
+MT_INLINE void mt_int_pairs_of_two(const int32_t *columns, const int32_t *const end, const int8_t *weights,
+                                   int32_t bias0, int32_t bias1, int32_t depth, int32_t turn, int32_t sums[8])
+{
+    const int32_t half = mt_factor(MT_PAIR_HALF);
+    uint32_t t0 = (uint32_t)bias0 * 65537u - (uint32_t)depth * (MT_PAIR_HALF / 2), t1 = t0;
+    uint32_t t2 = (uint32_t)bias1 * 65537u - (uint32_t)depth * (MT_PAIR_HALF / 2), t3 = t2;
+    int32_t b0 = bias0, b1 = bias0, b2 = bias1, b3 = bias1;
+    for (; columns != end; columns += 4 * turn, weights += 2 * turn) {
+        MT_UNROLL(10)
+        for (int32_t i = 0; i < turn; ++i) {
+            const int32_t x0 = columns[4 * i], x1 = columns[4 * i + 1];
+            const int32_t x2 = columns[4 * i + 2], x3 = columns[4 * i + 3];
+            const int32_t u0 = weights[2 * i], v0 = weights[2 * i + 1];
+            const int32_t u1 = weights[depth + 2 * i], v1 = weights[depth + 2 * i + 1];
+            const int32_t both0 = x0 * u0 + half + x2 * v0;
+            const int32_t both1 = x1 * u0 + half + x3 * v0;
+            const int32_t both2 = x0 * u1 + half + x2 * v1;
+            const int32_t both3 = x1 * u1 + half + x3 * v1;
+            t0 += (uint32_t)both0;
+            t1 += (uint32_t)both1;
+            t2 += (uint32_t)both2;
+            t3 += (uint32_t)both3;
+            b0 += both0 >> 16;
+            b1 += both1 >> 16;
+            b2 += both2 >> 16;
+            b3 += both3 >> 16;
+#if defined(__GNUC__)
+            /* GCC would add up all turns' words first, and spill them */
+            __asm__ volatile("" : "+r"(t0), "+r"(t1), "+r"(t2), "+r"(t3) : : "memory");
+#endif
+        }
+    }
+    sums[0] = (int32_t)(t0 - (uint32_t)b0 * 65536u);
+    sums[1] = b0;
+    sums[2] = (int32_t)(t1 - (uint32_t)b1 * 65536u);
+    sums[3] = b1;
+    sums[4] = (int32_t)(t2 - (uint32_t)b2 * 65536u);
+    sums[5] = b2;
+    sums[6] = (int32_t)(t3 - (uint32_t)b3 * 65536u);
+    sums[7] = b3;
+}
+
 #ifdef __cplusplus
 }
 #endif

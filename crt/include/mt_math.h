@@ -6,7 +6,9 @@
 #ifndef MT_MATH_H
 #define MT_MATH_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "mt_place.h"
 #include "mt_scalar.h"
@@ -82,6 +84,26 @@ MT_SUM(f64, double)
     } while (0)
 #else
 #define MT_KEPT(...) __VA_ARGS__
+#endif
+
+/* memcpy; newlib's for RISC-V goes byte by byte. */
+#if defined(__GNUC__) && defined(__riscv)
+static MT_ALONE void mt_copy(void *to, const void *from, size_t count)
+{
+    int8_t *out = (int8_t *)to;
+    const int8_t *in = (const int8_t *)from;
+    if ((((uintptr_t)to | (uintptr_t)from) & 3) == 0)
+        for (; count >= 8; count -= 8, out += 8, in += 8) {
+            __builtin_memcpy(__builtin_assume_aligned(out, 4), __builtin_assume_aligned(in, 4), 8);
+            MT_IN_ORDER;
+        }
+    for (; count; --count) {
+        *out++ = *in++;
+        MT_IN_ORDER;
+    }
+}
+#else
+#define mt_copy memcpy
 #endif
 
 /* An unlikely condition, and a rarely called function. */
@@ -186,9 +208,22 @@ static inline int32_t mt_requantize_long(int64_t acc, float scale, int32_t zero_
     return mt_round(value < most ? value : most) + zero_point;
 }
 
+/* A value whose origin is hidden. GCC would replace the product of a constant by up to ten shifts and sums, and extend
+ * the sign of a byte that is only stored. */
+static inline int32_t mt_factor(int32_t value)
+{
+#if (defined(__arm__) && !defined(__ARM_FEATURE_MVE)) || (defined(__riscv) && !defined(__riscv_vector))
+    __asm__("" : "+r"(value));
+#endif
+    return value;
+}
+
 /* Cores without an instruction for 64-bit products. */
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 #define MT_NO_LONG_PRODUCT
+#endif
+#if defined(MT_NO_LONG_PRODUCT) && defined(__GNUC__) && defined(__thumb__) && !defined(MT_PORTABLE)
+#define MT_THUMB1_ASM
 #endif
 
 #ifdef MT_NO_LONG_PRODUCT
@@ -222,15 +257,6 @@ static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
 }
 #endif
 
-/* A constant factor. GCC would replace its product by up to ten shifts and sums, instead of one instruction. */
-static inline int32_t mt_factor(int32_t value)
-{
-#if (defined(__arm__) && !defined(__ARM_FEATURE_MVE)) || (defined(__riscv) && !defined(__riscv_vector))
-    __asm__("" : "+r"(value));
-#endif
-    return value;
-}
-
 /* mt_high_word for -2^16 < acc < 2^16 and 0 <= multiplier < 2^30. */
 static inline int32_t mt_high_product(int32_t acc, int32_t multiplier)
 {
@@ -241,24 +267,76 @@ static inline int32_t mt_high_product(int32_t acc, int32_t multiplier)
 #endif
 }
 
+/* low + above, clamped, by one comparison: for cores without an instruction that saturates. */
+static inline int32_t mt_clamp_above(int32_t above, int32_t low, int32_t high)
+{
+    if ((uint32_t)above > (uint32_t)(high - low))
+        above = ~(above >> 31) & (high - low);
+    return mt_factor(above + low);
+}
+
 /* mt_requantize without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point plus a half step,
  * both times 2^shift. Multipliers are chosen so that every accumulator that can occur gives the same integer; with
  * 16 bits, results near ties may differ by 1. */
 static inline int32_t mt_requantize_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
                                           int32_t high)
 {
-    return mt_clamp((mt_high_word(acc, multiplier) + offset) >> shift, low, high);
+    const int32_t scaled = mt_high_word(acc, multiplier) + offset;
+#if defined(MT_NO_LONG_PRODUCT) || defined(__riscv)
+    return mt_clamp_above((scaled - low * ((int32_t)1 << shift)) >> shift, low, high);
+#else
+    return mt_clamp(scaled >> shift, low, high);
+#endif
 }
 
-/* The same where |acc| < 2^20 and |acc * multiplier| < 2^51, for cores without an instruction for 64-bit products:
- * ten bits of the multiplier at a time. */
+/* sum + x * w in three instructions with the load of x; the sum may be in an upper register. */
+static inline int32_t mt_add_product(int32_t sum, int32_t x, int32_t w)
+{
+#ifdef MT_THUMB1_ASM
+    __asm__ volatile(".syntax unified\n\t"
+                     "muls %[x], %[w], %[x]\n\t"
+                     "add %[sum], %[x]"
+                     : [sum] "+hl"(sum), [x] "+l"(x)
+                     : [w] "l"(w)
+                     : "cc");
+    return sum;
+#else
+    return sum + x * w;
+#endif
+}
+
+/* acc * multiplier / 2^20, rounded down, plus `more`, where |acc| < 2^20 and |acc * multiplier| < 2^51, for cores without
+ * an instruction for 64-bit products: ten bits of the multiplier at a time. */
+static inline int32_t mt_short_product(int32_t acc, int32_t multiplier, int32_t more)
+{
+    int32_t low = multiplier & 0x3ff, middle = (multiplier >> 10) & 0x3ff;
+    const int32_t high = multiplier >> 20;
+#ifdef MT_THUMB1_ASM
+    __asm__(".syntax unified\n\t"
+            "muls %[low], %[acc], %[low]\n\t"
+            "asrs %[low], %[low], #10\n\t"
+            "muls %[middle], %[acc], %[middle]\n\t"
+            "adds %[low], %[low], %[middle]\n\t"
+            "asrs %[low], %[low], #10\n\t"
+            "mov %[middle], %[high]\n\t"
+            "muls %[acc], %[middle], %[acc]\n\t"
+            "adds %[acc], %[acc], %[low]\n\t"
+            "add %[acc], %[more]"
+            : [acc] "+l"(acc), [low] "+l"(low), [middle] "+l"(middle)
+            : [high] "hl"(high), [more] "hl"(more)
+            : "cc");
+    return acc;
+#else
+    return (((acc * low >> 10) + acc * middle) >> 10) + acc * high + more;
+#endif
+}
+
+/* mt_requantize_fixed for the same. */
 static inline int32_t mt_requantize_fixed_short(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
                                                 int32_t low, int32_t high)
 {
-    int32_t scaled = (acc * (multiplier & 0x3ff)) >> 10;
-    scaled = (scaled + acc * ((multiplier >> 10) & 0x3ff)) >> 10;
-    scaled += acc * (multiplier >> 20);
-    return mt_clamp((scaled + offset * 4096) >> (shift + 12), low, high);
+    const int32_t scaled = mt_short_product(acc, multiplier, (offset - low * ((int32_t)1 << shift)) * 4096);
+    return mt_clamp_above(scaled >> (shift + 12), low, high);
 }
 
 /* The same with ties to even, for scales such as 1/64 that produce exact ties. */
@@ -319,6 +397,17 @@ static inline int32_t mt_requantize_fixed_exact(int32_t acc, int32_t multiplier,
             steps = mt_requantize_as_float(acc, factor, shift) + (offset >> shift);
     }
     return mt_clamp(steps, low, high);
+}
+
+/* The same where mt_requantize_fixed_short is possible, and shift is at least 4: the product has the bits that count. */
+static inline int32_t mt_requantize_fixed_exact_short(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
+                                                      int32_t low, int32_t high)
+{
+    const int32_t factor = multiplier < 0 ? -multiplier : multiplier;
+    const int32_t scaled = mt_short_product(acc, factor, (offset - low * ((int32_t)1 << shift)) * 4096);
+    if (multiplier < 0 && MT_SELDOM(((uint32_t)scaled << (20 - shift)) + 0x20000u < 0x40000u))
+        return mt_clamp(mt_requantize_as_float(acc, factor, shift) + (offset >> shift), low, high);
+    return mt_clamp_above(scaled >> (shift + 12), low, high);
 }
 
 /* TFLite's requantization: acc * multiplier / 2^(32 + shift), rounded once, ties up; shift is 1 to 30. */

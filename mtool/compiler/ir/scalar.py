@@ -376,8 +376,8 @@ def _fixed_requantize(expr: Expr, total: A, multiplier: A) -> A:
 
 def _fixed_requantize_text(expr: Expr, total: Text, multiplier: Text) -> Text:
     how: FixedRequantize = expr.value
-    plain = "_short" if how.short else ""
-    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else plain, how.offset)
+    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
+    name += "_short" if how.short else ""
     call = f"mt_requantize_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
     return within(expr.dtype, call)
 

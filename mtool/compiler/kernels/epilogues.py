@@ -56,6 +56,8 @@ class Products:
 # The epilogue of portable kernels: the fused expression, written out around each result.
 
 
+FACTOR = -2
+"""The axis that stands for a channel's factor."""
 TIES = "whether a tile from this channel on has a channel whose sums near a half need a closer check"
 _OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel columns, input channels"}
 
@@ -115,11 +117,41 @@ class EpilogueText(Epilogue):
         return self._text(self.expr, acc, offset, axes)
 
     def plain(self, acc: str, offset: str, axes: dict[int, str]) -> str:
-        """Return the value to store for a channel that `beside_halves` does not mark."""
-        expr = self.expr.rewrite(
+        """Return the value to store for a channel of which `near` does not hold."""
+        return self._text(self._plain, acc, offset, axes)
+
+    @property
+    def _plain(self) -> Expr:
+        return self.expr.rewrite(
             lambda part: replace(part, value=replace(part.value, near=False)) if _is_near(part) else part
         )
-        return self._text(expr, acc, offset, axes)
+
+    def held(self, acc: str, offset: str, axes: dict[int, str]) -> str:
+        """Return the same with the variable `factor` for the C of `factor`."""
+        factor, number = self._factor, Expr("axis", DType.INT32, value=FACTOR)
+        expr = self._plain.rewrite(lambda part: number if part == factor else part)
+        return self._text(expr, acc, offset, axes | {FACTOR: "factor"})
+
+    @property
+    def _factor(self) -> Expr | None:
+        """The number of a channel by which its sums are multiplied, if it is one."""
+        found = {part.args[1] for part in self.expr.walk() if part.op == "requantize_fixed"}
+        return next((factor for factor in found if factor.op == "load" and len(found) == 1), None)
+
+    def factor(self, channel: str) -> str:
+        """Return the C of the factor that `held` reads; "": none."""
+        factor = self._factor
+        return f"{self.names[factor.value]}[{channel}]" if factor else ""
+
+    def near(self, channel: str) -> str:
+        """Return the C condition under which a channel's sums near a half need a closer check; "": never.
+
+        See FixedRequantize.
+        """
+        factors = {part.args[1] for part in self.expr.walk() if _is_near(part)}
+        if any(factor.op == "const" for factor in factors):
+            return "1"
+        return " || ".join(sorted(f"{self.names[factor.value]}[{channel}] < 0" for factor in factors))
 
     def _text(self, expr: Expr, acc: str, offset: str, axes: dict[int, str]) -> str:
         text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}

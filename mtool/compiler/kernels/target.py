@@ -93,6 +93,11 @@ class Target:
         return self.has_wide_registers or self.is_thumb1
 
     @property
+    def multiplies(self) -> bool:
+        """Whether inner loops of integers are written for its registers."""
+        return self.registers > 0 or self.is_thumb1
+
+    @property
     def issues_pairs(self) -> bool:
         """Whether the core issues two instructions per cycle, so that latencies matter more than their number."""
         return self.cpu.startswith("cortex-m7")

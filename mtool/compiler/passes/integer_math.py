@@ -306,9 +306,10 @@ def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
 
 
 def is_short(how: FixedRequantize, multipliers: Array, bound: int) -> bool:
-    """Whether mt_requantize_fixed_short computes the same: no product and no sum needs more than 32 bits."""
+    """Whether the short functions of mt_math.h compute the same: no product and no sum needs more than 32 bits."""
     largest = int(np.abs(multipliers.astype(np.int64)).max())
-    return bound < 2**20 and (bound * largest >> 20) + (abs(how.offset) << 12) + 2 < 2**31 and how.shift <= 19
+    fits = bound < 2**20 and (bound * largest >> 20) + (abs(how.offset) + (abs(how.low) << how.shift) << 12) + 2 < 2**31
+    return fits and not how.even and (4 if how.near else 1) <= how.shift <= 19
 
 
 def best_shift(largest: float, bound: int, bits: int = 8) -> int | None:

@@ -124,11 +124,14 @@ BESIDE_HALVES = """
 #include <stdio.h>
 int main(void)
 {
-    int32_t acc, multiplier, zero_point, shift;
-    while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &zero_point, &shift) == 4) {
+    int32_t acc, multiplier, zero_point, shift, is_short;
+    while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &zero_point, &shift,
+                 &is_short) == 5) {
         const int32_t offset = zero_point * ((int32_t)1 << shift) + ((int32_t)1 << (shift - 1));
-        printf("%" PRId32 " %" PRId32 "\\n", mt_requantize_fixed_exact(acc, -multiplier, offset, shift, -128, 127),
-               mt_shift_even(acc / 4, shift));
+        const int32_t found = mt_requantize_fixed_exact(acc, -multiplier, offset, shift, -128, 127);
+        printf("%" PRId32 " %" PRId32 "\\n", found, mt_shift_even(acc / 4, shift));
+        if (is_short && found != mt_requantize_fixed_exact_short(acc, -multiplier, offset, shift, -128, 127))
+            return 1;
     }
     return 0;
 }
@@ -151,9 +154,10 @@ def test_beside_a_half_it_is_what_the_float_gives(options: list[str], tmp_path: 
         zero_point = int(rng.integers(-128, 128))
         steps = int(np.rint(np.float32(acc) * scale))
         differ += steps != (acc * multiplier + (1 << (31 + shift))) >> (32 + shift)
-        given.append((acc, multiplier, zero_point, shift))
+        how = FixedRequantize(zero_point, -128, 127, shift, near=True)
+        given.append((acc, multiplier, zero_point, shift, int(is_short(how, np.array([multiplier]), abs(acc)))))
         wanted.append((clamp(steps + zero_point), round(Fraction(int(acc / 4), 1 << shift))))
-    assert differ > 100
+    assert differ > 100 and sum(row[-1] for row in given) > 100
     (tmp_path / "main.c").write_text(BESIDE_HALVES)
     include = f"-I{resources.path('crt') / 'include'}"
     program = tmp_path / "program"

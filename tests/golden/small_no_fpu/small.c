@@ -38,7 +38,7 @@ MT_ALONE void small_transpose_0(const int8_t *input, int8_t *output)
  * "stem/conv" "stem/relu" "cf_q"
  * schedule int_pairs, 2,592 MACs */
 MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-                           const int32_t *multiplier, const uint8_t *ties, int32_t *scratch)
+                           const int32_t *multiplier, int32_t *scratch)
 {
     int8_t *const patches = (int8_t *)(scratch + 36);
     for (int32_t p = 0; p < 36; p += 4) {
@@ -58,11 +58,11 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
                         if (x < 0 || x >= 6)
                             memset(patch, -3, 2);
                         else
-                            memcpy(patch, input + (y * 6 + x) * 2, 2);
+                            mt_copy(patch, input + (y * 6 + x) * 2, 2);
                     }
                     continue;
                 }
-                memcpy(patch, input + (y * 6 + left) * 2, 6);
+                mt_copy(patch, input + (y * 6 + left) * 2, 6);
                 patch += 6;
             }
         }
@@ -74,19 +74,16 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
             int32_t sums[4];
             mt_int_pairs(scratch, end, w, bias[c], 18, 1, sums);
             const int32_t o = p * 4 + c;
-            if (MT_SELDOM(ties[c])) {
+            if (MT_SELDOM(multiplier[c] < 0)) {
                 for (int32_t i = 0; i < 4; ++i)
                     output[o + i * 4] = (int8_t)mt_requantize_fixed_exact(sums[i], multiplier[c], -4080, 5, -128,
                             127);
             } else {
-                const int8_t y0 = (int8_t)mt_requantize_fixed(sums[0], multiplier[c], -4080, 5, -128, 127);
-                const int8_t y1 = (int8_t)mt_requantize_fixed(sums[1], multiplier[c], -4080, 5, -128, 127);
-                const int8_t y2 = (int8_t)mt_requantize_fixed(sums[2], multiplier[c], -4080, 5, -128, 127);
-                const int8_t y3 = (int8_t)mt_requantize_fixed(sums[3], multiplier[c], -4080, 5, -128, 127);
-                output[o] = y0;
-                output[o + 4] = y1;
-                output[o + 8] = y2;
-                output[o + 12] = y3;
+                const int32_t factor = multiplier[c];
+                output[o] = (int8_t)mt_requantize_fixed(sums[0], factor, -4080, 5, -128, 127);
+                output[o + 4] = (int8_t)mt_requantize_fixed(sums[1], factor, -4080, 5, -128, 127);
+                output[o + 8] = (int8_t)mt_requantize_fixed(sums[2], factor, -4080, 5, -128, 127);
+                output[o + 12] = (int8_t)mt_requantize_fixed(sums[3], factor, -4080, 5, -128, 127);
             }
         }
     }
@@ -96,7 +93,7 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
  * "block/depthwise" "df_q" "cf" "…"
  * schedule int_plane, 1,296 MACs */
 MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-                         const int8_t *residual, const int32_t *multiplier, const uint8_t *ties, int8_t *scratch)
+                         const int8_t *residual, const int32_t *multiplier, int8_t *scratch)
 {
     /* the padding around the plane, once: the channels below overwrite only the inside */
     for (int32_t i = 0; i < 64; ++i)
@@ -111,6 +108,8 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
         }
         const int8_t *taps = weights + c * 9;
         const int32_t start = bias[c];
+        const int32_t factor = multiplier[c];
+        const int32_t is_near = multiplier[c] < 0;
         for (int32_t y = 0; y < 6; ++y) {
             const int8_t *p = scratch + y * 8;
             int32_t o = c + y * 24;
@@ -124,20 +123,25 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     const int w2 = taps[k * 3 + 2];
                     const int x0 = p[k * 8];
                     s0 += x0 * w0;
+                    MT_IN_ORDER;
                     const int x1 = p[k * 8 + 1];
                     s0 += x1 * w1;
                     s1 += x1 * w0;
+                    MT_IN_ORDER;
                     const int x2 = p[k * 8 + 2];
                     s0 += x2 * w2;
                     s1 += x2 * w1;
                     s2 += x2 * w0;
+                    MT_IN_ORDER;
                     const int x3 = p[k * 8 + 3];
                     s1 += x3 * w2;
                     s2 += x3 * w1;
+                    MT_IN_ORDER;
                     const int x4 = p[k * 8 + 4];
                     s2 += x4 * w2;
+                    MT_IN_ORDER;
                 }
-                if (MT_SELDOM(ties[c])) {
+                if (MT_SELDOM(is_near)) {
                     const int32_t sums[] = {s0, s1, s2};
                     for (int32_t i = 0; i < 3; ++i)
                         output[o + i * 4] = (int8_t)mt_clamp((residual[o + i * 4] * mt_factor(5592405) +
@@ -145,13 +149,13 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                                 mt_factor(6710886) - 387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 } else {
                     output[o] = (int8_t)mt_clamp((residual[o] * mt_factor(5592405) +
-                            (int8_t)mt_requantize_fixed(s0, multiplier[c], 88, 4, -128, 127) * mt_factor(6710886) -
+                            (int8_t)mt_requantize_fixed(s0, factor, 88, 4, -128, 127) * mt_factor(6710886) -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                     output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * mt_factor(5592405) +
-                            (int8_t)mt_requantize_fixed(s1, multiplier[c], 88, 4, -128, 127) * mt_factor(6710886) -
+                            (int8_t)mt_requantize_fixed(s1, factor, 88, 4, -128, 127) * mt_factor(6710886) -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                     output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * mt_factor(5592405) +
-                            (int8_t)mt_requantize_fixed(s2, multiplier[c], 88, 4, -128, 127) * mt_factor(6710886) -
+                            (int8_t)mt_requantize_fixed(s2, factor, 88, 4, -128, 127) * mt_factor(6710886) -
                             387274047) >> 23 /* scales 0.666667 and 0.8 */, -128, 127);
                 }
             }
@@ -235,9 +239,9 @@ MT_INLINE void small_calls(const volatile int32_t *only)
 
     OPERATOR(0) small_transpose_0(in_x, transpose_0);
     OPERATOR(1) small_conv_1(transpose_0, conv_1, small_conv_1_weights, small_conv_1_bias, small_conv_1_multiplier,
-            small_conv_1_ties, conv_1_scratch);
+            conv_1_scratch);
     OPERATOR(2) small_dw_2(conv_1, dw_2, small_dw_2_weights, small_dw_2_bias, conv_1, small_dw_2_multiplier,
-            small_dw_2_ties, dw_2_scratch);
+            dw_2_scratch);
     OPERATOR(3) small_pool_3(dw_2, pool_3);
     OPERATOR(4) small_dense_4(pool_3, dense_4, small_dense_4_weights, small_dense_4_bias);
     OPERATOR(5) small_softmax_5(dense_4, out_y, small_softmax_5_exponential);

@@ -21,9 +21,9 @@ extern "C" {
 
 void small_transpose_0(const int8_t *input, int8_t *output);
 void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-        const int32_t *multiplier, const uint8_t *ties, int32_t *scratch);
+        const int32_t *multiplier, int32_t *scratch);
 void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-        const int8_t *residual, const int32_t *multiplier, const uint8_t *ties, int8_t *scratch);
+        const int8_t *residual, const int32_t *multiplier, int8_t *scratch);
 void small_pool_3(const int8_t *input, int8_t *output);
 void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias);
 void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential);

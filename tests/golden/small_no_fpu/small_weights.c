@@ -10,11 +10,6 @@ const int8_t small_conv_1_weights[72] = {
       53,  109,    5,  -75,  -32,   28,  -63,   33,
 };
 
-/* uint8 4: whether a tile from this channel on has a channel whose sums near a half need a closer check */
-const uint8_t small_conv_1_ties[4] = {
-    0, 0, 1, 0,
-};
-
 /* int32 4: of each output channel */
 const int32_t small_conv_1_bias[4] = {
     -1071,   120,    72,  -183,
@@ -30,11 +25,6 @@ const int8_t small_dw_2_weights[36] = {
      -64,  -51,   -3,   62,  -53,   57,   39,  -72,  -29,   84,   87,   40, -126,   47,  -70,   82,
      105,  -18,  117,   66,  -44,   97,  -29, -101,   24,   89,   40,  -27,  103,   -5,  -29,  -90,
      -73,   51,   76,  -53,
-};
-
-/* uint8 4: whether a tile from this channel on has a channel whose sums near a half need a closer check */
-const uint8_t small_dw_2_ties[4] = {
-    1, 0, 0, 1,
 };
 
 /* int32 4: of each output channel */

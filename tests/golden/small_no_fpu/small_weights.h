@@ -9,11 +9,9 @@ extern "C" {
 #endif
 
 extern const int8_t small_conv_1_weights[72];
-extern const uint8_t small_conv_1_ties[4];
 extern const int32_t small_conv_1_bias[4];
 extern const int32_t small_conv_1_multiplier[4];
 extern const int8_t small_dw_2_weights[36];
-extern const uint8_t small_dw_2_ties[4];
 extern const int32_t small_dw_2_bias[4];
 extern const int32_t small_dw_2_multiplier[4];
 extern const int8_t small_dense_4_weights[12];

@@ -415,10 +415,9 @@ class IntWinograd(Transforming, PortableSchedule):
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
         """Four channels together; weights that are transformed at run time as they are."""
-        ties = epilogue.beside_halves(1)
         if self.work:
-            return Products(epilogue.stored_weights, "", "mt_winograd.h", ties=ties)
-        return Products(pack_words(epilogue.weights), INT_LAYOUT, "mt_winograd.h", ties=ties)
+            return Products(epilogue.stored_weights, "", "mt_winograd.h")
+        return Products(pack_words(epilogue.weights), INT_LAYOUT, "mt_winograd.h")
 
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
         """The blocks, and the filled depth."""

@@ -51,8 +51,9 @@ class Im2col(integer.TileKnobs, PatchSchedule):
 
 
 PIXELS = 4
-PAIR = (11, 24)  # instructions of two elements and four pixels, by those of a product that is added up
+PAIR = (11, 18)  # instructions of two elements and four pixels, by those of a product that is added up
 PAIR_OF_THUMB1 = 20
+FOR_TWO = 24  # registers with which two channels are computed at a time
 END = 4  # of a turn of the loop
 CHANNEL = 56  # of a channel and four pixels, besides
 MOST_BYTES = 1024  # of columns and patches, four times those of other schedules: as many are always allowed
@@ -108,12 +109,14 @@ class Pairs(PatchSchedule):
         rows = epilogue.stored_weights.reshape(conv.out_channels, -1)
         weights = filled_up(rows, len(rows), self._filled(conv, epilogue))
         layout = "output channels, the elements of a patch, padded"
-        return Products(weights, layout, "mt_int_pairs_int8.h", ties=epilogue.beside_halves(1))
+        return Products(weights, layout, "mt_int_pairs_int8.h")
 
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
-        """The filled depth, the pairs of a turn, the type of the results."""
-        y = epilogue.graph.types[epilogue.node.outputs[0]].dtype.c
-        return {"filled": self._filled(conv, epilogue), "turn": self._turn(conv, epilogue), "y": y}
+        """The filled depth, the pairs of a turn."""
+        outputs = conv.out_channels // conv.group
+        alone = outputs == 1 or (outputs % 2 and integer.reads_activations(epilogue.node, epilogue.graph))
+        two = target.registers >= FOR_TWO and not alone
+        return {"filled": self._filled(conv, epilogue), "turn": self._turn(conv, epilogue), "two": two}
 
 
 def _is_exact(rows: Array) -> bool:
@@ -128,8 +131,8 @@ def _products(conv: Conv, turn: int, pair: int) -> float:
     return math.ceil(conv.pixels / PIXELS) * (conv.out_channels // conv.group) * each
 
 
-BLOCK = 6  # the most outputs: more need longer code and save hardly any loads
-HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
+TAPS = {"held": 5, "loaded": 6, "written": 8}  # the most outputs of a block: more need longer code and save few loads
+UNSIGNED = 128  # added to int8 where only unsigned bytes are loaded at an offset: Armv6-M
 
 
 @dataclass(frozen=True)
@@ -142,16 +145,16 @@ class Depthwise(PortableSchedule):
 
     name = "int_plane"
     template = "kernels/conv2d/integer/depthwise_int8.c.j2"
-    core = "registers"
+    core = "multiplies"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
     taps: str = knob(
         "",
-        "held",
-        "loaded",
-        meaning="weights stay in registers, or are loaded for each block; auto: by the core's registers",
+        *TAPS,
+        meaning="weights stay in registers, or are loaded for each block in a loop over rows or written out; auto: by"
+        " the core's registers",
     )
-    block: int = knob(0, 1, 2, 3, 4, 6, meaning="the most outputs at a time; auto: by the core's registers")
+    block: int = knob(0, 1, 2, 3, 4, 6, 8, meaning="the most outputs at a time; auto: by the core's registers")
 
     def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """Depthwise, one image, one output per channel, 8 bits by 8 bits; the epilogue reads the element only."""
@@ -161,25 +164,18 @@ class Depthwise(PortableSchedule):
         """What fits; on a core of 8 bits without a weights' offset."""
         return super().supports(node, graph, target) and not (target.is_8_bit and weight_offset(node, graph))
 
-    def _holds(self, conv: Conv, target: Target) -> bool:
-        fits = math.prod(conv.kernel) + 1 + 2 + integer.POINTERS <= target.registers
-        return self.taps == "held" or (self.taps == "" and fits)
-
-    def _traversal(self, conv: Conv, epilogue: EpilogueText, target: Target) -> BlockTraversal:
-        node, graph, held = epilogue.node, epilogue.graph, self._holds(conv, target)
+    def _loop(self, conv: Conv, epilogue: EpilogueText, target: Target) -> "_Loop":
+        node, graph = epilogue.node, epilogue.graph
         once, byte = integer.reads_activations(node, graph), price_of_code(node, graph)
-        fitting = [
-            traversal
-            for traversal in BlockTraversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
+        loops = [
+            _Loop(traversal, taps, target)
+            for taps, most in TAPS.items()
+            if self.taps in ("", taps)
+            for traversal in BlockTraversal.all(conv, self.direction, self.block or most)
             if not (once and traversal.out_size[1] % traversal.block)
-            and (self.block or traversal.block == 1 or _registers(traversal, held) <= target.registers)
         ]
-        return min(
-            fitting,
-            key=lambda traversal: (
-                conv.channels * _cost(traversal, held, target) + byte * _code_bytes(traversal, held, target)
-            ),
-        )
+        fitting = [loop for loop in loops if loop.fits] or [loop for loop in loops if loop.traversal.block == 1]
+        return min(fitting, key=lambda loop: conv.channels * loop.cost + byte * loop.code_bytes)
 
     def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """One padded plane."""
@@ -190,48 +186,68 @@ class Depthwise(PortableSchedule):
         return conv.keeps_shape
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
-        """See below."""
-        return conv.channels * _cost(self._traversal(conv, epilogue, target), self._holds(conv, target), target)
+        """Those of the channels."""
+        return conv.channels * self._loop(conv, epilogue, target).cost
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
         """A channel's taps in the order of the traversal."""
-        traversal = self._traversal(conv, epilogue, target)
+        traversal = self._loop(conv, epilogue, target).traversal
         taps = traversal.turned_taps(epilogue.stored_weights.reshape(conv.channels, *conv.kernel))
         layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
-        return Products(np.ascontiguousarray(taps), layout, ties=epilogue.beside_halves(1))
+        return Products(np.ascontiguousarray(taps), layout)
 
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
-        """The traversal, and whether taps stay in registers."""
-        return {"traversal": self._traversal(conv, epilogue, target), "held": self._holds(conv, target)}
+        """The traversal, where taps are, the plane's elements."""
+        loop = self._loop(conv, epilogue, target)
+        shift = UNSIGNED if target.is_thumb1 and epilogue.x is DType.INT8 else 0
+        element = "uint8_t" if shift else epilogue.x.c
+        return {"traversal": loop.traversal, "taps": loop.taps, "shift": shift, "element": element}
 
 
-def _registers(traversal: BlockTraversal, held: bool) -> int:
-    """Sums, taps, an input, what the loop needs besides."""
-    return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + integer.POINTERS
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """How a depthwise layer is computed on a target: see the knob `taps`."""
 
+    traversal: BlockTraversal
+    taps: str
+    target: Target
 
-def _row(traversal: BlockTraversal, held: bool, target: Target) -> int:
-    """Instructions of a row of taps: products, loads, a loop's end."""
-    products = traversal.block * traversal.kernel[1] * target.product_instructions
-    return products + len(traversal.block_inputs) + (0 if held else traversal.kernel[1] + 4)
+    @property
+    def fits(self) -> bool:
+        """Whether registers hold the sums, taps, an input and pointers; a single sum may share them with loaded taps.
 
+        Armv6-M loads each tap, if held from the stack.
+        """
+        block, (rows, columns) = self.traversal.block, self.traversal.kernel
+        if self.target.is_thumb1:
+            return block <= 4
+        taps = rows * columns if self.taps == "held" else columns
+        pointers = 2 if self.taps == "written" else integer.POINTERS
+        return block + taps + 1 + pointers <= self.target.registers or (block == 1 and self.taps != "held")
 
-def _code_bytes(traversal: BlockTraversal, held: bool, target: Target) -> float:
-    """Code of a block, about."""
-    return (
-        4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1)
-        + 3 * integer.EPILOGUE * traversal.block
-    )
+    @property
+    def _row(self) -> int:
+        """Instructions of a row of taps: products, loads, a loop's end."""
+        columns, end = self.traversal.kernel[1], 4 if self.taps == "loaded" else 0
+        products = self.traversal.block * columns
+        if self.target.is_thumb1:
+            return 3 * products + (1 if self.taps == "held" else 3) * columns + end
+        loaded = len(self.traversal.block_inputs) + (0 if self.taps == "held" else columns)
+        return products * self.target.product_instructions + loaded + end
 
+    @property
+    def code_bytes(self) -> float:
+        """Code of a block, about."""
+        rows = 1 if self.taps == "loaded" else self.traversal.kernel[0]
+        return (2 if self.target.is_thumb1 else 4) * self._row * rows + 3 * integer.EPILOGUE * self.traversal.block
 
-def _cost(traversal: BlockTraversal, held: bool, target: Target) -> float:
-    """Instructions a channel: blocks, 2.5 a copied element."""
-    each = traversal.kernel[0] * _row(traversal, held, target) + integer.EPILOGUE * traversal.block + 12
-    return (
-        traversal.out_size[0] * (traversal.blocks * each + 8)
-        + 2.5 * math.prod(traversal.copied)
-        + 3 * traversal.copied[0]
-    )
+    @property
+    def cost(self) -> float:
+        """Instructions a channel: blocks, 2.5 a copied element."""
+        traversal = self.traversal
+        each = traversal.kernel[0] * self._row + integer.EPILOGUE * traversal.block + 12
+        rows = traversal.out_size[0] * (traversal.blocks * each + 8)
+        return rows + 2.5 * math.prod(traversal.copied) + 3 * traversal.copied[0]
 
 
 def _is_local(epilogue: EpilogueText) -> bool:
