@@ -8,7 +8,7 @@ import warnings
 
 from mtool.cli.ending import HUNG_UP, INTERRUPTED, TERMINATED
 
-_ALLOCATIONS = 2_000_000  # between two searches for cycles: modules and graphs are many objects, few of them garbage
+_ALLOCATIONS = 5_000_000  # between two searches for cycles: modules and graphs are many objects, few of them garbage
 
 
 def main() -> None:

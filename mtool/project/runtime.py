@@ -36,7 +36,9 @@ def _reached(texts: Iterable[bytes], runtime: FileTree) -> list[str]:
     by_header = {Path(path).stem: path for path in runtime}
     waiting, needed = [*texts], set[str]()
     while waiting:
-        included = {name.decode() for name in _INCLUDE.findall(waiting.pop())}
+        text = waiting.pop()
+        last = text.find(b"\n", max(text.rfind(b"#"), 0))  # megabytes of constants may follow
+        included = {name.decode() for name in _INCLUDE.findall(text, 0, last if last >= 0 else len(text))}
         new = {by_header[name] for name in included & by_header.keys()} - needed
         needed |= new
         waiting += [runtime[path] for path in new]

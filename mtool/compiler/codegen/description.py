@@ -1,6 +1,6 @@
 """Describes a model: its interface, and the contents of `mtool.json` about it and each of its operators."""
 
-from collections.abc import Sequence
+import functools
 from typing import Any
 
 from mtool.base.escaping import encodable
@@ -79,6 +79,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
     plan, functions, interface, graph = model.plan, model.functions, model.interface, model.graph
     conventions = model.conventions
     live = sum(step.op.macs(as_computed(step.node), graph) for step in plan.steps)
+    operand = functools.cache(functools.partial(_operand, plan))
     operators = tuple(
         Operator(
             index=number,
@@ -91,8 +92,8 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),
-            reads=_operands(plan, operands_of(plan, step.node)[0]),
-            writes=_operands(plan, operands_of(plan, step.node)[1]),
+            reads=tuple(map(operand, reads)),
+            writes=tuple(map(operand, writes)),
             constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.place(plan.scratch[number] or 0)[1],
             scratch_pool=plan.place(plan.scratch[number] or 0)[0],
@@ -101,6 +102,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
             **_backend(step.node),
         )
         for number, step in enumerate(plan.steps)
+        for reads, writes in [operands_of(plan, step.node)]
     )
     macs = sum(operator.macs for operator in operators)
     in_ram = weights.total_bytes({name: one for name, one in functions.constants.items() if name in functions.in_ram})
@@ -227,29 +229,23 @@ def _backend(node: Node) -> dict[str, Any]:
     return {"backend": attrs.backend, "device_cycles": attrs.cycles} if isinstance(attrs, External) else {}
 
 
-def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
+def _operand(plan: Plan, value: str) -> Operand:
     graph = plan.graph
-    found = []
-    for value in values:
-        kind, address = graph.types[value], address_of(plan, value)
-        assert address.memory != "states", f"{value} lies outside of the arena"
-        source = graph.sources.get(value)
-        found.append(
-            Operand(
-                value=value,
-                dtype=kind.dtype.label,
-                shape=kind.shape,
-                bytes=kind.bytes,
-                memory=address.memory,
-                index=address.index,
-                offset=address.offset,
-                source=Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
-                if source
-                else None,
-                dims=dims_of(graph, value),
-            )
-        )
-    return tuple(found)
+    kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
+    assert address.memory != "states", f"{value} lies outside of the arena"
+    return Operand(
+        value=value,
+        dtype=kind.dtype.label,
+        shape=kind.shape,
+        bytes=kind.bytes,
+        memory=address.memory,
+        index=address.index,
+        offset=address.offset,
+        source=None
+        if source is None
+        else Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value)),
+        dims=dims_of(graph, value),
+    )
 
 
 def _called(step: Step, functions: Functions) -> dict[str, str]:

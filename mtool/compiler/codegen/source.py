@@ -93,7 +93,7 @@ def level_sources(model: CModel) -> dict[str, list[str]]:
 def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
     """Return the lines that include what functions need of the C library and the runtime."""
     headers = {name for one in functions for name in one.kernel.headers}
-    uses = [use for one in functions for use in one.uses]
+    uses = [use for one in functions for use in one.uses[:1]]  # the others have the same C
     if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_float8.h")
     if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):

@@ -243,6 +243,12 @@ def _columns(flat: Array, dtype: DType, *, is_words: bool) -> tuple[str, int]:
         words = np.tile(_WORD, (flat.size, 1))
         words[:, 2:10] = _DIGITS[flat[:, None] >> np.arange(28, -1, -4, dtype=np.uint32) & 15]
         return words.tobytes().decode(), len(_WORD)
+    if dtype.is_integer and dtype.size == 1 and flat.size:  # each number of the range is written once
+        least, most = int(flat.min()), int(flat.max())
+        longest = max(len(str(least)), len(str(most)))
+        table = "".join(f"{number:>{longest}}, " for number in range(least, most + 1)).encode()
+        rows = np.frombuffer(table, np.uint8).reshape(-1, longest + 2)
+        return rows[flat.astype(np.intp) - least].tobytes().decode(), longest + 2
     if dtype.is_integer and dtype.size < 4:
         texts = [str(number) for number in flat.tolist()]
     elif dtype in (DType.FLOAT32, DType.FLOAT64) and np.isfinite(flat).all():

@@ -4,7 +4,7 @@ The states of all models lie at the start, one model's after another's; everythi
 lies behind them, at the same place for every model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from mtool.boards.protection import Unit
@@ -143,8 +143,13 @@ def longest_stretch(costs: Sequence[float], pauses: Sequence[int]) -> float:
 
 
 def costs_of(plan: Plan) -> list[float]:
-    """Return the instructions of each operator, as its schedule estimates them."""
-    return [step.schedule.cost(step.node, plan.graph, plan.target) for step in plan.steps]
+    """Return the instructions of each operator, as its schedule estimates them, once for parts that are alike."""
+    found: dict[Hashable, float] = {}
+    for step in plan.steps:
+        like = id(step.schedule), plan.graph.likeness(step.node)
+        if like not in found:
+            found[like] = step.schedule.cost(step.node, plan.graph, plan.target)
+    return [found[id(step.schedule), plan.graph.likeness(step.node)] for step in plan.steps]
 
 
 def _kept(plan: Plan) -> list[Storage]:
