@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mtool.base import allocator
 from mtool.base.errors import FitError, ModelError, UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.identifiers import firmware_name
 from mtool.base.option_values import Arenas, Partial
 from mtool.boards import Board
@@ -246,7 +247,7 @@ class _Notes:
     claims: tuple[Claim, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedModel:
     """A planned model whose C is not written yet: with several models, its place in the arena may change.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mtool.base import plural
 from mtool.base.errors import BuildError, UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Rounding
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import Attributes
@@ -17,7 +18,7 @@ from mtool.compiler.kernels.external import Bytes, RegionCode
 from mtool.compiler.kernels.target import Target
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """A tensor that an operation reads or writes.
 
@@ -73,7 +74,7 @@ class Operand:
         return np.ascontiguousarray(self.data)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Activation:
     """The real numbers between which an operation clips its result before it stores it.
 
@@ -84,7 +85,7 @@ class Activation:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """One operator of the user's model.
 
@@ -136,7 +137,7 @@ Allowed = bool | str | int | float | list[bool | str | int | float] | dict[Liter
 """The allowed values of an attribute: one, several, or a number within limits."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pattern:
     """Operations of one kind that meet constraints.
 
@@ -255,7 +256,7 @@ class OperationsRefused(BackendError):
         self.reasons = dict(reasons)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoardMemory:
     """A memory of the board (boards.yaml): its bytes, and its other contents ("data", "arena", "code", …)."""
 
@@ -263,7 +264,7 @@ class BoardMemory:
     holds: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """The target that a backend compiles for.
 
@@ -281,7 +282,7 @@ class Context:
     tolerance: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Region:
     """A part of a network that one backend computes in one call.
 
@@ -313,7 +314,7 @@ class Region:
         return sum(operation.macs for operation in self.operations)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Buffer:
     """A piece of a board memory that a region has while it is computed; its initial contents are undefined.
 

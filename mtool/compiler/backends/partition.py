@@ -3,8 +3,9 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mtool.base.frozen import frozen
 from mtool.compiler.backends.call import replace_regions
 from mtool.compiler.backends.chosen import Chosen
 from mtool.compiler.backends.guard import claims_of, compiled_by, cost_of, refusal_of
@@ -144,7 +145,7 @@ def grown(
     return sorted(tuple(one) for one in members.values() if one[0] in claimed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A region with its backend, the partitioner of its graph, and its operations' numbers there."""
 
@@ -283,7 +284,7 @@ MOST_SPLITS = 32
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """Which backend computes an operation, and why the others do not.
 
@@ -299,7 +300,7 @@ class Claim:
     refusals: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partition:
     """The regions of a network: a graph in which they are calls, and the claims on its operations."""
 
@@ -340,7 +341,7 @@ def partition(
     return Partition(put_together("", graphs), made.claims(), tuple(part.region for part in made.parts))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Division:
     """The regions of a network before their backends compile them.
 

@@ -5,11 +5,12 @@ With `optional` among the options, as in `name:optional`, a backend may compute 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from mtool.base import checked, configuration
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 
 COMMON: Mapping[str, str] = {
     "skip": "a node of the model, or several with | between them, that are compiled to C",
@@ -23,7 +24,7 @@ _OPTION = re.compile(r":\s*[\w.-]+\s*=")
 _OPTIONAL = re.compile(r"\s*optional\s*(?:,|$)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BackendSpec:
     """A requested backend.
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.schedule import Kernel, Schedule
@@ -30,7 +31,7 @@ CONSTANT: Final = 1 << 31
 """The bit of an address that lies in the constants."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """An address: an offset in bytes from the start of a value in the arena."""
 
@@ -38,7 +39,7 @@ class Value:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scratch:
     """An address in the operator's scratch."""
 
@@ -58,7 +59,7 @@ Operand = int | float | Address
 """A float stands for the bits of its float32."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call of a kernel."""
 

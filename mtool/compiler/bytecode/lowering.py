@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.bytecode.call import Address, Call, Constant, Method, NoKernel, Operand, Scratch, Value
 from mtool.compiler.bytecode.program import calls_of, flat_affine
 from mtool.compiler.ir import DType, Expr, Graph, Node
@@ -32,7 +33,7 @@ from mtool.compiler.kernels.softmax import SoftmaxOfRows
 # What follows a kernel's results: an expression that a call of its own computes, from the output or from scratch.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class With:
     """Where a kernel's results go, and the epilogue.
 

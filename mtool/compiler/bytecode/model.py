@@ -2,13 +2,14 @@
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mtool.base import plural
 from mtool.base.errors import ModelError
+from mtool.base.frozen import frozen
 from mtool.compiler import frontend, passes
 from mtool.compiler.bytecode import call, lowering
 from mtool.compiler.codegen.arena import Interface
@@ -25,7 +26,7 @@ from mtool.compiler.plan.whole import lay_out_steps
 # The image of a bytecode module: its calls and constants. crt/include/mt_bytecode.h has the bytes.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Image:
     """A model as bytecode.
 
@@ -142,7 +143,7 @@ def plan_bytecode(graph: Graph) -> Plan:
     return lay_out_steps(graph, ordered, call.SHARED, "arena")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bytecode:
     """A model as bytecode.
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.bytecode.call import Address, Call, Constant, NoKernel, Operand, Scratch, Value, padded, word_of
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
@@ -42,7 +43,7 @@ _ORDERS: Final = {"less": (False, False), "greater": (True, False), "less_equal"
                   "greater_equal": (True, True)}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Affine:
     """An index that is a sum of axes, each multiplied by a number."""
 

@@ -1,10 +1,11 @@
 """Names for the contents of the arena: an offset macro and a pointer, named after the tensor or operator."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from mtool.base.escaping import comment
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Node
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.plan import Plan
@@ -18,7 +19,7 @@ ARENA_ALIGNMENT = 16
 IN_PLACE = "/* in place */"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interface:
     """The model's inputs, outputs and states."""
 
@@ -27,7 +28,7 @@ class Interface:
     states: tuple[StateTensor, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spot:
     """A named spot in the arena, `offset` bytes from its start.
 
@@ -41,7 +42,7 @@ class Spot:
     pool: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copied:
     """The copy of a constant in a pool of the arena: its spot, bytes and C element type."""
 
@@ -50,7 +51,7 @@ class Copied:
     c_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arena:
     """The contents of a model's arena.
 
@@ -257,7 +258,7 @@ def moves_rows(node: Node) -> bool:
 # The address of a value: an offset in the arena, or in an input or output that the caller keeps.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """The address of a value: the `index`-th pool of the arena, input, output or state, and an offset from its start.
 

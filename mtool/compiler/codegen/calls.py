@@ -1,8 +1,8 @@
 """The calls of a model's operators, with arguments from the arena, the constants and the caller."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Spot, address_of
 from mtool.compiler.codegen.device import is_failing
 from mtool.compiler.codegen.functions import (
@@ -23,7 +23,7 @@ from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repeated:
     """The lines that call each step of a loop's body; with more than one iteration, `n` counts them."""
 
@@ -31,7 +31,7 @@ class Repeated:
     steps: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calls:
     """C statements: the pointers that the operators share, and the lines that call each operator, in order.
 

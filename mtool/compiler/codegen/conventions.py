@@ -1,16 +1,16 @@
 """The calling conventions from TVM's AOT RFC, and what runs the operators; see docs/executors.md."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from mtool.base import checked
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Executor, InterfaceApi, OperatorsApi
 
 Form = Literal["pointers", "values", "packed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conventions:
     """The calling conventions of a model, and of its operators.
 

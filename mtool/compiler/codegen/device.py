@@ -4,9 +4,9 @@ crt/include/mtool.h describes the hooks. A model without such regions has none o
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from mtool.base.escaping import c_string, comment, short_name
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen.c_text import declaration, function, structure
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.control import Control
@@ -17,7 +17,7 @@ from mtool.compiler.plan.whole import ControlSchedule
 _MOST_NODES = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Devices:
     """The devices of a model, by its name in C.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mtool.base.escaping import comment
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen.arena import IN_PLACE, Copied, Spot, address_of, written
 from mtool.compiler.codegen.c_text import words
 from mtool.compiler.codegen.device import body_name
@@ -28,7 +29,7 @@ from mtool.compiler.plan.whole import ControlSchedule
 # A function of a model, the operators that call it, and its arguments.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Use:
     """A step that calls a function, in the model's plan or in the plan of a graph inside it."""
 
@@ -57,7 +58,7 @@ class Function:
         return f"{result} {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One step's call: the function, the step's own constants by argument name -> symbol."""
 
@@ -125,7 +126,7 @@ LONGEST = 96  # steps of a loop's body
 LEAST = 3  # iterations that are worth a loop
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallLoop:
     """A loop over calls: `times` iterations of the `length` steps from `first` on; a single step is a loop of one.
 
@@ -150,7 +151,7 @@ class CallLoop:
         return [f"for (int32_t n = 0; n < {self.times}; ++n) {{", *(f"    {line}" for line in lines), "}"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Described:
     """The call of a step: what must be equal in every iteration, the addresses of its arguments, and their sizes."""
 
@@ -238,7 +239,7 @@ _INT32_MAX = 2**31 - 1
 Symbol = Callable[[str, Array], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """A graph of a control node: its plan, the call of each of its steps, the node, and the graph's role."""
 
@@ -309,7 +310,7 @@ class _Names:
         return [*found, *([Argument("scratch", "uint8_t", "scratch")] if "scratch" in self.used else [])]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pointer:
     """A pointer into the scratch, `offset` bytes from its start; `over`: an existing pointer to that place."""
 
@@ -527,7 +528,7 @@ _FunctionKey = tuple[tuple[Argument, ...], str, str]
 _ConstantKey = tuple[str, tuple[int, ...], bytes, bool, bool]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """The functions and constants that models of a firmware define for those after them; each model adds to it."""
 
@@ -535,7 +536,7 @@ class Stored:
     constants: dict[_ConstantKey, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Functions:
     """All functions, the call of each step, the constants by symbol, and the constants' layouts.
 

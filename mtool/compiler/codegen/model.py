@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.base.escaping import c_string, comment, short_name
+from mtool.base.frozen import frozen
 from mtool.boards.protection import Unit
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, arena_of
 from mtool.compiler.codegen.c_text import Part
@@ -19,7 +20,7 @@ from mtool.compiler.plan.whole import ControlSchedule
 from mtool.version import __version__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """The place of a model among those of a firmware: what its C needs from the others.
 

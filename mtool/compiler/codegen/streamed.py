@@ -2,11 +2,11 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.base.escaping import comment
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen import contract
 from mtool.compiler.codegen.arena import address_of, pointer_to
 from mtool.compiler.codegen.c_text import WIDTH, function, structure
@@ -27,7 +27,7 @@ LONGEST = 600  # calls of what repeats
 SITE_BITS = {2: 9, 4: 16}  # of a line's first number, by its bytes; the others report rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """A call in C that makes several of the table's calls: its step, and which of its arguments vary.
 
@@ -40,7 +40,7 @@ class Site:
     moves: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """The calls that are made as rows arrive.
 
@@ -60,7 +60,7 @@ class Head:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     """A call: its site, how many more rows the next one needs, the arena offset of each argument (0: none)."""
 

@@ -5,11 +5,12 @@ import io
 import math
 import textwrap
 from collections.abc import Collection, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from mtool.base.escaping import c_string, comment
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen import c_text
 from mtool.compiler.codegen.c_text import Part, include
 from mtool.compiler.codegen.functions import Functions
@@ -58,7 +59,7 @@ _MACRO = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binary:
     """The file of a model's large constants.
 
@@ -274,7 +275,7 @@ _EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # nodes between an op
 _FURTHEST = 8  # of them, and the operator, in a row: quantizers write three
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileConstants:
     """The constants of one operator of the model: the name and type of the largest, and the bytes of all."""
 
@@ -283,7 +284,7 @@ class FileConstants:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelConstants:
     """The constants of a model as it was read: its parameters, and those of each operator by name."""
 

@@ -1,13 +1,14 @@
 """Bind states: an output that feeds an input of the next call becomes, with that input, a state of the model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from mtool.base import spelling
 from mtool.base.errors import UsageError
 from mtool.base.escaping import argument
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.user_values import does_not_go, limits_of, stored_as
 from mtool.compiler.ir import Graph, State, TensorType
@@ -15,7 +16,7 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class States:
     """Pairs of an output and an input of a model, and the inputs' initial values.
 

@@ -6,7 +6,7 @@ written out, with the round number as a constant; another one becomes a graph th
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from onnx import helper
 
 from mtool.base import plural
 from mtool.base.escaping import argument
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.importer import Importer, NotThisWay
 from mtool.compiler.frontend.inference import check_size
@@ -121,7 +122,7 @@ def single(data: Any, role: str) -> Any:
     return data.item()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """A value that is read or written row by row; "": an output that is not used.
 
@@ -134,7 +135,7 @@ class Rows:
     is_reversed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repetition:
     """A Loop or a Scan. A value that is not given or not used is "".
 

@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx
 
 from mtool.base.errors import ModelError
 from mtool.base.escaping import argument
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.user_values import check_names
 
@@ -20,7 +20,7 @@ Works = Callable[[Mapping[str, int]], bool]
 """Returns whether a model can be imported with these values of its dimensions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SymbolicDimension:
     """A dimension without a size: `number` of the input `value`; `name` is what `--dim` calls it."""
 

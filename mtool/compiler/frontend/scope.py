@@ -4,9 +4,11 @@ A body is never copied to be imported: its nodes are bound to the model's values
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import onnx
+
+from mtool.base.frozen import frozen
 
 Opsets = Mapping[str, int]
 """The operator set version of each domain."""
@@ -30,7 +32,7 @@ def key_of(proto: onnx.NodeProto) -> Key:
     return domain_of(proto.domain), proto.op_type, proto.overload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """A graph that is an attribute, and the scope around it."""
 
@@ -44,7 +46,7 @@ Bodies = Mapping[str, Body]
 NO_BODIES: Bodies = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """The meaning of the names in one graph or function.
 

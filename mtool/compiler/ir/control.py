@@ -6,10 +6,11 @@ matched by position, so either graph may rename its own values.
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Self
 
 from mtool.base import plural
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.graph import Graph
 from mtool.compiler.ir.node import Attributes, Node
 from mtool.compiler.ir.types import Array, TensorType
@@ -44,7 +45,7 @@ class Branches(Control):
     names = ("then", "else")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Carried:
     """A loop-carried value: each round computes it from the previous round's value.
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import DType
 
 T = TypeVar("T")
 LONGEST_SHOWN = 200  # parts of an expression in a dump
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reduction:
     """Combine the body over extra axes: kind is the NumPy ufunc "add", "multiply", "maximum" or "minimum".
 

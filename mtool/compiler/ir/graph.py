@@ -3,11 +3,12 @@
 import functools
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.expr import Expr
 from mtool.compiler.ir.node import Attributes, Node, Transpose, View, WithEpilogue, expression_of
 from mtool.compiler.ir.types import Array, DType, Quant, TensorType
@@ -17,7 +18,7 @@ T = TypeVar("T")
 Move = tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantised"], tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A tensor of the model, by its name there, and the moves that turn it into a value, in order.
 
@@ -139,7 +140,7 @@ LARGE_BYTES = 16 << 20
 DEEPEST = 160  # levels of an expression that C compilers and comparisons can take
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     """An output of the model that is kept between calls and feeds an input of the next one.
 
@@ -152,7 +153,7 @@ class State:
     initial: Array | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunTimeSize:
     """A dimension whose size the caller gives at run time.
 
@@ -169,7 +170,7 @@ class RunTimeSize:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """An input whose rows the caller passes as they arrive, so that it is never in memory as a whole.
 
@@ -189,7 +190,7 @@ class Stream:
         return tuple(shape[self.order.index(axis)] for axis in range(len(shape))) if self.order else shape
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Graph:
     """A model. An empty input name ("") stands for an omitted optional input.
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Protocol, Self, dataclass_transform
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.expr import Expr
 
 
@@ -83,7 +84,7 @@ class Transpose(Attributes):
     perm: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
 

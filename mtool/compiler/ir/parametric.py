@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mtool.base.formulas import Formula, Point, fitted
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.expr import Expr
 from mtool.compiler.ir.types import Array
 
@@ -23,7 +24,7 @@ _EPSILON = 2.0**-23  # of a ratio of two float32
 FormulaOf = Callable[[Sequence[int]], Formula | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RealFormula:
     """A float that is a whole number, or a number divided by a whole number.
 
@@ -121,7 +122,7 @@ class DifferError(Exception):
     """The structures differ, or their numbers follow no formula; the message says where."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Joined:
     """A value that depends on the sizes, as returned by `at`; `is_fixed`: it is the same at all sizes."""
 

@@ -8,11 +8,12 @@ for the types of 16 bits.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.expr import Expr
 from mtool.compiler.ir.types import DType
 
@@ -22,7 +23,7 @@ from mtool.compiler.ir.types import DType
 ATOM, UNARY, MUL, ADD, SHIFT, COMPARE, AND, OR, SELECT = range(9)  # precedence of C, tightest first
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A piece of C and how tightly its outermost operator binds.
 
@@ -115,7 +116,7 @@ def nibble(dtype: DType, text: Text) -> Text:
 A = Any  # arrays of any shape; NumPy's own rules apply
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Function:
     """A scalar function: `meaning(expr, *arrays)` and `text(expr, *texts)`."""
 
@@ -301,7 +302,7 @@ def _limited_text(expr: Expr, steps: str) -> Text:
     return within(expr.dtype, f"mt_clamp({steps}, {expr.value.low}, {expr.value.high})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requantize:
     """int32 or int64 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
 
@@ -328,7 +329,7 @@ def _requantize_text(expr: Expr, total: Text, scale: Text) -> Text:
     return within(expr.dtype, call)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedRequantize:
     """`Requantize` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
 
@@ -382,7 +383,7 @@ def _fixed_requantize_text(expr: Expr, total: Text, multiplier: Text) -> Text:
     return within(expr.dtype, call)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RescalePair:
     """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32; `even` as `Shifted`."""
 
@@ -408,7 +409,7 @@ def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     return _shifted_text(expr, Text(total.replace("+ -", "- "), ADD), f" /* scales {left} and {right} */")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shifted:
     """An int32 total with fractional bits to a small integer: clamp(total >> shift); to int32 without limits.
 
@@ -440,7 +441,7 @@ def _shifted_text(expr: Expr, total: Text, comment: str = "") -> Text:
     return _limited_text(expr, steps + comment)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NearTie:
     """An int32 total whose fractional bits are below a window, and whose whole number lies in (low, high].
 
@@ -479,7 +480,7 @@ def _shifted_tie_text(expr: Expr, total: Text, is_down: Text) -> Text:
     return within(expr.dtype, f"mt_clamp(({total.at(MUL)} >> {how.shift}) - ({is_less}), {how.low}, {how.high})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rescale:
     """int32 to an integer as TFLite's kernels do it: clamp(round(acc * multiplier / 2^(32 + shift)) + zero_point).
 

@@ -3,12 +3,13 @@
 import enum
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ml_dtypes  # gives NumPy its bfloat16, int4, float8, ...
 import numpy as np
 import numpy.typing as npt
+
+from mtool.base.frozen import frozen
 
 Array = npt.NDArray[Any]
 
@@ -114,7 +115,7 @@ class DType(enum.Enum):
 _BY_LABEL = {dtype.label: dtype for dtype in DType}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorType:
     """A dense row-major tensor of known shape."""
 
@@ -140,7 +141,7 @@ class TensorType:
         return f"{self.dtype.label}[{','.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quant:
     """Affine quantization: real = (q - zero_point) * scale, per tensor or along `axis`."""
 

@@ -1,11 +1,12 @@
 """The epilogues of float32 tiles: nothing, a ReLU in the tile, or an expression over the stored sums."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node, WithEpilogue, acc, axis, call, const
 from mtool.compiler.ir.scalar import ADD, FixedRequantize, Requantize, Rescale, RescalePair, Text
 from mtool.compiler.kernels.exact_scaling import ALONE, Together, exact_scaling
@@ -18,7 +19,7 @@ from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.kernels.weighted_sum import WeightedSum, stored_weights, weight_offset
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Products:
     """A layer's weights as a template reads them, and the runtime function that multiplies by them, if any.
 
@@ -66,7 +67,7 @@ def _is_near(part: Expr) -> bool:
     return isinstance(part.value, FixedRequantize) and part.value.near
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Epilogue:
     """A kernel's epilogue, with the operands of its sums."""
 
@@ -225,7 +226,7 @@ class EpilogueText(Epilogue):
 # Epilogues of the runtime's tiles, optionally followed by an expression over the stored results.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """A sum of two tensors with factors: their names, "" for the stored results."""
 
@@ -233,7 +234,7 @@ class Pair:
     how: RescalePair
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TileEpilogue(Epilogue):
     """An epilogue that the runtime's tiles implement, except for `rest`: an expression over their results.
 
@@ -350,7 +351,7 @@ NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
 SCALED = ("requantize", "requantize_fixed", "rescale")  # the expressions of a Scaling
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Int8Epilogue(TileEpilogue):
     """An epilogue as `rest(requantize(acc))`: the limits and zero point, how sums are scaled, and what follows.
 
@@ -484,7 +485,7 @@ def per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
 # The epilogue of tiles whose results are the sums themselves: any expression, over int32 that are staged.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SumEpilogue(TileEpilogue):
     """An epilogue of int32 sums of int16: what it loads lies at the element, its channel or its row, or is one number.
 
@@ -539,7 +540,7 @@ Epilogue16 = Int16Epilogue | SumEpilogue
 """Epilogues of int16 sums: the tile scales them, or they are the results."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FloatEpilogue(TileEpilogue):
     """An epilogue as `rest(relu(acc))`; `relu` is done in the tile, `rest` on the stored sums (None: nothing)."""
 

@@ -9,11 +9,12 @@ float32's own rounding of a half, where the float goes to the even neighbour. Th
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -30,7 +31,7 @@ MOST = 0.8  # the share of channels with a multiplier at which no other number o
 LEAST = 0.5  # the share of channels that must have a multiplier
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExactScaling(Scaling):
     """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantize_exact of mt_math.h.
 
@@ -98,7 +99,7 @@ def _bits(scale: Array) -> Array:
     return np.stack([np.zeros(len(scale), np.uint32), np.ascontiguousarray(scale, np.float32).view(np.uint32)], axis=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steps:
     """The accumulators at which the results of a layer's channels step up.
 
@@ -213,7 +214,7 @@ class Steps:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Together:
     """The channels that a kernel scales in one way: `count` neighbours, in each of `groups` groups."""
 

@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.kernels.expressions import SLOW
 
@@ -22,7 +22,7 @@ ROUND = -1
 """The axis along which the rounds of a loop lie."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Facts:
     """Facts about a part of an expression.
 

@@ -1,11 +1,11 @@
 """Expressions as C inside a kernel: element loads, index arithmetic, epilogues."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import ADD, FIXED16, MUL, Text, loaded, render, stored
@@ -226,7 +226,7 @@ def is_identity(load: Expr, shape: Sequence[int], operand_shape: Sequence[int]) 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaves:
     """The C of an expression's leaves: element loads, axes, results of the kernel.
 

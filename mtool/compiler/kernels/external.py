@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from mtool.base.checked import NotNegative, Range
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel, KernelOp, Schedule, Target
 from mtool.compiler.kernels.specification import Specification
@@ -20,7 +21,7 @@ HOOKS = ("activate", "open", "before", "after", "close", "deactivate")
 """When a function of a device is called (crt/include/mtool.h)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryPiece:
     """A piece of one of the board's memories that a region uses while it is computed.
 

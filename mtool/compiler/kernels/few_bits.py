@@ -5,11 +5,11 @@ and scalings lie one after the other. Unpacking gives the same words, so that no
 (crt/include/mt_unpack.h).
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 
 LEAST_BYTES = 64  # that packing has to save
@@ -30,7 +30,7 @@ PAIRS = _Form("pairs a + 256 * b", 16, 257)
 HALVES = _Form("halfwords", 16, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packing:
     """How a stream is packed: `rows` rows of `before` plain words, `count` packed ones, `after` plain ones.
 

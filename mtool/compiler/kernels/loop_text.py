@@ -1,10 +1,10 @@
 """The C of loops over axes, and of sums of floats along them, of numbers or of vectors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.expr import Reduction, axis
 from mtool.compiler.ir.scalar import ADD, MUL, Text, literal
@@ -61,7 +61,7 @@ class SumText(Protocol):
         """Return the addition of a sum's rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberSum:
     """That of numbers; `text` is the C of a term."""
 

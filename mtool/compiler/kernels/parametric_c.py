@@ -7,11 +7,11 @@ import difflib
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.base.formulas import Point
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.parametric import DifferError, Joiner, real_formula
 
 PREFIX = "size_"
@@ -29,7 +29,7 @@ _BYTES = ("memcpy", "memset", "memmove", "MT_FLASH_COPY")  # functions whose las
 _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a literal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParametricC:
     """Lines of C, such as a function's body, and the sizes that they depend on, by their symbols.
 
@@ -149,7 +149,7 @@ def _whole(token: str) -> int:
     return int(found[1], 0) if found[1].lower().startswith("0x") else int(found[1])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Bracket:
     """The innermost open bracket: the tokens before it, the last first, and the number of commas after it."""
 
@@ -204,7 +204,7 @@ _FEWEST = 3  # points of a remainder, for a formula with two coefficients
 _DECLARATION = re.compile(r" *(?:const )?(?:struct )?\w+ \*?(?:const )?\w+ = [^;]*;")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Remainder:
     """The texts of one remainder, as lines: `points` and `lines` belong together."""
 
@@ -236,7 +236,7 @@ def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> Param
     raise reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Joining:
     """How texts are joined: by the remainders of the size number `size` when it is divided by `period`."""
 

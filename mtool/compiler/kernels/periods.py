@@ -7,11 +7,11 @@ computed together: indices and weights become numbers, and what several elements
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import axis, const, number, simplify
 from mtool.compiler.ir.node import expression_of
@@ -27,7 +27,7 @@ LIMIT = 2.0**30  # of constants whose products and sums are finite
 SIGNLESS = {"load", "axis", "add", "sub", "mul", "cast", "quantize", "mean"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stretch:
     """Elements along an axis: `period` of them from `first` on, and again every `step` elements, `blocks` times."""
 
@@ -41,7 +41,7 @@ class Stretch:
         return _affine(number, self.step if self.blocks > 1 else 0, self.first + phase)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Results that are computed together, each at an index of the output, for all blocks of stretches of axes."""
 

@@ -1,11 +1,12 @@
 """Tiles of RISC-V vectors: a few input vectors share a row of weights. See crt/include/mt_rvv_tile_int8.h."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import FixedRequantize
 from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_channel, scaling_of, split
@@ -16,7 +17,7 @@ from mtool.compiler.kernels.epilogues import Pair, Products, TileEpilogue, per_c
 _KINDS = ("requantize_fixed", "rescale")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VectorEpilogue(TileEpilogue):
     """An epilogue as `rest(narrow(acc))`: how sums become int8, and an expression over those; None: nothing.
 
@@ -80,7 +81,7 @@ class VectorEpilogue(TileEpilogue):
 
     def pair(self) -> Pair | None:
         """Return `rest` as a sum with an int8 result, if it has that form."""
-        return super(VectorEpilogue, self).pair() if self.rest is not None and self.rest.dtype is DType.INT8 else None
+        return TileEpilogue.pair(self) if self.rest is not None and self.rest.dtype is DType.INT8 else None
 
     def products(self, weights: Array, layout: str, header: str, function: str, pair: Pair | None = None) -> Products:
         """Return packed weights with the runtime's function, given without its suffix, and its declarations."""
@@ -103,7 +104,7 @@ VLEN = 128  # bits of a register, for estimates: any length gives the same resul
 TILE_MEANING = "input vectors of a tile by registers of a row of 16-bit weights; auto: by estimated instructions"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """The number of input vectors at a time, and of registers for a row of 16-bit weights."""
 

@@ -6,11 +6,12 @@ are the same. crt/include/mt_math.h has the arithmetic.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.scalar import FUNCTIONS, Rescale
 from mtool.compiler.ir.types import Array, row_sums
@@ -33,7 +34,7 @@ def each_is_whole(steps: Array) -> Array:
     return whole
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scaling(ABC):
     """The numbers that scale the sums of N channels.
 
@@ -159,7 +160,7 @@ class OddFloatScaling(NearFloatScaling):
     kind = "_odd"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedScaling(Scaling):
     """TFLite's scaling, also used without an FPU: sum * multiplier / 2^32 shifted right by `shifts`.
 

@@ -1,9 +1,10 @@
 """The schedule interface: how an operator becomes C on a target, and what the planner may do with it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from typing import Any, Self
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Level
 from mtool.compiler.ir import Array, Expr, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.specification import Specification
@@ -12,7 +13,7 @@ from mtool.compiler.kernels.target import Target as Target  # so that schedules 
 # Knobs: the adjustable parameters of a schedule.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Knob:
     """An adjustable field of a schedule: the allowed values, the default first, and its meaning.
 
@@ -70,7 +71,7 @@ def residual_operands(node: Node, graph: Graph) -> tuple[int, ...]:
     return tuple(number for number in loads if node.inputs[number] != node.inputs[0])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """One parameter of a generated function: its C name, element type and the source of the argument.
 
@@ -94,7 +95,7 @@ RESOURCE = Argument("resource", "void", "resource")
 """The handle for devices that the model's caller passes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """A generated function without its name: parameters, body, and the constants it is called with.
 
@@ -191,7 +192,7 @@ def schedule_text(schedule: Schedule) -> str:
     return f"{schedule.name}:{','.join(turned)}" if turned else schedule.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelOp:
     """An internal operator: the specification of its nodes, their label, multiply-accumulates, and schedules.
 

@@ -1,11 +1,11 @@
 """Specifications of the internal kinds: requirements on their nodes, and properties for passes and the planner."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
 from typing import TypeVar
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, Computation, DType, Graph, Node
 from mtool.compiler.ir.graph import check_expression
 
@@ -16,7 +16,7 @@ Fill = int | float | None
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowReads:
     """The rows of one input that output rows are computed from: row r reads `reach` rows from r * stride - pad on.
 
@@ -45,7 +45,7 @@ class RowReads:
         return start, start + (count - 1) * self.stride + self.reach
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowWise:
     """The row-wise execution of an operator; tensors are [1, H, W, C].
 
@@ -71,7 +71,7 @@ def always(value: V) -> Callable[..., V]:
     return lambda *_: value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """One of a kind's own operands, which come before those of its expression.
 
@@ -91,7 +91,7 @@ class Operand:
     is_given: Callable[[Attributes], bool] = lambda *_: True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Specification:
     """The properties of every node of a kind.
 

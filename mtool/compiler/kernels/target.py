@@ -1,7 +1,8 @@
 """The target: a board's core and its features, as used by the compile half."""
 
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+
+from mtool.base.frozen import frozen
 
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
 # Registers of each architecture, without stack pointer, program counter and others with a fixed use.
@@ -15,7 +16,7 @@ REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A board as seen by the compile half: its core and its features ("fpu", "dsp", "mve", "rvv", "simd")."""
 

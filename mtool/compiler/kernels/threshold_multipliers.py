@@ -6,11 +6,11 @@ multiplier.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array, row_sums
 
 MOST_MULTIPLIER = 2**31 - 1
@@ -19,7 +19,7 @@ NEAR = 3  # the largest distance from its quotient at which a step is searched
 UNKNOWN = -(2**62)  # a step that was not found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """The smallest and the largest sum of each channel with bias, int64 [N], and whether it has weights, bool [N]."""
 

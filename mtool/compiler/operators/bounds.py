@@ -7,12 +7,12 @@ elements, and are refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, TensorType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """Along `axis`, only the first `count` elements are valid; `count` is a value, int32[]."""
 
@@ -20,7 +20,7 @@ class Bound:
     count: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounded:
     """A canonical node that reads such values.
 

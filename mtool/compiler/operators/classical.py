@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from mtool.base import plural
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
 from mtool.compiler.ir.types import Array
@@ -457,7 +458,7 @@ EQ = MODES.index("BRANCH_EQ")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """A branch in the file: it goes to `yes` if feature `mode` any of `splits`, or if the feature is NaN and `nan`."""
 

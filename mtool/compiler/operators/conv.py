@@ -10,11 +10,12 @@ results are then interleaved
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, compare, const, integer, load, number
 from mtool.compiler.ir.types import Array
@@ -279,7 +280,7 @@ def _fused_conv_cases(draw: Draw, op: Operator) -> Case:
     return replace(drawn, attrs={**drawn.attrs, "activation": draw.rng.choice(("Relu", "Tanh", "Sigmoid"))})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phases:
     """The phases of a ConvTranspose in two dimensions; a single dimension has a height of 1."""
 

@@ -6,10 +6,10 @@ which may be computed at run time, are int16, so that padding is 0.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Expr, Node
 from mtool.compiler.ir.expr import acc, axis, broadcast_index, call, const, identity, load
 from mtool.compiler.ir.types import Array, RowSums, row_blocks, row_sums
@@ -235,7 +235,7 @@ def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
     return (integers - found.zero_point) * found.scale.astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operands:
     """The operands of a kernel of weighted sums: its input, weights and bias.
 

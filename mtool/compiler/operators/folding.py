@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.problems import Unsupported
 
 PYTHON = 1000  # elements that NumPy computes in the time of one element in Python
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folded:
     """A node whose inputs are the constants `values`; made: the number of elements of its outputs, or a limit."""
 
@@ -75,7 +76,7 @@ def unknown_size(values: Sequence[Array]) -> int:
     raise Unsupported("the size of its output can't be determined")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folding:
     """Constant folding of an operator, by onnx's reference evaluator.
 

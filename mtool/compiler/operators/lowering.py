@@ -6,11 +6,11 @@ A lowering turns one canonical ONNX node into internal nodes: `loop` (an express
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import axis as at
 from mtool.compiler.ir.expr import broadcast_index, call, const, first_of, identity, load
@@ -27,7 +27,7 @@ NHWC_OF_NCHW = (0, 2, 3, 1)
 NCHW_OF_NHWC = (0, 3, 1, 2)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dequantized:
     """A float value that is `(value - zero_point) * scale` of an integer value; axis None: per tensor.
 

@@ -8,10 +8,10 @@ deviation.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import (
     Reduction,
@@ -64,7 +64,7 @@ class Softmax(AlongAxis):
     log: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Groups:
     """Groups of elements with a common mean and variance.
 

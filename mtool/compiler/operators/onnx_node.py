@@ -5,7 +5,7 @@ never negative; all kinds of views are a `Reshape` with one input.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import prod
 from typing import Any, Self, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, DType, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bound
@@ -313,7 +314,7 @@ def as_in_onnx(node: OnnxNode) -> None:
 # The valid ranges of constant indices and lengths among a node's inputs.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexRange:
     """The valid range of a node's input; `low` and `high` are broadcast to it.
 

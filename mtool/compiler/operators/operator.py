@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Carry
@@ -36,7 +37,7 @@ Cases = Callable[["Draw", "Operator"], "Case"]
 """Draws a node of an operator; ValueError: no value is suitable."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TfliteBuiltin:
     """A TFLite builtin that maps directly to an operator.
 
@@ -53,7 +54,7 @@ INSIDE = (0, -1)
 BEHIND = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operator:
     """An operator.
 
@@ -119,7 +120,7 @@ class Operator:
 SIZES = (1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """A tensor of a network."""
 
@@ -138,7 +139,7 @@ class Value:
         return prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grid:
     """The scale of integers, and the constants that are their scale and their zero point."""
 
@@ -248,7 +249,7 @@ class Draw:
         return tuple(shape[self.rng.randint(0, len(shape)) :] if self.rng.random() < 0.4 else shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A node: the names of its inputs, its attributes, the number of its outputs, and the grid of the first one."""
 

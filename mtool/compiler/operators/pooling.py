@@ -8,12 +8,13 @@ differ there.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from mtool.base import plural
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, call, choose, const, every, load
 from mtool.compiler.kernels.pool2d import Pool2d
@@ -123,7 +124,7 @@ def _either(ctx: Lowering, node: Node) -> None:
         _lower(ctx, node)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Along:
     """The windows along one dimension: their number, and the padding before and behind, which may be negative."""
 

@@ -8,12 +8,12 @@ Source: the package qonnx 1.0, qonnx.custom_op.general (intquant.py, bipolar_qua
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import helper
 
 from mtool.base import plural
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.onnx_node import Canonical, OnnxNode
 from mtool.compiler.operators.operator import Operator
@@ -93,7 +93,7 @@ def _trunc(write: OnnxNode) -> None:
     _give(write, rounding(write, numbers), others[0], write("Div", point, divisors), ends)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Grid:
     """A grid whose numbers are stored as integers of the zero points' type; several scales lie along `axis`."""
 

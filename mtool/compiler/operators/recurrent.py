@@ -4,13 +4,14 @@ Constant weights that are quantized to 8 bits stay so: a sum of products of floa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import onnx
 
 from mtool.base import plural
 from mtool.base.errors import ModelError
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.folding import SLOW
@@ -67,7 +68,7 @@ FORMULAS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     """Integer weights: each is `(value - zero) * scale`, with one scale, or one per row."""
 

@@ -5,10 +5,11 @@ or a dequantization before a window. If one reader needs the padded tensor, it i
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Attributes, DType, Graph, Node, Rewriter, rewritten
 from mtool.compiler.operators.movement import Pad, Permutation
 from mtool.compiler.operators.quantize import Quantization
@@ -19,7 +20,7 @@ MOST = 64  # nodes to examine after a Pad, and before one
 Sides = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Border:
     """The border that a Pad adds to a tensor: elements of one value at both ends of each dimension."""
 

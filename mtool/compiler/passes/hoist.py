@@ -11,9 +11,10 @@ its result occupies the arena while the loop runs.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, Rewriter, View, axis, const, load, rewritten
 from mtool.compiler.ir.control import Control, Rounds, has_bodies
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
@@ -95,7 +96,7 @@ def hoist_loop_invariants(graph: Graph, target: Target) -> Graph:
     return prune(rewriter.finish()) if is_changed else graph
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Hoist:
     """Moves work out of a node's graphs into the outer graph.
 

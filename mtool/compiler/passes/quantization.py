@@ -9,10 +9,11 @@ A quantization rounds before it adds the zero point, so q - 128 with a zero poin
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Branches, Carried, Control, DType, Graph, Node, Rounds, has_bodies
 from mtool.compiler.ir.graph import Move, Rewriter, rounded
 from mtool.compiler.kernels.target import Target
@@ -111,7 +112,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 """The range of scales with which any dequantized 16-bit integer is quantized to itself again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grid:
     """A quantization: one scale, one zero point, and the type of the integers."""
 

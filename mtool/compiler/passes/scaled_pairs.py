@@ -9,11 +9,11 @@ those pairs alone are computed otherwise.
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Expr
 from mtool.compiler.ir.expr import call, const, number
 from mtool.compiler.ir.scalar import FUNCTIONS, NearTie, RescalePair, Shifted
@@ -32,7 +32,7 @@ Codes = tuple[Array, Array]
 Term = tuple[Expr, float, int]  # an 8-bit expression, its scale and zero point
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScaledSum:
     """A sum a * ratios[0] + b * ratios[1] + offset of two 8-bit expressions, rounded and clamped to limits.
 
@@ -179,7 +179,7 @@ def _factor(part: Expr) -> float:
     return int(multiplier.value) / float(2 ** (32 + int(shift.value)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScaledProduct:
     """A product (a - zeros[0]) * (b - zeros[1]) * ratio of two 8-bit expressions, rounded and clamped to limits."""
 
@@ -267,7 +267,7 @@ def _plus(first: int, product: Expr) -> Expr:
     return call("factor", const(first, DType.INT32)) + product if first else product
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Near:
     """The totals near a multiple of 2^shift, of which a shift does not give all results.
 
@@ -359,7 +359,7 @@ class Near:
         return np.where(last > -129, last + 1, np.minimum(first, 127)).astype(np.int8)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steps:
     """Where the results of whole numbers step up, if they rise with them.
 

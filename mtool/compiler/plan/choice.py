@@ -1,11 +1,12 @@
 """Schedules that the user selects by name, in place of the cost model's choice."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from mtool.base import checked, spelling
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_values import LEVEL, PACKED, WEIGHTS
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 PAGE = "docs/schedules.md lists every schedule and its knobs"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """A schedule for one node, by its name, with settings of its knobs.
 

@@ -6,10 +6,10 @@ moves one storage in the order; only what this may affect is placed again.
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan.memory import ALIGNMENT, Part, Storage, aligned, live_bound
 
@@ -54,7 +54,7 @@ SEARCH_STEPS = 8_000_000  # storages and pairs that all tries together may exami
 SEARCHED_PAIRS = 100_000  # with more pairs of storages that are live together, there is no search
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Fit:
     """Storages in the order in which they were placed, their offsets, and their total size."""
 

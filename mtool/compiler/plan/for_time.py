@@ -1,8 +1,9 @@
 """Spend flash and RAM to save time: operators with constants larger than their weights, or transformed in RAM."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import WEIGHTS, Optimize
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
@@ -40,7 +41,7 @@ Grown = tuple[tuple[str, Schedule], ...]
 """Operators that may take memory for time, with their schedules."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """The share of the model's instructions that an operator saves, the additional bytes it takes, its schedule."""
 
@@ -50,7 +51,7 @@ class Offer:
     schedule: Schedule | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offers:
     """The offers of a model: of flash, and of working memory, in which operators transform their weights at run time.
 
@@ -172,7 +173,7 @@ _CYCLES = 1.4  # cycles per instruction of the kernels, without the waits for su
 _BYTES_A_PRODUCT_GROWN = 0.9  # the same for constants that were enlarged to save products
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowFlash:
     """A board's memories, as far as constants are concerned.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.expr import identity, load
@@ -32,7 +33,7 @@ from mtool.compiler.plan.step import Step
 # the rest is moved in place.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Uses:
     """The numbers of the steps that read and write each value; a value stands for all of its views."""
 
@@ -207,7 +208,7 @@ def copy_states(
 ALIGNMENT = 4  # bytes; 8-byte element types get 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A range of a storage, in bytes from its start, and the steps at which it is live as the bits of `live`.
 
@@ -293,7 +294,7 @@ def aliases(graph: Graph) -> Aliases:
     return graph.once("aliases", lies_in)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Access:
     """A range of bytes that a step reads or writes."""
 

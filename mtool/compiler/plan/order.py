@@ -2,8 +2,9 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Io, Order
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import View
@@ -33,7 +34,7 @@ def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order =
     return min(orders, key=peak)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Move:
     """A node as the search sees it; sets of nodes and of values are the bits of integers.
 
@@ -52,7 +53,7 @@ class _Move:
     ends: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _State:
     """A partial order: its peak and its live bytes, its last node, the nodes done and those that may come next.
 

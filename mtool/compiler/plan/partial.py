@@ -8,10 +8,11 @@ regions and numbers of rows at a time, tries them and takes the best.
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Io, Partial
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control
@@ -91,7 +92,7 @@ REACH = 32  # the most operators of a region before and after the peak
 CHUNKS = 1000  # the most chunks of a region
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A region, the peak outside it, the rows at a time, and its memory; at least `least` bytes are live.
 
@@ -317,7 +318,7 @@ def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | Non
     return plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Chosen:
     """The steps of a graph, their cost (infinite: a requested schedule can't compute its rows), and their memory.
 
@@ -464,7 +465,7 @@ def plan_of(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, lim
     return None if made is None else chooser.laid_out(made)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Made:
     """A candidate with its graph; `storages` are those of its steps, if known."""
 

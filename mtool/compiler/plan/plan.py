@@ -1,8 +1,9 @@
 """The plan: each operator's schedule, the order, and the memory layout."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
@@ -11,7 +12,7 @@ from mtool.compiler.plan.pool import ConstantReads, PlacedPool, Pool
 from mtool.compiler.plan.step import Step
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The input of codegen.
 

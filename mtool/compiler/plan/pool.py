@@ -1,11 +1,11 @@
 """A pool: memory for a model's tensors, for copies of its constants, or for the constants themselves."""
 
 import re
-from dataclasses import dataclass
 
 from mtool.base import checked
 from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
+from mtool.base.frozen import frozen
 from mtool.base.option_values import PoolUse
 
 SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
@@ -25,7 +25,7 @@ LEAST_ALIGNMENT = 16
 """The alignment of a pool's start, in bytes, as in MT_ARENA (crt/include/mt_place.h)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pool:
     """Memory of a board that a model may use, or any memory of the caller.
 
@@ -77,7 +77,7 @@ class Pool:
         return self.waits or 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacedPool:
     """A pool of a plan: its memory, its start among the plan's offsets, and its used bytes.
 
@@ -92,7 +92,7 @@ class PlacedPool:
     constant_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConstantReads:
     """The cost of reading an operator's constants: bytes read and cycles waited per inference."""
 

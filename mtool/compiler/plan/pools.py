@@ -6,12 +6,13 @@ the user requests, or the board's own where one memory is too small.
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from mtool.base import spelling
 from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
+from mtool.base.frozen import frozen
 from mtool.base.identifiers import tensor_names
 from mtool.base.option_values import PoolUse
 from mtool.boards import Board, Memory
@@ -174,7 +175,7 @@ READS_A_PRODUCT = 0.25
 """Input elements that a kernel reads per multiply-accumulate: one serves several output channels."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Fit:
     """An order, the pool and offset of each storage that fits, the storages that do not, and the cost.
 
@@ -416,7 +417,7 @@ CONSTANT_ALIGNMENT = 16
 """The alignment of each constant there, in bytes: the largest that a kernel needs without stating it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """A constant: its C symbol, its size, and the bytes of it that an inference reads, about."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import axis, const, identity, load
@@ -29,7 +30,7 @@ from mtool.compiler.plan.memory import ALIGNMENT, aliases
 Readers = tuple[tuple[Node, RowReads], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Region:
     """Consecutive nodes of a graph, and the rows that each reads; only the last one's result is read outside.
 
@@ -124,7 +125,7 @@ class RowOrder:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegionMemory:
     """The memory that a region needs when it is computed chunk by chunk.
 

@@ -1,9 +1,10 @@
 """One step of a plan: an operator and its schedule."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Io, Order, Partial
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels import registry
@@ -13,7 +14,7 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choice, Choices, chosen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanOptions:
     """The options for planning a graph.
 
@@ -45,7 +46,7 @@ class PlanOptions:
         return replace(step, schedule=made, scratch_bytes=made.scratch_bytes(node, graph)) if made else step
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One operator: its node, its kind, its schedule, and the scratch's size and alignment in bytes."""
 

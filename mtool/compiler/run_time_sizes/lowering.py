@@ -5,7 +5,7 @@ import keyword
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from mtool.base import plural
 from mtool.base.errors import ModelError, UsageError
 from mtool.base.escaping import argument
 from mtool.base.formulas import Point
+from mtool.base.frozen import frozen
 from mtool.base.identifiers import tensor_names
 from mtool.compiler import frontend, passes
 from mtool.compiler.frontend.options import ModelOptions
@@ -215,7 +216,7 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
     return model.imported[model.top], with_sizes(graph, samples, symbols, ranges)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Model:
     """A model with run-time sizes: their names in the model, largest values and names in formulas; its imports.
 

@@ -11,7 +11,6 @@ import re
 import secrets
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,6 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from mtool.base import files, records
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.escaping import one_line
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Order, Partial
 from mtool.base.records import Strict
 from mtool.boards import Board
@@ -212,7 +212,7 @@ MAX_FILE_BYTES = 1 << 30  # bytes of a file
 _RECORD: TypeAdapter[Measurement | WholePlan] = TypeAdapter(Record)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Log:
     """The contents of logs: measurements and whole plans in the order of the lines, each id once."""
 

@@ -1,8 +1,10 @@
 """Tuning results for one target and setup. Importing this module does not load the operators."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Self
+
+from mtool.base.frozen import frozen
 
 if TYPE_CHECKING:
     from mtool.base.option_values import Order, Partial
@@ -12,7 +14,7 @@ UNITS = ("ns", "cycles", "instructions")
 """If a candidate was measured in several units, the first of these decides."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TuningResults:
     """The candidates of each task by its key, the fastest first, and those of whole models by the hash of their file.
 

@@ -7,11 +7,11 @@ import operator
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.compiler.tuned.record import Log, Measurement, Setup, Target, WholePlan
 
 FASTEST, ARENA, FLASH = "fastest", "arena", "flash"
@@ -76,7 +76,7 @@ def _costs(plan: WholePlan) -> tuple[float, int, int]:
 _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskSummary:
     """A measured task: the last measurement of each candidate, the fastest first, failures last."""
 
@@ -108,7 +108,7 @@ class TaskSummary:
         return right[1].median / right[0].median - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetSummary:
     """The results for one target and setup: tasks, and the plan and the front of each model."""
 

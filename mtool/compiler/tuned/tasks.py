@@ -3,10 +3,11 @@
 import hashlib
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_values import WEIGHTS
 from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
@@ -26,7 +27,7 @@ _VALUES = frozenset({"pad_value"})
 """Attributes whose number only matters for being zero or not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """A task of a model, and the nodes where it occurs.
 

@@ -6,12 +6,13 @@ import re
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
 
 from mtool.base import distribution, proc
+from mtool.base.frozen import frozen
 from mtool.compiler.backends.interface import BackendError, Operand, Operation, OperationsRefused
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.external import EthosU
@@ -30,7 +31,7 @@ _REASON = re.compile(
 _ON_THE_CPU = re.compile(r"^CPU operators = *([1-9]\d*)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a tensor lies: the number of its base address, the bytes from there on, and its size in bytes."""
 
@@ -39,7 +40,7 @@ class Place:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """Vela's output for a model that runs entirely on the NPU.
 

@@ -7,13 +7,13 @@ lies in flash, and a simulator on this computer or a driver on the board that ru
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.interface import Backend, BackendError, Buffer, Context, Operation, Product, Region
 from mtool.compiler.backends.json import device
@@ -29,7 +29,7 @@ _SOURCES = (".c", ".h", ".inc")
 _HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Driver:
     """A device's driver: the name before `_run`, and its files by name."""
 

@@ -10,13 +10,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mtool.base import command_line, proc
+from mtool.base.frozen import frozen
 from mtool.compiler.backends.interface import Activation, BackendError, Operand, Operation, Region
 from mtool.version import __version__
 
@@ -215,7 +215,7 @@ _MOST_BYTES = 1 << 28
 _NUMBERS = {"scratch_bytes": 2**31, "alignment": 1 << 12, "cycles": 2**53}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """A region as compiled by an external compiler.
 

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.tflite import (
     control,
     custom,
@@ -27,7 +27,7 @@ from mtool.compiler.operators import operators
 from mtool.compiler.operators.problems import Unsupported
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Builtin:
     """An operator's translations.
 

@@ -6,13 +6,13 @@ kernels/decode_state_*.cc (the operator TFLM_DECODE).
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers.number_types as numbers
 import numpy as np
 from flatbuffers.table import Table
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 
 DECODE = "CUSTOM TFLM_DECODE"
@@ -25,7 +25,7 @@ class Undecodable(Exception):
     """A compressed tensor is damaged, or of an unknown version; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A tensor to decode: its channels lie along `axis`; `zeros` are zero points, one or by channel."""
 

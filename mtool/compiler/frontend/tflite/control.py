@@ -1,12 +1,13 @@
 """Control flow, IF and WHILE, as ONNX's If and Loop; resource variables, which VAR_HANDLE looks up by name."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Kept, Key, Translation
 from mtool.compiler.operators.problems import Unsupported
@@ -14,7 +15,7 @@ from mtool.compiler.operators.problems import Unsupported
 _CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0, None, "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Body:
     """A subgraph as an ONNX graph, and the variables that it shares with others: its last inputs and outputs."""
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from flatbuffers import flexbuffers
 
 from mtool.base import plural
 from mtool.base.errors import ModelError
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, Translation
@@ -43,7 +44,7 @@ _BROKEN = (Exception, RecursionError)
 """The exceptions on reading damaged bytes: the library checks nothing, apart from a few assertions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numbers:
     """A custom operator's numeric options by name."""
 

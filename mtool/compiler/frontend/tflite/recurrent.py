@@ -6,7 +6,7 @@ gates, so a step is written out, and a Scan repeats it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import tflite
 from onnx import helper, numpy_helper
 
 from mtool.base import plural
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.tflite.elementwise import power_of_2
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.rescaling import centred_of, mean_of, rescale_to, unscaled, whole
@@ -43,7 +44,7 @@ def _present(t: Translation, gates: Gates) -> list[int]:
     return [index for index in gates.values() if t.has(index)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operands:
     """Numbers of an LSTM's inputs. A projection's bias follows its weights."""
 
@@ -211,7 +212,7 @@ def _real(t: Translation, index: int, role: str) -> Array:
     return data.astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cell:
     """A step of an LSTM in real numbers."""
 
@@ -389,7 +390,7 @@ UNIT = np.float32(2.0**-12)  # the scale of such a sum
 MOST_WHOLE = 6  # the most integer bits of LiteRT's hyperbolic tangent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _IntegerCell(_Cell):
     """A step of an LSTM in integers: `point` are the cell's integer bits, `inner` the grid before a projection."""
 

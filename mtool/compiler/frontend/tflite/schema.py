@@ -11,7 +11,7 @@ import logging
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ import tflite
 
 from mtool.base import plural
 from mtool.base.errors import ModelError
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.inference import MOST_DIMENSIONS
 from mtool.compiler.frontend.model_file import FLATBUFFER
 from mtool.compiler.frontend.reading import read_bytes
@@ -29,7 +30,7 @@ from mtool.compiler.ir.types import Array, low_bits_first
 from mtool.compiler.operators.budget import Budget
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tensor:
     """A tensor: `scale` and `zero_point` are empty if it is not quantized; several scales lie along `axis`.
 
@@ -65,7 +66,7 @@ class Tensor:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operator:
     """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names.
 
@@ -86,7 +87,7 @@ class Operator:
         return self.options.get(name, default)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """A subgraph of a file; the first one has all further ones in `others`."""
 

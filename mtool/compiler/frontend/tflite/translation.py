@@ -7,7 +7,7 @@ transposition before and behind it, which `simplify_layout` removes.
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import tflite
 from onnx import helper, numpy_helper
 
 from mtool.base import plural
+from mtool.base.frozen import frozen
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
@@ -30,7 +31,7 @@ Key = Hashable
 Operand = str | int | float | Sequence[int] | Array | np.generic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """A variable that outlives a call.
 
@@ -130,7 +131,7 @@ NCHW_OF_NHWC = [0, 3, 1, 2]
 GRIDS = ("int8", "uint8", "int16")  # the types of quantized activations
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Network:
     """A model as ONNX: its tensors by name, its own states, and the states' initial values.
 

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Self
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.node import Conv2d, Pair
 from mtool.compiler.kernels.packing import round_up
@@ -12,7 +13,7 @@ from mtool.compiler.kernels.schedule import residual_operands
 from mtool.compiler.kernels.weighted_sum import weight_offset
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conv:
     """The numbers of one convolution: sizes in elements, pads as (top, left), the offset of its stored weights."""
 
@@ -128,7 +129,7 @@ class Conv:
 # Register tiles: how many pixels by how many output channels a schedule's inner loop computes together.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """Pixels by output channels."""
 
@@ -169,7 +170,7 @@ DIRECTIONS = ("straight", "turned")
 DIRECTION_MEANING = "inner loop along rows, or along columns of a transposed plane; auto: by instructions"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traversal:
     """The plane of a channel as it is traversed: all pairs are (slow, fast); steps are elements of the tensors.
 
@@ -218,7 +219,7 @@ class Traversal:
         return taps.swapaxes(1, 2) if self.transposed else taps
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockTraversal(Traversal):
     """A traversal in which `block` adjacent outputs on the fast axis share the inputs that they load.
 
@@ -249,7 +250,7 @@ class BlockTraversal(Traversal):
 # The ring of input rows that depthwise convolutions of any kernel copy for vectors.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ring:
     """The rows that the kernel spans: each has `columns` with padding, of which `copied` come from the input."""
 
@@ -272,7 +273,7 @@ OUTPUTS = (2, 4)
 INPUTS = (4, 6)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocks:
     """The blocks of a convolution; `pixel`: the elements read for a pixel, at least its channels."""
 

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array, row_sums
 from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
@@ -99,7 +100,7 @@ WORK_MEANING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """How a layer's weights are transformed at run time.
 

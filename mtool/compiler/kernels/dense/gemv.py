@@ -1,11 +1,11 @@
 """The common part of the schedules of dense layers."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels.epilogues import TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=TileEpilogue)
 SUMS = 16  # int32 sums on the stack at a time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrix:
     """The sizes of a dense layer: rows of `depth` inputs, and the outputs of each."""
 

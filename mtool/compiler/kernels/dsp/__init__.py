@@ -1,10 +1,11 @@
 """SIMD32 (Armv7E-M, Armv8-M with DSP): packed weights and tiles of two 16-bit products an instruction."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Graph, Node, WithEpilogue
 from mtool.compiler.ir.types import Array, row_blocks, row_sums
 from mtool.compiler.kernels.code_price import price_of_code
@@ -59,7 +60,7 @@ WORD = 4  # steps of k in a word of weights, for two channels
 LONGEST = 10  # the most words that are written out without a loop: a small flash cache holds them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loop:
     """A dot product in words of four steps of k: all `words` are written out, or a loop has `turn` of them.
 
@@ -99,7 +100,7 @@ FLOATS_BESIDE = 10  # additional instructions of a tile scaled by floats in anot
 EXACT_BESIDE = 30  # the same for a tile scaled by multipliers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """How a node's sums are scaled: the channels scaled in one way, the number of result tiles, a function's bytes."""
 
@@ -268,7 +269,7 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
     return np.concatenate([heads, words, scaling.padded(count).apart()], axis=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Columns:
     """The contents of a column of a tile.
 
@@ -366,7 +367,7 @@ def pack_int16(
     return np.concatenate(parts, axis=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """The loops of mt_dsp_int16.h for a layer, by its weights' packing and the width of its sums."""
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.epilogues import EpilogueText, Products
@@ -27,7 +28,7 @@ POINTERS = 4  # registers of a loop besides sums and inputs: a weight, pointers,
 IN_FLIGHT = 8  # the most products between two points at which the compiler must have added all of them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """The work of a node: the numbers of input vectors, of outputs, and of elements per vector (`depth`).
 
@@ -47,7 +48,7 @@ class Work:
         return cls(vectors, outputs, depth, reads_activations(node, graph), price_of_code(node, graph))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """A register tile: input vectors by outputs, and the elements of depth in one turn of the loop.
 

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.dsp import LIMITS, UNROLLS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue
@@ -55,7 +56,7 @@ SPECIFICATION = Specification(Matmul, (Operand("a", dtypes=_FACTORS), Operand("b
 # The numbers of one batched product.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Product:
     """Sizes, the zero points of both operands, and their strides in elements.
 

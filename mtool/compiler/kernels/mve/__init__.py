@@ -1,9 +1,10 @@
 """Helium: vectors, and tiles of them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels.epilogues import Int8Epilogue
@@ -17,7 +18,7 @@ from mtool.compiler.kernels.scaling import Scaling
 ONE = 1 << 30  # the multiplier of channels with a constant result
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MultiplierScaling(Scaling):
     """A multiplier a channel and one offset for all, which VQDMLASH adds: see mt_requantize_exact of mt_math.h."""
 

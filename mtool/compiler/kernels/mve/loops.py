@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
 from mtool.compiler.ir.expr import load as load_of
@@ -60,7 +61,7 @@ class NotVectorsError(Exception):
     """A loop that is not written with vectors."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offset:
     """The flat offset of a load: axes times factors, a constant, and other expressions times factors."""
 
@@ -89,7 +90,7 @@ class Offset:
         return cls({axis: factor for axis, factor in factors.items() if factor}, first, tuple(others))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """An axis of a nest: dimensions of the output through which all operands step as through one.
 
@@ -102,7 +103,7 @@ class Axis:
     dims: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """A node's expression, the C names of its operands, and the output's axes.
 
@@ -252,7 +253,7 @@ def _joins(read: Offset, before: int, number: int, size: int) -> bool:
     return read.factors.get(before, 0) == read.factors.get(number, 0) * size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call of a function `mt_mve_<name>`; its arguments are C, other calls, or numbers of parts."""
 
@@ -583,7 +584,7 @@ class Vectors:
         return self.wrapped(part.dtype, variable)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VectorSum:
     """The C of a reduction's steps, of vectors; `name`: the function that combines two of its terms."""
 
@@ -705,7 +706,7 @@ def _fused(x: Array, factor: np.float32, added: Array) -> Array:
 # Elements that are moved, and elements of 8 bits that are looked up and compared.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Width:
     """Vectors of elements of 8 or 16 bits: lanes, and the bits of offsets, which are those of a lane's register."""
 
@@ -862,7 +863,7 @@ def vectors_of(node: Node, graph: Graph) -> str:
     return vectors.text(number)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VectorLoop:
     """A loop by vectors: the C of its axes, the instructions that it takes, and its own constants.
 

@@ -11,6 +11,7 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels import dsp
 from mtool.compiler.kernels.code_price import LEAST, nodes_alike, price_of_code
@@ -47,7 +48,7 @@ def dot_cost(depth: int, tile: Tile, loop: dsp.Loop, *, apart: bool = False) -> 
     return depth // 4 * (four + 2 * apart) + loop.overhead(depth, END[tile.name]) + results
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnLayout:
     """The layout of a convolution's patches in the columns.
 

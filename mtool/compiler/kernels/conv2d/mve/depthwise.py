@@ -11,6 +11,7 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
@@ -231,7 +232,7 @@ def pack_squares(taps: Array, bias: Array, scale: Array) -> Array:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lines:
     """How a convolution is cut into lines: along rows or columns, two lines of outputs at a time, or one with stride 2.
 
@@ -347,7 +348,7 @@ MOST_CODE = 320  # the most instructions, as all taps are written out
 MOST_ROWS = 16  # the most rows of a ring
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Segment:
     """Taps of a row of the kernel whose weights are held in registers while the inputs pass by.
 
