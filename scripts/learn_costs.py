@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.base.option_values import LEVEL, WEIGHTS
+from mtool.base.option_values import CODE, LEVEL, WEIGHTS
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Measurement
 from mtool.compiler.tuned.tasks import parse
@@ -63,7 +63,7 @@ def usable(measured: Iterable[Measurement]) -> list[Measurement]:
         and one.median > 0
         and one.estimate > 0
         and not one.baseline
-        and not {*parse(one.candidate).knobs} & {LEVEL, WEIGHTS}
+        and not {*parse(one.candidate).knobs} & {CODE, LEVEL, WEIGHTS}
     }
     return list(latest.values())
 

@@ -62,6 +62,18 @@ PACKED = "packed"
 IN_RAM = "weights=ram"
 """That knob in a schedule's name in `mtool.json`, if constants lie in RAM."""
 
+CODE = "code"
+"""The knob of every schedule for the memory of its code: --schedule conv_1=dsp_winograd:code=ram."""
+
+CODE_IN_RAM = "code=ram"
+"""That knob in a schedule's name in `mtool.json`, if its code lies in RAM."""
+
+
+def is_set(schedule: str, knob: str) -> bool:
+    """Return whether a schedule's name in `mtool.json` has a knob: "dsp_patch:unroll=16,weights=ram"."""
+    return knob in schedule.partition(":")[2].split(",")
+
+
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning minimizes: time by the board's timer, instructions counted by an emulator, or estimated cycles."""
 

@@ -24,8 +24,9 @@ from mtool.boards.zephyr.describing import PREFIX, describe
 # The schema of a board's entry.
 
 
-Role = Literal["code", "weights", "data", "arena", "stack"]
+Role = Literal["code", "weights", "data", "arena", "stack", "hot_code"]
 ROLES: tuple[Role, ...] = get_args(Role)
+_OPTIONAL: tuple[Role, ...] = ("hot_code",)  # RAM for code that the core would wait for in the memory of other code
 FEATURES = ("fpu", "dsp", "mve", "rvv", "simd")
 _TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's template may have any other name
 PORT = (
@@ -151,6 +152,11 @@ class Memory(Strict):
     holds: tuple[Role, ...]
     reads: Reads | None = Field(default=None, exclude=True)
     pool: PoolSettings | None = Field(default=None, exclude=True)
+
+    @property
+    def is_always_used(self) -> bool:
+        """Whether every firmware puts something there."""
+        return bool({*self.holds} - {*_OPTIONAL})
 
     @property
     def is_written(self) -> bool:
@@ -284,7 +290,8 @@ class Board(Strict):
         for (low, memory), (high, above) in itertools.pairwise(by_base):
             if memory.base + memory.size > above.base:
                 raise ValueError(f"the memories {low} and {high} overlap")
-        missing = [role for role in ROLES if self.memories and self.region_for(role) is None]
+        needed = [role for role in ROLES if self.memories and role not in _OPTIONAL]
+        missing = [role for role in needed if self.region_for(role) is None]
         if missing:
             raise ValueError(f"no memory holds {', '.join(missing)}")
         for key in ("placed", "takes", "status", "options"):

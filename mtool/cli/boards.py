@@ -122,7 +122,7 @@ def _prompted(keys: Sequence[str]) -> dict[str, str]:
 
 
 FLASH = frozenset({"code", "weights"})
-RAM = frozenset({"arena", "data", "stack"})
+RAM = frozenset({"arena", "data", "stack", "hot_code"})
 
 
 def boards(

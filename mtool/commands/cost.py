@@ -157,7 +157,7 @@ class Cost:
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
     firmware_arena_bytes: the arenas of all models of the firmware, shared parts counted once; 0: only this model.
     ram_static_bytes: .data and .bss without the arena and the stack, and copies of constants in pools.
-    weights_in_ram_bytes: the part of that for weights, which are also in flash.
+    weights_in_ram_bytes, code_in_ram_bytes: the parts of that for weights and for code, which are also in flash.
     own_code_bytes, own_const_bytes: in a firmware of several models, this model's functions and constants that no
         model before it has.
     stack_bytes: the deepest stack of an inference, measured by stack painting; None: not measured.
@@ -191,6 +191,7 @@ class Cost:
     live_macs: int = 0
     firmware_arena_bytes: int = 0
     weights_in_ram_bytes: int = 0
+    code_in_ram_bytes: int = 0
     own_code_bytes: int = 0
     own_const_bytes: int = 0
     stack_bound_bytes: int | None = None
@@ -247,9 +248,8 @@ class Cost:
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
         own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
-        in_ram = self.weights_in_ram_bytes
-        weights = f" with {kilobytes(in_ram)} of weights" if in_ram else ""
-        data = f"data {kilobytes(self.ram_static_bytes)}{weights}"
+        in_ram = " and ".join(f"{kilobytes(count)} of {what}" for what, count in self._from_flash())
+        data = f"data {kilobytes(self.ram_static_bytes)}{f' with {in_ram}' * bool(in_ram)}"
         return f"{kilobytes(total)}  (arena {kilobytes(arena_bytes)}{own}, {data}, stack {stack})"
 
     def flash_parts(self) -> tuple[str, str]:
@@ -293,8 +293,14 @@ class Cost:
 
     def data(self) -> str:
         """Return the static RAM as text."""
-        weights = f", {self.weights_in_ram_bytes:,} B of it weights" if self.weights_in_ram_bytes else ""
-        return f"{self.ram_static_bytes:,} B{weights}"
+        return f"{self.ram_static_bytes:,} B" + "".join(
+            f", {count:,} B of it {what}" for what, count in self._from_flash()
+        )
+
+    def _from_flash(self) -> list[tuple[str, int]]:
+        """Return the parts of the static RAM that are copied from flash."""
+        parts = (("weights", self.weights_in_ram_bytes), ("code", self.code_in_ram_bytes))
+        return [(what, count) for what, count in parts if count]
 
 
 def bench(
@@ -480,6 +486,7 @@ def cost_at(prepared: BuiltProject, speed: Speed, *, is_limited: bool = False) -
         own_code_bytes=own_code if manifest.firmware else 0,
         own_const_bytes=manifest.constant_bytes - manifest.shared_constant_bytes if manifest.firmware else 0,
         weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
+        code_in_ram_bytes=size.hot_code_bytes,
         firmware=firmware,
         clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
     )
@@ -681,12 +688,17 @@ def standing_for(target: Board, names: Sequence[str]) -> Board:
     weights, data = target.region_for("weights"), target.region_for("data")
     if clock is None or clock.reads is None or weights is None or data is None:
         return target
-    ram = boards.get(clock.name.rpartition("@")[0] or clock.name).memory_for("data")
+    board = boards.get(clock.name.rpartition("@")[0] or clock.name)
+    ram, hot = board.memory_for("data"), board.memory_for("hot_code")
     reads = clock.reads.model_copy(update={"wait_states": {clock.hz // 1_000_000 + 1: clock.waits}})
     memories = dict(target.memories)
     memories[weights] = memories[weights].model_copy(update={"reads": reads})
     if ram is not None:
         memories[data] = memories[data].model_copy(update={"size": min(ram.size, memories[data].size)})
+    for name, own in target.memories.items():
+        if "hot_code" in own.holds:
+            size = min(hot.size, own.size) if hot is not None else 0
+            memories[name] = own.model_copy(update={"size": size} if size else {"holds": ()})
     return target.model_copy(update={"memories": memories})
 
 

@@ -19,7 +19,7 @@ from mtool.base.errors import FitError, ModelError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
 from mtool.base.identifiers import firmware_name
-from mtool.base.option_values import Arenas, Partial
+from mtool.base.option_values import CODE, WEIGHTS, Arenas, Partial
 from mtool.boards import Board
 from mtool.boards.protection import needed_unit
 from mtool.compiler import frontend, passes
@@ -40,9 +40,10 @@ from mtool.compiler.plan.for_time import (
     Grown,
     SlowFlash,
     constant_reads,
+    hot,
     in_ram,
     offers_of,
-    with_constants_in_ram,
+    with_settings,
 )
 from mtool.compiler.plan.partial import PartialCache
 from mtool.compiler.plan.pools import (
@@ -72,7 +73,7 @@ def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[s
     Raises:
         FitError: constants are requested in several memories, but the core reads them from only one.
     """
-    flash, own = (_slow_flash(board), constant_pools(board, request.pools)) if request.pools else (None, ())
+    flash, own = (SlowFlash.of(board), constant_pools(board, request.pools)) if request.pools else (None, ())
     chosen = request.conventions
     if own and plan.target.flash_is_apart:
         raise FitError(f"the constants of {plan.graph.name} can't lie in {own[0].name}: {board.cpu} has one flash")
@@ -85,16 +86,18 @@ def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[s
     return plan if flash is None else replace(plan, offers=constant_reads(plan, flash, schedules))
 
 
-def _slow_flash(board: Board) -> SlowFlash | None:
-    """Return the board's memory of constants with wait states; None: there is none."""
-    memory, ram = board.memory_for("weights"), board.memory_for("data")
-    if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
-        return None
-    reads, cache = memory.reads, memory.reads.data or memory.reads.code
-    taken = max((of_template.data for of_template in board.takes.values()), default=0)
-    return SlowFlash(
-        reads.waits(board.clock_hz), reads.width, cache.lines * reads.line, ram.size, "arena" in ram.holds, taken
-    )
+def check_code(plan: Plan, board: Board, request: Request) -> None:
+    """Refuse code in RAM on a board without such a memory, and inside memory protection.
+
+    Raises:
+        UsageError: an operator requests it there.
+    """
+    moved = [step.node.title for step in plan.steps if getattr(step.schedule, CODE, "")]
+    if moved and (request.protect or board.memory_for("hot_code") is None):
+        why = "--protect does not let models execute RAM" if request.protect else f"{board.name} has no RAM for code"
+        raise UsageError(
+            f"the code of {', '.join(moved)} can't be placed in RAM: {why}", hint="leave out code=ram in --schedule"
+        )
 
 
 def attempts_at(partial: Partial, grown: Grown) -> Iterator[tuple[Partial, Grown]]:
@@ -346,12 +349,15 @@ class _Source:
         )
         return target.integer_traits if has_integers else target.traits
 
-    def planned(self, board: Board, *, is_alone: bool = True, graph: Graph | None = None) -> PlannedModel:
+    def planned(
+        self, board: Board, *, is_alone: bool = True, models: int = 1, graph: Graph | None = None
+    ) -> PlannedModel:
         """Return the plan for a board: the first of `attempts_at` whose arena fits its memory or pools.
 
         Args:
             board: the board.
             is_alone: no other model shares its arena, so that it may be split.
+            models: the number of models in the firmware.
             graph: the model lowered for the board, if available.
         """
         notes, target, request = _Notes(self.constants), target_of(board), self.request
@@ -382,10 +388,15 @@ class _Source:
         attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
         key, plan = settled(board, request, attempts, is_alone=is_alone)
         schedules: Mapping[str, Choice] = self.answers[key][1]
-        flash = None if request.pools else _slow_flash(board)
-        moved = frozenset[str]() if flash is None else in_ram(plan, flash, request.optimize, schedules)
-        final = with_offers(with_constants_in_ram(plan, moved), board, request, schedules)
-        alike = key, moved, plan.pools, board.name if request.pools else ""
+        flash, moved = SlowFlash.of(board), dict[str, frozenset[str]]()
+        if flash is not None and not request.pools:
+            moved[WEIGHTS] = in_ram(plan, flash, request.optimize, schedules)
+        if flash is not None and not request.protect:  # which lets a model execute the memory of code alone
+            share = replace(flash, hot_bytes=flash.hot_bytes // models)
+            moved[CODE] = hot(plan, share, request.optimize, request.schedules)  # tuning does not choose it
+        final = with_offers(with_settings(plan, moved), board, request, schedules)
+        check_code(final, board, request)
+        alike = key, *moved.items(), plan.pools, board.name if request.pools else ""
         return PlannedModel(self.path, request, final, self.model_hash, notes, alike)
 
 
@@ -532,7 +543,7 @@ def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone:
     failed: list[ModelError] = []
     for path, request in sources:
         try:
-            models.append(_Source(path, request).planned(board, is_alone=is_alone))
+            models.append(_Source(path, request).planned(board, is_alone=is_alone, models=len(sources)))
         except ModelError as error:
             failed.append(error)
     if len(failed) > 1:

@@ -18,7 +18,7 @@ from mtool.base import configuration, formulas, records
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.escaping import plain
 from mtool.base.identifiers import firmware_name
-from mtool.base.option_values import Executor, InterfaceApi, OperatorsApi
+from mtool.base.option_values import CODE_IN_RAM, Executor, InterfaceApi, OperatorsApi, is_set
 from mtool.base.records import Strict
 from mtool.boards import Board
 
@@ -483,6 +483,14 @@ class Manifest(Strict):
     def models(self) -> "tuple[Manifest, ...]":
         """All models of the firmware, in order; only this one unless there are several."""
         return self.firmware or (self,)
+
+    @property
+    def hot_functions(self) -> tuple[str, ...]:
+        """The functions whose code lies in RAM."""
+        built = {one.function: one.schedule for one in self.operators}
+        for one in self.operators:
+            built |= one.calls
+        return tuple(name for name, schedule in built.items() if is_set(schedule, CODE_IN_RAM))
 
     @property
     def in_project(self) -> Project:

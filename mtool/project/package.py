@@ -197,7 +197,7 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
 
 
 def _sections(manifest: Manifest) -> dict[str, str]:
-    """Return the sections of the models' pools that only a linker script places, and what each holds."""
+    """Return the sections of the models' pools and hot code that a linker script places, and what each holds."""
     found: dict[str, str] = {}
     for one in manifest.models:
         for pool in one.pools if not one.caller_has_arena else ():
@@ -208,6 +208,8 @@ def _sections(manifest: Manifest) -> dict[str, str]:
             if size:
                 section = constants.section or f".rodata.mt_in.{constants.name}.*"
                 found[section] = f"constants of {one.model}, {size:,} bytes"
+        if one.hot_functions:
+            found[f".text.* of {one.model}_hot.c"] = "code that runs faster in RAM: the start-up code copies it"
     return found
 
 

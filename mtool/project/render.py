@@ -16,7 +16,7 @@ from mtool.boards import ROLES, Board
 from mtool.boards.protection import needed_unit
 from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
 from mtool.project import chip_drivers, loaded_modules
-from mtool.project.levels import levels_of
+from mtool.project.levels import hot_sources, levels_of
 from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load
@@ -209,6 +209,7 @@ def _context(
             "levels": {
                 path: option for one in manifest.models for path, option in levels_of(sources, one.model).items()
             },
+            "hot": hot_sources(sources, [one.model for one in manifest.models]),
             "binaries": [path for path in model if path.endswith(".bin")],
             "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },

@@ -8,11 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self, get_args
+from typing import Self
 
 from mtool.base.filetree import FileTree
-from mtool.base.option_values import Level
 from mtool.compiler.codegen.c_text import Part, parts_of, renamed, words
+from mtool.project.levels import APART, levels_of
 
 # Includes are resolved in the runtime's headers and in the model's alike, line by line.
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)')
@@ -26,8 +26,7 @@ _CLANG = """#if defined(__clang__)
 #pragma clang diagnostic ignored "-Wunused-function" /* of the headers that stand in here */
 #endif
 """
-_LEVELS = tuple(f"_{level}" for level in get_args(Level))
-_SOURCES = ("_weights", *_LEVELS, "", "_packed", "_graph")
+_SOURCES = ("_weights", *APART, "", "_packed", "_graph")
 """A model's sources: the constants first, so that they need no declarations."""
 
 
@@ -79,7 +78,7 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
         for path, own_parts in inside.items():
             written = unit.expanded(renamed(inner.text(own_parts), taken[model]))
             written = f"\n{written}".replace(_OPTIMIZE, f"{_PUSH}{_OPTIMIZE}").removeprefix("\n")
-            source += f"{written}{_POP * path.startswith(tuple(f'{model}{level}.' for level in _LEVELS))}\n"
+            source += f"{written}{_POP * bool(levels_of([path], model))}\n"
     maps = "".join(f"{part}\n" for model in models for part in own[f"{model}.c"] if part.kind == "map")
     far = "".join(dict.fromkeys(f"{part}\n" for part in parts if part.kind == "far"))
     text = f'{own[public[0]][0]}\n{maps}{far}{_CLANG}#include "{name}.h"\n\n{source}'

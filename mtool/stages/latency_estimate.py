@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mtool.base.option_values import IN_RAM
+from mtool.base.option_values import CODE_IN_RAM, IN_RAM, is_set
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
+from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.target import THUMB1
-from mtool.compiler.plan.for_time import BYTES_A_PRODUCT, HELD
+from mtool.compiler.plan.for_time import BYTES_A_PRODUCT, HELD, SlowFlash
 from mtool.compiler.plan.pools import WORD
 from mtool.compiler.plan.shared_arena import longest_stretch
 from mtool.compiler.plan.whole import device_cycles, without_estimate
@@ -69,10 +70,10 @@ _MOST_BYTES_A_PRODUCT = 1.0
 _UNSURE = 2  # the factor by which waits may be off if their figures are only likely
 # Products: with fewer, an operator's work for each row and call counts too; but not if most is dense layers.
 _SMALL = 1_000_000
-# Waits for code are not counted. They matter if the code cache holds less than the loops of a few operators, and these
-# are many or long. The middle of the measurements there, and their spread (docs/cycles.md, "Before a build").
-_LITTLE_CODE = 4096  # bytes
+# Small models wait more for code, if the code cache holds less than the loops of a few operators. The middle of the
+# measurements there, and their spread (docs/cycles.md, "Before a build").
 _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
+_ERROR_OF_CODE_WAITS = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +193,10 @@ def estimate_latency(emitted: Emitted, board: Board, hz: int = 0) -> LatencyEsti
     weights = board.memory_for("weights")
     instructions = emitted.cost * core.schedules_factor
     waits = _waits(emitted, weights.reads if weights else None, clock)
+    factor, least, of_code = _left_out(emitted, core, SlowFlash.of(board, clock))
+    waits = waits[0] + (1 - _ERROR_OF_CODE_WAITS) * of_code, waits[1] + (1 + _ERROR_OF_CODE_WAITS) * of_code
     low, high = (instructions * each + wait for each, wait in zip(core.per_instruction, waits, strict=True))
     error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
-    factor, least = _left_out(emitted, core, weights.reads if weights else None, clock)
     error = max(error, least)
     answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
     known = answers_at_once or (weights is not None and weights.reads is not None)
@@ -228,17 +230,17 @@ def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> Laten
     return LatencyEstimate(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
 
 
-def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:
-    """Return the factor by which an inference takes longer than counted, and the least possible error."""
+def _left_out(emitted: Emitted, core: Core, flash: SlowFlash | None) -> tuple[float, float, float]:
+    """Return the factor by which an inference takes longer than counted, the least error, and the waits for code."""
     operators = emitted.manifest.operators
-    steps = zip(emitted.costs, emitted.plan.steps, strict=True)
+    steps = [*zip(emitted.costs, emitted.plan.steps, strict=True)]
+    in_flash = [each for each in steps if not is_set(schedule_text(each[1].schedule), CODE_IN_RAM)]
+    of_code = sum(flash.code_waits(step, emitted.graph, cost) for cost, step in in_flash) if flash else 0.0
     is_dense = 2 * sum(cost for cost, step in steps if step.node.op == "dense") > emitted.cost
     is_small = not is_dense and sum(one.macs for one in operators if not one.device_cycles) < _SMALL
-    has_long_loops = any("_winograd" in one.schedule for one in operators)
-    has_little_code = reads is not None and reads.waits(hz) > 0 and reads.code.lines * reads.line < _LITTLE_CODE
-    if has_little_code and (is_small or has_long_loops):
-        return _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE
-    return (core.small_models_factor, core.small_models_error) if is_small else (1.0, 0.0)
+    if is_small and of_code and 2 * sum(cost for cost, _ in in_flash) > emitted.cost:
+        return _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE, 0.0
+    return (*((core.small_models_factor, core.small_models_error) if is_small else (1.0, 0.0)), of_code)
 
 
 def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float]:
@@ -251,7 +253,7 @@ def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float
     for operator in emitted.manifest.operators:
         if operator.constants_in or operator.device_cycles:
             continue
-        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+        if is_set(operator.schedule, IN_RAM):
             continue
         once = operator.constant_bytes
         is_held = HELD * once <= cache_bytes

@@ -524,7 +524,7 @@ def _last_values(names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequ
     ]
 
 
-_FunctionKey = tuple[tuple[Argument, ...], str, str]
+_FunctionKey = tuple[tuple[Argument, ...], str, str, bool]
 _ConstantKey = tuple[str, tuple[int, ...], bytes, bool, bool]
 
 
@@ -667,7 +667,7 @@ class _Registry:
 
     def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and identified only by their symbols
-        key = (kernel.arguments, kernel.body, kernel.level)
+        key = (kernel.arguments, kernel.body, kernel.level, kernel.is_hot)
         if key not in self.functions:
             alone = not kernel.can_fail and not kernel.inner and not isinstance(step.node.attrs, Control)
             known = self.stored.functions.get(key) if alone else None

@@ -20,7 +20,7 @@ from mtool.compiler.codegen.packed import packed_header, packed_source
 from mtool.compiler.codegen.pools import section_of, with_constants_in_pools
 from mtool.compiler.codegen.protect import check_protection, protection_of
 from mtool.compiler.codegen.rpc import descriptor
-from mtool.compiler.codegen.source import level_sources, source
+from mtool.compiler.codegen.source import apart_sources, source
 from mtool.compiler.codegen.state_reset import check_conventions, initial_constants
 from mtool.compiler.codegen.streamed import head_of
 from mtool.compiler.codegen.weights import ModelConstants, binary_of, weight_overheads
@@ -79,7 +79,7 @@ class Emitted(CModel):
             ),
             f"{self}_rpc.c": descriptor(self, calls, self.manifest.protection),
         }
-        files |= level_sources(self)
+        files |= apart_sources(self)
         if self.conventions.forms:
             files |= {f"{self}_packed.h": packed_header(self), f"{self}_packed.c": packed_source(self)}
         others = {f"{self}.json": graph_json(self.plan)} if self.conventions.has_functions else {}

@@ -31,7 +31,7 @@ from mtool.manifest import Tensor
 def source(model: CModel, calls: Calls) -> list[str]:
     """Return the C of the model; with the graph executor, all but the entry point."""
     plan, arena, conventions, place = model.plan, model.arena, model.conventions, model.place
-    own = [one for one in model.functions.own if not one.kernel.level]
+    own = [one for one in model.functions.own if not (one.kernel.level or one.kernel.is_hot)]
     lines = [
         model.banner,
         Part(_arena_map(model), "map"),
@@ -67,20 +67,22 @@ def source(model: CModel, calls: Calls) -> list[str]:
     return lines
 
 
-def level_sources(model: CModel) -> dict[str, list[str]]:
-    """Return the files of the operators that are compiled at a level of their own, by name: <model>_O3.c.
+def apart_sources(model: CModel) -> dict[str, list[str]]:
+    """Return the files of the operators that are built or placed apart, by name: <model>_O3.c, <model>_hot.c.
 
-    A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
+    A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere. A
+    linker script places the hot ones in RAM; elsewhere they are code like any other.
     """
     plan, functions, found = model.plan, model.functions, {}
-    for level in sorted({one.kernel.level for one in functions.own} - {""}):
-        own = [one for one in functions.own if one.kernel.level == level]
-        found[f"{model}_{level}.c"] = [
+    for level, is_hot in sorted({(one.kernel.level, one.kernel.is_hot) for one in functions.own} - {("", False)}):
+        own = [one for one in functions.own if (one.kernel.level, one.kernel.is_hot) == (level, is_hot)]
+        pragma = ["#if defined(__GNUC__) && !defined(__clang__)", f'#pragma GCC optimize ("{level}")', "#endif"]
+        found[f"{model}{f'_{level}' * bool(level)}{'_hot' * is_hot}.c"] = [
             model.banner,
-            comment(f"These operators are compiled with -{level}."),
-            "#if defined(__GNUC__) && !defined(__clang__)",
-            f'#pragma GCC optimize ("{level}")',
-            "#endif",
+            *[comment(f"These operators are compiled with -{level}.")] * bool(level),
+            *[comment("The core would wait for these operators' code in flash: place this file's .text in RAM.")]
+            * is_hot,
+            *pragma * bool(level),
             *_includes(plan, own),
             *include(f"{model}_operators.h", f"{model}_weights.h"),
             "",

@@ -103,7 +103,7 @@ class Kernel:
     besides mt_math.h, `shared` lines of C that define runtime functions that it calls and that are not written out in a
     header. If `can_fail`, it returns a status, 0 for success; otherwise nothing. `layouts` describe the layout of
     constants, by name. `inner` are complete functions that it calls. `level` is the function's optimization level, "":
-    that of the model; `in_ram`: its constants lie in RAM.
+    that of the model; `in_ram`: its constants lie in RAM; `is_hot`: its code does.
     """
 
     arguments: tuple[Argument, ...]
@@ -117,6 +117,7 @@ class Kernel:
     shared: tuple[str, ...] = ()
     level: Level | str = ""
     in_ram: bool = False
+    is_hot: bool = False
 
 
 class Schedule:
@@ -163,6 +164,13 @@ class Schedule:
     def constant_passes(self, node: Node, graph: Graph) -> int:
         """Return how often it reads each constant; 0: once for every few results."""
         return 0
+
+    def long_code(self, node: Node, graph: Graph) -> tuple[int, float]:
+        """Return the bytes of code that it runs through again and again, and the share of its instructions there.
+
+        A cache with fewer bytes misses all of it each time. (0, 0): its loops are short.
+        """
+        return 0, 0.0
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Return this schedule with the knobs that are fastest on the core, where instruction counts mislead.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mtool.base import checked, spelling
 from mtool.base.errors import UsageError
 from mtool.base.frozen import frozen
-from mtool.base.option_values import LEVEL, PACKED, WEIGHTS
+from mtool.base.option_values import CODE, LEVEL, PACKED, WEIGHTS
 
 if TYPE_CHECKING:
     from mtool.compiler.ir import Graph, Node
@@ -57,7 +57,7 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
             details=[f"available on this core: {', '.join(_supporting(op, node, graph, target))}"],
             hint=_similar(choice.schedule, names),
         )
-    of_build = {name: value for name, value in choice.knobs.items() if name in (LEVEL, WEIGHTS)}
+    of_build = {name: value for name, value in choice.knobs.items() if name in (LEVEL, WEIGHTS, CODE)}
     settings = {name: value for name, value in choice.knobs.items() if name not in of_build}
     turned = _turned(schedule, settings, node.name)
     if not turned.supports(node, graph, target):
@@ -131,7 +131,7 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
         if name not in knobs:
             raise UsageError(
                 f"{node}: unknown knob {name} of schedule {schedule.name}",
-                details=[f"its knobs: {', '.join([*knobs, LEVEL, WEIGHTS])}"],
+                details=[f"its knobs: {', '.join([*knobs, LEVEL, WEIGHTS, CODE])}"],
                 hint=PAGE,
             )
         values[name] = _read(knobs[name], name, value, schedule, node)

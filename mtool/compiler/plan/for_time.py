@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Self
 
 from mtool.base.frozen import frozen
-from mtool.base.option_values import WEIGHTS, Optimize
+from mtool.base.option_values import Optimize
+from mtool.boards import Board
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
 from mtool.compiler.ir.node import View
@@ -169,6 +171,11 @@ BYTES_A_PRODUCT = 0.3
 """Bytes of constants that are read per multiply-accumulate, at least: a weight serves several pixels."""
 HELD = 2
 """The size of a cache that holds an operator's constants beside other data, in multiples of the constants' size."""
+_LITTLE_CODE = 4096  # bytes
+_CODE_BYTES_EACH = 3.6  # of an instruction: most of the kernels' take four
+_BETWEEN_LOOPS = 0.04  # of the cycles: waits for code where loops fit the cache, of MLPerf Tiny's models 1% to 4%
+_SHARED_CODE_BYTES, _OWN_CODE_BYTES = 1024, 512  # of a schedule's operators with loops that fit the cache
+_LEAST_SAVED = 0.001  # of the cycles, by code in RAM
 _CYCLES = 1.4  # cycles per instruction of the kernels, without the waits for such a flash
 _BYTES_A_PRODUCT_GROWN = 0.9  # the same for constants that were enlarged to save products
 
@@ -184,6 +191,9 @@ class SlowFlash:
         ram_bytes: the size of the RAM that constants could be placed in.
         has_arena: whether the arena lies there too.
         taken_bytes: the bytes that the framework takes there.
+        code_cache_bytes: the size of the cache of code, which may be that of data too.
+        has_prefetch: whether the next read starts while the current one is executed.
+        hot_bytes: the size of the RAM for code; 0: there is none.
     """
 
     waits: int
@@ -192,6 +202,44 @@ class SlowFlash:
     ram_bytes: int
     has_arena: bool
     taken_bytes: int = 0
+    code_cache_bytes: int = 0
+    has_prefetch: bool = False
+    hot_bytes: int = 0
+
+    @classmethod
+    def of(cls, board: Board, hz: int = 0) -> Self | None:
+        """Return the memories of a board at a clock, 0: its own. None: its constants are not in a slow flash."""
+        memory, ram, hot = (board.memory_for(role) for role in ("weights", "data", "hot_code"))
+        if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
+            return None
+        reads, cache = memory.reads, memory.reads.data or memory.reads.code
+        return cls(
+            reads.waits(hz or board.clock_hz),
+            reads.width,
+            cache.lines * reads.line,
+            ram.size,
+            "arena" in ram.holds,
+            max((of_template.data for of_template in board.takes.values()), default=0),
+            reads.code.lines * reads.line,
+            reads.prefetch,
+            hot.size if hot is not None else 0,
+        )
+
+    @property
+    def has_little_code(self) -> bool:
+        """Whether the core waits for code: the cache holds less than the loops of a few operators."""
+        return self.waits > 0 and self.code_cache_bytes < _LITTLE_CODE
+
+    def code_waits(self, step: Step, graph: Graph, cost: float) -> float:
+        """Return the cycles for which a step waits for its code; `cost`: its instructions."""
+        if not self.has_little_code or isinstance(step.node.attrs, (Control, External)):
+            return 0.0
+        size, share = step.schedule.long_code(step.node, graph)
+        missed = share if size > self.code_cache_bytes else 0.0
+        others = 0.0 if step.node.op == "dense" else 1 - missed  # whose loops stay in the cache
+        executing = self.width * _CYCLES / _CODE_BYTES_EACH if self.has_prefetch else 1
+        a_read = min(max(self.waits + 1 - executing, 0), self.waits)
+        return cost * (missed * _CODE_BYTES_EACH / self.width * a_read + others * _CYCLES * _BETWEEN_LOOPS)
 
 
 def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[str]) -> frozenset[str]:
@@ -235,14 +283,38 @@ def constant_reads(
     return tuple(ConstantReads(title, count, count * waits) for title, count in reads.items())
 
 
-def with_constants_in_ram(plan: Plan, operators: Collection[str]) -> Plan:
-    """Return a plan with the constants of operators in RAM."""
-    settings: Mapping[str, str] = {WEIGHTS: RAM}
-    steps = (
-        replace(step, schedule=built(step.schedule, settings)) if step.node.title in operators else step
-        for step in plan.steps
-    )
-    return replace(plan, steps=tuple(steps)) if operators else plan
+def hot(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[str]) -> frozenset[str]:
+    """Return the names of the operators whose code should be placed in RAM: all with the same schedule, which share it.
+
+    The arguments are those of `in_ram`.
+    """
+    if optimize == "size" or not flash.hot_bytes or not flash.has_little_code:
+        return frozenset()
+    saved, sizes, members = dict[str, float](), dict[str, int](), dict[str, set[str]]()
+    for step in plan.steps:
+        if isinstance(step.node.attrs, (Control, External)) or step.node.title in fixed:
+            continue
+        name, size = step.schedule.name, step.schedule.long_code(step.node, plan.graph)[0]
+        saved[name] = saved.get(name, 0) + flash.code_waits(
+            step, plan.graph, step.schedule.cost(step.node, plan.graph, plan.target)
+        )
+        members.setdefault(name, set()).add(step.node.title)
+        sizes[name] = (2 * size or _SHARED_CODE_BYTES) + len(members[name]) * max(size // 2, _OWN_CODE_BYTES)
+    total = plan.cost * _CYCLES + sum(saved.values())
+    shares = {name: cycles / total for name, cycles in saved.items() if cycles > _LEAST_SAVED * total}
+    offers = [Offer(name, share, sizes[name]) for name, share in shares.items()]
+    taken = chosen_offers(offers, optimize, flash.ram_bytes + flash.hot_bytes, flash.hot_bytes)
+    return frozenset(title for one in taken for title in members[one.operator])
+
+
+def with_settings(plan: Plan, operators: Mapping[str, Collection[str]]) -> Plan:
+    """Return a plan with knobs of operators set to "ram": the operators of each knob, `weights` or `code`."""
+
+    def turned(step: Step) -> Step:
+        settings = {knob: RAM for knob, titles in operators.items() if step.node.title in titles}
+        return replace(step, schedule=built(step.schedule, settings)) if settings else step
+
+    return replace(plan, steps=tuple(map(turned, plan.steps))) if any(operators.values()) else plan
 
 
 def _constant_bytes(step: Step, plan: Plan) -> int:

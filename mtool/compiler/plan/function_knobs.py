@@ -1,10 +1,10 @@
-"""Knobs that every schedule has, for how its function is built: optimization level, memory of the constants."""
+"""Knobs that every schedule has, for how its function is built: optimization level, memory of constants and code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from mtool.base.option_values import LEVEL, PACKED, WEIGHTS, Level
+from mtool.base.option_values import CODE, LEVEL, PACKED, WEIGHTS, Level
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.schedule import Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
@@ -40,26 +40,30 @@ KNOBS = {
         ("", RAM, PACKED),
         "the memory of its constants, or packed if they have few bits; auto: that of the model's other constants",
     ),
+    CODE: Knob(("", RAM), "the memory of its code; auto: that of the model's other code"),
 }
 
 
 @dataclass(eq=False)
 class Built(Around):
-    """A schedule with its own optimization level, or with its constants in RAM; all else is `inner`'s.
+    """A schedule with its own optimization level, or with its constants or code in RAM; all else is `inner`'s.
 
     Attributes:
         inner: the schedule.
         opt: the optimization level; "": that of the model's other files.
         weights: "ram", or "": where the model's other constants lie.
+        code: the same for its code.
     """
 
     inner: Schedule
     opt: Level | str = ""
     weights: str = ""
+    code: str = ""
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the schedule's C with the build settings."""
-        return replace(self.inner.emit(node, graph, target), level=self.opt, in_ram=self.weights == RAM)
+        kernel = self.inner.emit(node, graph, target)
+        return replace(kernel, level=self.opt, in_ram=self.weights == RAM, is_hot=self.code == RAM)
 
     def knobs(self) -> dict[str, Knob]:
         """Return the schedule's knobs and these."""

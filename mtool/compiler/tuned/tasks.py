@@ -8,7 +8,7 @@ from typing import Any
 
 from mtool.base.errors import UsageError
 from mtool.base.frozen import frozen
-from mtool.base.option_values import WEIGHTS
+from mtool.base.option_values import CODE, WEIGHTS
 from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
 from mtool.compiler.ir.node import View, expression_of
@@ -159,7 +159,7 @@ def choices(known: TuningResults, graph: Graph, target: Target, model_hash: str)
     for node, part in named_nodes(graph) if known.ranked or in_whole else ():
         key = record_of(node, part).key
         first = [in_whole[key]] if key in in_whole else []
-        others = (one for one in known.ranked.get(key, ()) if WEIGHTS not in parse(one).knobs)
+        others = (one for one in known.ranked.get(key, ()) if not {CODE, WEIGHTS} & {*parse(one).knobs})
         for candidate in (*first, *others):
             choice = parse(candidate)
             try:

@@ -68,10 +68,11 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
         rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - buffers - pools - own - in_ram
         rows = [*((role, known[role]) for role in roles), ("backends' buffers", buffers), ("pools", pools)]
         rows += [("constants", own), ("weights in RAM", in_ram)]
-        rows += [("code" if board.region_for("code") == name else "data", max(rest, 0))]
+        is_code = name in (board.region_for("code"), board.region_for("hot_code"))
+        rows += [("code" if is_code else "data", max(rest, 0))]
         rows += [("stack", unreserved if board.region_for("stack") == name else 0)]
         parts = [Part(what, count) for what, count in rows if count]
-        if parts or memory.holds:
+        if parts or memory.is_always_used:
             needs.append(Need(name, memory.size, tuple(parts)))
     return tuple(needs)
 

@@ -31,11 +31,12 @@ class Size:
         flash_code_bytes: everything in flash (code, vectors, read-only data, the load image of .data) except the
             model's constants.
         flash_const_bytes: the model's constants: weights, biases, scales, tables.
-        ram_static_bytes: .data and .bss, without the arena and the stack.
+        ram_static_bytes: .data, .bss and code in RAM, without the arena and the stack.
         arena_bytes: the arena, all of its pools.
         stack_bytes: the memory reserved for the stack; 0 if an operating system does this.
         functions: bytes of code by function, largest first.
         memories: bytes in each memory of the board, by its name.
+        hot_code_bytes: the part of `ram_static_bytes` for code in RAM.
         has_threads: stacks are kernel variables, included in `ram_static_bytes`.
     """
 
@@ -47,6 +48,7 @@ class Size:
     functions: dict[str, int]
     memories: dict[str, int]
     has_threads: bool
+    hot_code_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     """
     sections, symbols = _read(elf)
     board = manifest.project.board if manifest.project is not None else None
+    hot = 0
     constants = {name for model in manifest.models for name in model.constants}
     arenas = {*arenas_of(manifest.models)}
     flash_const_bytes = sum(symbol.bytes for symbol in symbols if symbol.name in constants)
@@ -80,7 +83,9 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     if board is not None and board.memories:
         stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
         flash_code_bytes = sum(one.bytes for one in sections if one.kind != _NOT_IN_FILE) - flash_const_bytes
-        ram_static_bytes = sum(section.bytes for section in sections if section.writable) - arena_bytes - stack_bytes
+        in_hot = (one.bytes for one in sections if _is_hot(board, memory_at(board, one.address)) and not one.writable)
+        hot = sum(in_hot)
+        ram_static_bytes = sum(one.bytes for one in sections if one.writable) + hot - arena_bytes - stack_bytes
     else:
         prefixes = (*(f"{model.model}_" for model in manifest.models), *arenas)
         own = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
@@ -97,6 +102,7 @@ def measure(elf: Path, manifest: Manifest) -> Size:
         functions=dict(sorted(functions.items(), key=lambda item: (-item[1], item[0]))),
         memories={} if board is None else _by_memory(sections, board),
         has_threads=manifest.project is not None and manifest.project.builder == "west",
+        hot_code_bytes=hot,
     )
 
 
@@ -119,9 +125,13 @@ def _by_memory(sections: Iterable[_Piece], board: Board) -> dict[str, int]:
         home = memory_at(board, section.address) or (data if section.writable else code)
         if section.name not in _APART:
             found[home] += section.bytes
-            if section.writable and section.kind != _NOT_IN_FILE and home != code:
+            if (section.writable or _is_hot(board, home)) and section.kind != _NOT_IN_FILE and home != code:
                 found[code] += section.bytes  # its load image
     return found
+
+
+def _is_hot(board: Board, memory: str | None) -> bool:
+    return memory is not None and "hot_code" in board.memories[memory].holds
 
 
 def memory_at(board: Board, address: int) -> str | None:
@@ -182,6 +192,8 @@ def check(elf: Path, manifest: Manifest) -> None:
     pools = [pool for one in models for pool in one.pools]
     wanted = [(f"{manifest.model}_{name}", name, "a backend's buffers") for name in manifest.device_buffers]
     wanted += [(pool.symbol, pool.memory, "the model's buffers") for pool in pools if pool.memory]
+    hot = project.board.region_for("hot_code") if project is not None else None
+    wanted += [(name, hot or "", "hot code") for one in models for name in one.hot_functions]
     own = [(pool.symbol, pool.section) for pool in pools if pool.section and pool.bytes]
     constants = [(symbol, pool.name) for one in models for pool in one.constant_pools for symbol in pool.constants]
     if not (wanted or own or constants) or project is None or not project.board.memories:
@@ -208,4 +220,5 @@ def check(elf: Path, manifest: Manifest) -> None:
         if name in board.memories:
             check_place(symbol, name, "the model's constants", f".rodata.mt_in.{name}.*, or that of --pool,")
     for symbol, name, who in wanted:
-        check_place(symbol, name, who, f".bss.mt_memory.{name}")
+        section = ".text of <model>_hot.c" if who == "hot code" else f".bss.mt_memory.{name}"
+        check_place(symbol, name, who, section)

@@ -15,7 +15,7 @@ from typing import Any
 
 from mtool import project
 from mtool.base.filetree import FileTree
-from mtool.base.option_values import CHANNEL, IN_RAM
+from mtool.base.option_values import CHANNEL, CODE_IN_RAM, IN_RAM
 from mtool.boards import Board
 from mtool.compiler.codegen.c_text import parts_of
 from mtool.device.build import fit
@@ -27,6 +27,7 @@ from mtool.manifest import (
     total_arena_bytes,
     total_constant_bytes,
 )
+from mtool.project.levels import hot_sources
 from mtool.project.template import Template
 from mtool.stages.sizes.c_source import SIZES, CSource, read, sources
 
@@ -108,8 +109,12 @@ def estimate(
         template: the template.
         options: the value of each of its options.
     """
-    c_source = _read(tuple(part for name in sources(files) if name in files.outline for part in parts_of(files, name)))
-    kinds = [_of_kind(kind, c_source, manifest, board, template, options) for kind in template.firmware]
+    names = [name for name in sources(files) if name in files.outline]
+    c_source, hot = (
+        _read(tuple(part for name in some for part in parts_of(files, name)))
+        for some in (names, hot_sources(names, [one.model for one in manifest.models]))
+    )
+    kinds = [_of_kind(kind, c_source, hot, manifest, board, template, options) for kind in template.firmware]
     needs = []
     beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
     for name, memory in board.memories.items():
@@ -119,7 +124,7 @@ def estimate(
         most += (Part("backends' buffers", buffers),) * bool(buffers)
         most += (Part("pools", beside.get(name, 0)),) * (name in beside)
         most += (Part("constants", constants.get(name, 0)),) * (name in constants)
-        if most or memory.holds:
+        if most or memory.is_always_used:
             needs.append(Need(name, memory.size, most))
     too_large = [line for one in manifest.models for line in _too_large(files, one)]
     refused = tuple(dict.fromkeys(too_large)) if core_of(board)[0] == "avr" else ()
@@ -132,6 +137,7 @@ _read = functools.lru_cache(maxsize=16)(read)
 def _of_kind(
     kind: str,
     c_source: CSource,
+    hot: CSource,
     manifest: Manifest,
     board: Board,
     template: Template,
@@ -154,6 +160,7 @@ def _of_kind(
     parts = [
         ("weights", Part("weights", total_constant_bytes(models) - placed + _OBJECT_ALIGNMENT * count)),
         ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
+        ("hot_code", Part("code", round(MARGIN * factor * code_of(hot, manifest, entry)), estimated=True)),
         ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
         ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
         ("code", Part("tables", c_source.table_bytes, estimated=True)),
@@ -196,7 +203,11 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
         schedule, _, knobs = schedules.get(name, CALLS).partition(":")
         key = schedule + (WIDE if function.is_wide else "")
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
-        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if {*knobs.split(",")} - {"", IN_RAM} else 1)
+        total += (
+            ratio
+            * (function.tokens + LEAST_TOKENS)
+            * (_TURNED if {*knobs.split(",")} - {"", IN_RAM, CODE_IN_RAM} else 1)
+        )
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
     called = sum(_shared_bytes(name, shared) for name in c_source.called)

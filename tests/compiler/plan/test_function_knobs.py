@@ -10,12 +10,13 @@ import packages
 import pytest
 
 import mtool
-from mtool import commands
+from mtool import boards, commands, manifest
 from mtool.base import resources
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Format
 from mtool.commands import Deployment, Options
 from mtool.compiler.plan import Choice
+from mtool.device.build import size
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 SCHEDULES = {
@@ -66,6 +67,60 @@ def test_the_board_computes_the_same_with_the_requested_settings(tmp_path: Path)
     )
     kinds = {line.split()[2]: line.split()[1] for line in named.stdout.splitlines()}
     assert (kinds["digits_int8_conv_0_weights"], kinds["digits_int8_conv_2_weights"]) == ("R", "D")
+
+
+@pytest.mark.slow
+@needs_arm
+def test_code_runs_in_ram_with_the_same_results(tmp_path: Path) -> None:
+    """It is half a gigabyte away from the rest, so that calls in both directions need the linker's veneers."""
+    known = boards.get("mps2_an386")
+    roles = {"block_ram": (), "psram": ("hot_code",)}
+    memories = {
+        name: one.model_copy(update={"holds": roles.get(name, one.holds), "pool": None})
+        for name, one in known.memories.items()
+    }
+    board = known.model_copy(update={"memories": memories})
+    hot = {
+        "conv_2": "dsp_winograd:code=ram",
+        "conv_3": "c99_patch:code=ram,opt=Os",
+        "dense_5": "c99_rows:code=ram,opt=O3",
+    }
+    deployment = Deployment(tmp_path / "p")
+    mtool.verify(DIGITS, board=board, options=Options(schedules=hot), deployment=deployment).check()
+    elf = tmp_path / "p" / "build" / "host_driven.elf"
+    found = size.addresses(elf)
+    inside = [name for name, address in found.items() if address >> 24 == 0x21]
+    assert {"digits_int8_conv_2", "digits_int8_dense_5"} < {*inside}
+    assert any(name.startswith("mt_dsp_winograd") for name in inside)
+    measured = size.measure(elf, manifest.load(tmp_path / "p"))
+    assert measured.memories["psram"] == measured.hot_code_bytes > 2000
+    assert measured.ram_static_bytes > measured.hot_code_bytes
+    listed = subprocess.run(["arm-none-eabi-nm", elf], check=True, capture_output=True, text=True).stdout
+    veneers = {line.split()[-1] for line in listed.splitlines() if line.endswith("_veneer")}
+    assert "__digits_int8_conv_2_veneer" in veneers and any(not one.startswith("__digits") for one in veneers)
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "line"),
+    [
+        ("baremetal", "src/linker.ld", "*/model/digits_int8_hot.c.o*(.text .text.*)"),
+        ("baremetal", "src/startup.c", "load = mt_hot_code_load;"),
+        ("zephyr", "CMakeLists.txt", "  model/digits_int8_hot.c\n  LOCATION MTHOTCODE_TEXT)"),
+        ("zephyr", "app.overlay", "mt_hot_code: memory@1000000 {"),
+        ("zephyr", "prj_standalone.conf", "CONFIG_CODE_DATA_RELOCATION=y"),
+    ],
+)
+def test_templates_place_code_in_ram(template: str, path: str, line: str) -> None:
+    for schedule, is_hot in (("c99_patch:code=ram", True), ("c99_patch", False)):
+        options = Options(schedules={"conv_2": schedule}, template=template)
+        tree, _ = mtool.compile(DIGITS, board="mps2_an386", options=options).render_project()
+        assert (path in tree and line in tree.text(path)) == is_hot
+
+
+def test_a_single_file_has_code_for_ram_too() -> None:
+    options = Options(schedules={"conv_2": "c99_patch:code=ram,opt=O3"}, single_file=True)
+    text = mtool.compile(DIGITS, board="mps2_an386", options=options).package("c").text("digits_int8.c")
+    assert "digits_int8_conv_2(" in text and text.count("#pragma GCC pop_options") == 1
 
 
 def test_constants_in_ram_are_variables() -> None:

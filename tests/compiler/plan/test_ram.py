@@ -1,11 +1,13 @@
-"""Constants in RAM: if flash has wait states and they fit."""
+"""Constants and code in RAM: if flash has wait states and they fit."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mtool import boards, commands
-from mtool.base.option_values import IN_RAM
+from mtool.base.errors import UsageError
+from mtool.base.option_values import IN_RAM, is_set
 from mtool.boards import Board
 from mtool.commands.cost import standing_for
 from mtool.compiler.compilation import compile_for, compile_model
@@ -22,7 +24,7 @@ L4 = boards.get("nucleo_l4r5zi")
 
 def in_ram(board: Board, request: Request | None = None) -> dict[str, bool]:
     compiled = compile_model(DIGITS, board, request or Request())
-    return {one.name: one.schedule.endswith(IN_RAM) for one in compiled.manifest.operators if one.constant_bytes}
+    return {one.name: is_set(one.schedule, IN_RAM) for one in compiled.manifest.operators if one.constant_bytes}
 
 
 def with_ram(size: int) -> Board:
@@ -45,8 +47,46 @@ def test_constants_are_in_ram_if_flash_is_slow_and_they_fit() -> None:
 
 def test_a_requested_place_is_kept() -> None:
     moved = next(name for name, is_in_ram in in_ram(L4).items() if is_in_ram)
-    asked = Request(schedules={moved: Choice("c99_patch")})
+    asked = Request(schedules={moved: Choice("c99_patch")}, optimize="speed")
     assert not in_ram(L4, asked)[moved] and any(in_ram(L4, asked).values())
+
+
+def hot(board: Board, **request: Any) -> tuple[str, ...]:
+    return compile_model(DIGITS, board, Request(**request)).manifest.hot_functions
+
+
+def test_code_is_in_ram_if_the_core_waits_for_it_and_it_fits() -> None:
+    convs = {"digits_int8_conv_2", "digits_int8_conv_3"}  # Winograd's code is longer than the cache
+    assert {*hot(L4)} == convs
+    assert not hot(L4, optimize="size") and not hot(L4, protect=True)
+    slow = L4.model_copy(update={"clock_hz": 20_000_000})  # no wait states there
+    code = L4.memories["code_sram"]
+    little, none = (
+        L4.model_copy(update={"memories": {**L4.memories, "code_sram": code.model_copy(update=changes)}})
+        for changes in ({"size": 4096}, {"holds": ()})
+    )
+    assert not hot(slow) and not hot(little) and not hot(none)
+    assert not hot(boards.get("nucleo_h743zi")) and not hot(boards.get("mps2_an386"))
+    assert {*hot(L4, schedules={"conv_2": Choice("c99_patch")})} == convs - {"digits_int8_conv_2"}
+
+
+def test_code_in_ram_makes_the_estimate_shorter() -> None:
+    none = {"code_sram": L4.memories["code_sram"].model_copy(update={"holds": ()})}
+    boards_ = [L4, L4.model_copy(update={"memories": {**L4.memories, **none}})]
+    sooner, later = (estimate_latency(emitted, board) for board, emitted in compile_for(DIGITS, boards_))
+    assert sooner is not None and later is not None and sooner.milliseconds < 0.9 * later.milliseconds
+    hot_need = next(one for one in commands.check(DIGITS, [L4]).fits[0].needs if one.memory == "code_sram")
+    assert 4096 < hot_need.bytes < 32 * 1024
+
+
+@pytest.mark.parametrize(
+    ("board", "protect", "why"),
+    [("nucleo_h743zi", False, "nucleo_h743zi has no RAM for code"), ("mps2_an386", True, "--protect does not let")],
+)
+def test_code_that_can_not_lie_in_ram_is_refused(board: str, protect: bool, why: str) -> None:
+    schedules = {"conv_2": Choice("c99_patch", {"code": "ram"})}
+    with pytest.raises(UsageError, match=f"the code of conv_2 can't be placed in RAM: {why}"):
+        compile_model(DIGITS, boards.get(board), Request(schedules=schedules, protect=protect))
 
 
 def test_the_manifest_the_c_and_the_estimates_say_so() -> None:

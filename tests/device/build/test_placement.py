@@ -23,3 +23,14 @@ def test_a_section_of_ones_own_that_lies_in_flash(tmp_path: Path, monkeypatch: p
     with pytest.raises(BuildError, match=r"the section \.mine is in ssram1") as raised:
         size.check(tmp_path, manifest)
     assert "0x00001800" in str(raised.value)
+
+
+def test_hot_code_that_lies_in_flash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = mtool.Options(schedules={"conv_2": "c99_patch:code=ram"})
+    manifest = mtool.compile(DIGITS, board="mps2_an386", options=options).render_project()[1]
+    assert manifest.hot_functions == ("digits_int8_conv_2",)
+    monkeypatch.setattr(size, "addresses", lambda elf: {"digits_int8_conv_2": 0x01000000})
+    size.check(tmp_path, manifest)
+    monkeypatch.setattr(size, "addresses", lambda elf: {"digits_int8_conv_2": 0x1800})
+    with pytest.raises(BuildError, match=r"the template baremetal does not place hot code in block_ram"):
+        size.check(tmp_path, manifest)

@@ -291,6 +291,11 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
         return max(1, filled - 9 * conv.channels * conv.out_channels)
 
+    def long_code(self, node: Node, graph: Graph) -> tuple[int, float]:
+        """The functions are 2,068 to 2,868 bytes; products of more channels than one turn takes are short loops."""
+        conv = Conv.of(node, graph)
+        return 2800, self._unroll(conv) / self._depth(conv)
+
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
         blocks, fours = _blocks(conv), -(-conv.out_channels // FOURS)

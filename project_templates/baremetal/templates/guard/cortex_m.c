@@ -67,7 +67,7 @@ static const struct {
     enum access access;
 } memories[] = {
 {% for name, memory in cookiecutter.board.memories.items() %}
-{% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
+{% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights", "hot_code"]) | list | length == 0 %}
 {% set has_modules = cookiecutter.modules and name == cookiecutter.modules.memory %}
 {% set access = "READ_EXECUTE" if is_read_only else "READ_WRITE_EXECUTE" if has_modules else "READ_WRITE" %}
     {{ "{0x%08Xu, 0x%Xu, %s}," % (memory.base, memory.size, access) }} /* {{ name }} */

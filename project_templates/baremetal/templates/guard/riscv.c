@@ -39,7 +39,7 @@ static uint64_t trap_stack[64];
 {# A pair of entries a memory (from, to), and a last one for the rest. Locked ones hold in machine mode too, until a reset. #}
 {% set ranges = namespace(entries=[]) %}
 {% for name, memory in cookiecutter.board.memories.items() %}
-{% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
+{% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights", "hot_code"]) | list | length == 0 %}
 {% set has_modules = cookiecutter.modules and name == cookiecutter.modules.memory %}
 {% set mode = 0x8D if is_read_only else 0x8F if has_modules else 0x8B %}
 {% set _ = ranges.entries.append((name, memory.base, memory.base + memory.size, mode)) %}

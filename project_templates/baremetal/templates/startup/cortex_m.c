@@ -18,6 +18,9 @@ extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], 
 {% if cookiecutter.regions.arena != cookiecutter.regions.data %}
 extern uint32_t mt_arena_start[], mt_arena_end[]; /* in another memory than .bss */
 {% endif %}
+{% if cookiecutter.sources.hot %}
+extern uint32_t mt_hot_code_load[], mt_hot_code_start[], mt_hot_code_end[];
+{% endif %}
 
 int main(void);
 int *__errno(void);
@@ -109,10 +112,11 @@ void mt_reset(void)
     CPACR |= 0xFu << 20; /* full access to CP10 and CP11: the FPU and Helium */
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 #endif
-    const volatile uint32_t *load = mt_data_load;
-    for (volatile uint32_t *word = mt_data_start; word < mt_data_end; ++word) {
-        *word = *load++;
-    }
+{% include "shared/startup_load.c" %}
+
+{% if cookiecutter.sources.hot %}
+    __asm__ volatile("dsb\n\tisb" ::: "memory"); /* what was written is executed */
+{% endif %}
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
         *word = 0;
     }

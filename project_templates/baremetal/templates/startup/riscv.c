@@ -10,6 +10,9 @@ extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], 
 {% if cookiecutter.regions.arena != cookiecutter.regions.data %}
 extern uint32_t mt_arena_start[], mt_arena_end[]; /* in another memory than .bss */
 {% endif %}
+{% if cookiecutter.sources.hot %}
+extern uint32_t mt_hot_code_load[], mt_hot_code_start[], mt_hot_code_end[];
+{% endif %}
 
 int main(void);
 void mt_reset(void);
@@ -72,10 +75,8 @@ __attribute__((section(".vectors"), naked, used)) void mt_reset(void)
 
 void mt_start(void)
 {
-    const volatile uint32_t *load = mt_data_load;
-    for (volatile uint32_t *word = mt_data_start; word < mt_data_end; ++word) {
-        *word = *load++;
-    }
+{% include "shared/startup_load.c" %}
+
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
         *word = 0;
     }
