@@ -51,7 +51,7 @@ class Built(Around):
     Attributes:
         inner: the schedule.
         opt: the optimization level; "": that of the model's other files.
-        weights: "ram", or "": where the model's other constants lie.
+        weights: "ram", "packed" if `inner` unpacks them, or "": where the model's other constants lie.
         code: the same for its code.
     """
 
@@ -75,6 +75,7 @@ def built(schedule: Schedule, settings: Mapping[str, Any]) -> Schedule:
     turned = {name: value for name, value in settings.items() if value}
     made: Any = schedule
     if turned:
-        made = replace(made, **turned) if isinstance(made, Built) else Built(schedule, **turned)
+        whole = made if isinstance(made, Built) else Built(schedule, weights=getattr(schedule, WEIGHTS, ""))
+        made = replace(whole, **turned)
     found: Schedule = made
     return found

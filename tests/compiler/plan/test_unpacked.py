@@ -64,8 +64,12 @@ def test_weights_of_eight_bits_stay_as_they_are() -> None:
 
 
 def test_an_operator_can_be_packed_by_name(tmp_path: Path) -> None:
+    both = Choice("c99_patch", {"weights": "packed", "opt": "O3"})
+    model = with_bits(4, tmp_path)
+    leveled = mtool.compile(model, board="mps2_an385", options=Options(compress="none", schedules={"conv_2": both}))
+    assert {one.name: one.schedule for one in leveled.manifest.operators}["conv_2"] == "c99_patch:opt=O3,weights=packed"
     options = Options(compress="none", schedules={"conv_2": Choice("c99_patch", {"weights": "packed"})})
-    made = mtool.compile(with_bits(4, tmp_path), board="mps2_an385", options=options)
+    made = mtool.compile(model, board="mps2_an385", options=options)
     assert {one.name: one.schedule for one in made.manifest.operators}["conv_2"] == "c99_patch:weights=packed"
     assert "MT_UNPACK(mt_unpack4_2, 4, 2)" in made.files.text("digits4.c")
     with pytest.raises(UsageError, match=r"the constants of conv_2 .* can't be packed"):
