@@ -67,7 +67,7 @@ def test_an_operator_can_be_packed_by_name(tmp_path: Path) -> None:
     both = Choice("c99_patch", {"weights": "packed", "opt": "O3"})
     model = with_bits(4, tmp_path)
     leveled = mtool.compile(model, board="mps2_an385", options=Options(compress="none", schedules={"conv_2": both}))
-    assert {one.name: one.schedule for one in leveled.manifest.operators}["conv_2"] == "c99_patch:opt=O3,weights=packed"
+    assert {one.name: one.schedule for one in leveled.manifest.operators}["conv_2"] == "c99_patch:weights=packed,opt=O3"
     options = Options(compress="none", schedules={"conv_2": Choice("c99_patch", {"weights": "packed"})})
     made = mtool.compile(model, board="mps2_an385", options=options)
     assert {one.name: one.schedule for one in made.manifest.operators}["conv_2"] == "c99_patch:weights=packed"
