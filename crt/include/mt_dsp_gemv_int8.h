@@ -200,32 +200,99 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
     "sxtb16 r10, r10\n\t"              \
     MT_DSP_PAIR8("r0", "r1") MT_DSP_PAIR8("r2", "r3") MT_DSP_PAIR8("r4", "r5") MT_DSP_PAIR8("r8", "r9")
 #define MT_DSP_ROW8_4_SIZE 124 /* size of MT_DSP_ROW8_4 */
+#define MT_DSP_ENDS8       \
+    "sub r1, r1, r0\n\t"   \
+    "sub r3, r3, r2\n\t"   \
+    "sub r5, r5, r4\n\t"   \
+    "sub r9, r9, r8\n\t"
+
+/* The same with weights of 4 bits: a halfword has those of four outputs, n0 + 16 * n1 + 256 * n3 + 4096 * n2, where n2
+ * is signed and the others are 8 more than the weight. Sums of the whole halfwords and of their lower 4, 8 and 12 bits
+ * differ by each output's sum; 8 times the sum of the inputs is subtracted before. Biases are those of the four sums. */
+#define MT_DSP_QUAD(x, word, n0, n1, n2, n3)   \
+    "smlad " n2 ", " x ", " word ", " n2 "\n\t" \
+    "bic " word ", " word ", #0xF000F000\n\t" \
+    "smlad " n3 ", " x ", " word ", " n3 "\n\t" \
+    "uxtb16 " word ", " word "\n\t"           \
+    "smlad " n1 ", " x ", " word ", " n1 "\n\t" \
+    "and " word ", " word ", #0x000F000F\n\t" \
+    "smlad " n0 ", " x ", " word ", " n0 "\n\t"
+#define MT_DSP_QUADS(n0, n1, n2, n3)                                             \
+    "ldrd r12, lr, [%[w]], #8\n\t" MT_DSP_QUAD("r10", "r12", n0, n1, n2, n3) \
+        MT_DSP_QUAD("r11", "lr", n0, n1, n2, n3)
+#define MT_DSP_ROW8_4_BITS "ldr r10, [%[x]], #4\n\t" MT_DSP_ROW8_BITS_OF
+#define MT_DSP_ROW8_BITS_OF          \
+    "sxtb16 r11, r10, ror #8\n\t"    \
+    "sxtb16 r10, r10\n\t" MT_DSP_QUADS("r0", "r1", "r2", "r3") MT_DSP_QUADS("r4", "r5", "r8", "r9")
+#define MT_DSP_ROW8_4_BITS_SIZE 132 /* size of MT_DSP_ROW8_4_BITS */
+#define MT_DSP_LESS_INPUTS              \
+    "ldr r10, %[eight]\n\t"             \
+    "sub r0, r0, r10\n\t"               \
+    "sub r4, r4, r10\n\t"               \
+    "add r11, r10, r10, lsl #4\n\t"     \
+    "sub r1, r1, r11\n\t"               \
+    "sub r5, r5, r11\n\t"               \
+    "add r11, r11, r10, lsl #8\n\t"     \
+    "sub r2, r2, r11\n\t"               \
+    "sub r3, r3, r11\n\t"               \
+    "sub r8, r8, r11\n\t"               \
+    "sub r9, r9, r11\n\t"
+#define MT_DSP_ENDS_QUAD(n0, n1, n2, n3)   \
+    "sub " n2 ", " n2 ", " n3 "\n\t"     \
+    "asr " n2 ", " n2 ", #12\n\t"        \
+    "sub " n3 ", " n3 ", " n1 "\n\t"     \
+    "sub " n1 ", " n1 ", " n0 "\n\t"     \
+    "lsl " n1 ", " n1 ", #4\n\t"
+#define MT_DSP_ENDS8_BITS MT_DSP_ENDS_QUAD("r0", "r1", "r2", "r3") MT_DSP_ENDS_QUAD("r4", "r5", "r8", "r9")
+#define MT_DSP_DENSE8(begins, row, size, ends)                                                                     \
+    __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" begins MT_DSP_IN_TURNS(                   \
+                         "", row, size, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t" ends               \
+                     "ldr r10, [%[w]]"                                                                             \
+                     : "=&r"(r0), "=&r"(r1), "=&r"(r2), "=&r"(r3), "=&r"(r4), "=&r"(r5), "=&r"(r8), "=&r"(r9),     \
+                       "=&r"(r10), [w] "+&r"(weights), [x] "+&r"(x)                                                \
+                     : [end] "m"(end), [skip] "m"(skip), [turn] "i"(turn), [eight] "m"(eight)                      \
+                     : "r11", "r12", "lr", "cc", "memory")
 #define MT_DSP_EXACT_PAIR(a, b) MT_DSP_EXACT(a, "r10", "r11", "%[n]") MT_DSP_EXACT(b, "r12", "lr", "%[k]")
 #define MT_DSP_NEXT_PAIR "ldmia %[w]!, {r10, r11, r12, lr}\n\t"
 
+/* Eight times the sum of `count` inputs. */
+MT_DSP_INLINE int32_t mt_dsp_eightfold(const int8_t *x, int32_t count)
+{
+    int32_t sum = 0;
+    for (; count >= 4; x += 4, count -= 4) {
+        int32_t four;
+        memcpy(&four, x, 4);
+        __asm__("sxtb16 r12, %[four]\n\t"
+                "smlad %[sum], r12, %[ones], %[sum]\n\t"
+                "sxtb16 r12, %[four], ror #8\n\t"
+                "smlad %[sum], r12, %[ones], %[sum]"
+                : [sum] "+&r"(sum)
+                : [four] "r"(four), [ones] "r"(0x10001)
+                : "r12");
+    }
+    for (; count > 0; --count)
+        sum += *x++;
+    return 8 * sum;
+}
+
 MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int8_t *output, int32_t groups, int turn, enum mt_scaling by, int clamped,
-                                           const struct mt_dsp_range *range)
+                                           int8_t *output, int32_t groups, int turn, int bits, enum mt_scaling by,
+                                           int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
-    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(end - input) / 4) & (turn - 1)); /* the loop's bytes to skip */
+    const int32_t four = bits == 4 ? MT_DSP_ROW8_4_BITS_SIZE : MT_DSP_ROW8_4_SIZE;
+    const int32_t skip = four * (-((int32_t)(end - input) / 4) & (turn - 1)); /* the loop's bytes to skip */
+    const int32_t eight = bits == 4 ? mt_dsp_eightfold(input, (int32_t)(end - input)) : 0;
     do {
         const int8_t *x = input;
         int32_t a, b, c, d, e, f, g, h, m;
         {
             register int32_t r0 __asm__("r0"), r1 __asm__("r1"), r2 __asm__("r2"), r3 __asm__("r3"), r4 __asm__("r4"),
                 r5 __asm__("r5"), r8 __asm__("r8"), r9 __asm__("r9"), r10 __asm__("r10");
-            __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(
-                                 "", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
-                             "sub r1, r1, r0\n\t"
-                             "sub r3, r3, r2\n\t"
-                             "sub r5, r5, r4\n\t"
-                             "sub r9, r9, r8\n\t"
-                             "ldr r10, [%[w]]"
-                             : "=&r"(r0), "=&r"(r1), "=&r"(r2), "=&r"(r3), "=&r"(r4), "=&r"(r5), "=&r"(r8), "=&r"(r9),
-                               "=&r"(r10), [w] "+&r"(weights), [x] "+&r"(x)
-                             : [end] "m"(end), [skip] "m"(skip), [turn] "i"(turn)
-                             : "r11", "r12", "lr", "cc", "memory");
+            if (bits == 4)
+                MT_DSP_DENSE8(MT_DSP_LESS_INPUTS, MT_DSP_ROW8_4_BITS, MT_DSP_ROW8_4_BITS_SIZE, MT_DSP_ENDS8_BITS);
+            else
+                MT_DSP_DENSE8("", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, MT_DSP_ENDS8);
             if (MT_DSP_USUAL(r10)) {
                 __asm__ volatile(MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r0", "r1")
                                  MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r2", "r3")
@@ -258,42 +325,55 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
 
 /* The same without scales: the results are the sums. Words of b have no sign. The last `rest` inputs, fewer than four,
  * have words of weights too; there is a word of inputs before them. */
-#define MT_DSP_LAST_1 "ldrb r10, [%[x]]\n\t"
-#define MT_DSP_LAST_2 "ldrh r10, [%[x]]\n\t"
-#define MT_DSP_LAST_3 MT_DSP_LAST_2 "ldrb r11, [%[x], #2]\n\torr r10, r10, r11, lsl #16\n\t"
-#define MT_DSP_SUMS(last)                                                                                            \
-    __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(                            \
-                         "", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t" \
-                     last "ldr r10, %[o]\n\t"                                                                       \
-                     "sub r1, r1, r0\n\t"                                                                           \
-                     "sub r3, r3, r2\n\t"                                                                           \
-                     "sub r5, r5, r4\n\t"                                                                           \
-                     "sub r9, r9, r8\n\t"                                                                           \
-                     "asr r1, r1, #8\n\t"                                                                           \
-                     "asr r3, r3, #8\n\t"                                                                           \
-                     "asr r5, r5, #8\n\t"                                                                           \
-                     "asr r9, r9, #8\n\t"                                                                           \
+#define MT_DSP_LAST_0(row) ""
+#define MT_DSP_LAST_1(row) "ldrb r10, [%[x]]\n\t" row
+#define MT_DSP_LAST_2(row) "ldrh r10, [%[x]]\n\t" row
+#define MT_DSP_LAST_3(row) "ldrh r10, [%[x]]\n\tldrb r11, [%[x], #2]\n\torr r10, r10, r11, lsl #16\n\t" row
+#define MT_DSP_ENDS_SUMS MT_DSP_ENDS8 \
+    "asr r1, r1, #8\n\t"            \
+    "asr r3, r3, #8\n\t"            \
+    "asr r5, r5, #8\n\t"            \
+    "asr r9, r9, #8\n\t"
+#define MT_DSP_ENDS_SUMS_BITS MT_DSP_ENDS8_BITS \
+    "asr r1, r1, #8\n\t"                      \
+    "asr r3, r3, #8\n\t"                      \
+    "asr r5, r5, #8\n\t"                      \
+    "asr r9, r9, #8\n\t"
+#define MT_DSP_SUMS(begins, row, size, last, ends)                                                                  \
+    __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" begins MT_DSP_IN_TURNS(                    \
+                         "", row, size, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"                     \
+                     last ends "ldr r10, %[o]\n\t"                                                                  \
                      "stmia r10!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t"                                             \
                      "str r10, %[o]"                                                                                \
                      : [w] "+&r"(weights), [x] "+&r"(x), [o] "+m"(output)                                           \
-                     : [end] "m"(whole), [skip] "m"(skip), [turn] "i"(turn)                                         \
+                     : [end] "m"(whole), [skip] "m"(skip), [turn] "i"(turn), [eight] "m"(eight)                     \
                      : "r0", "r1", "r2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory")
+#define MT_DSP_SUMS_OF(last)                                                                             \
+    do {                                                                                                 \
+        if (bits == 4)                                                                                   \
+            MT_DSP_SUMS(MT_DSP_LESS_INPUTS, MT_DSP_ROW8_4_BITS, MT_DSP_ROW8_4_BITS_SIZE,                 \
+                        last(MT_DSP_ROW8_BITS_OF), MT_DSP_ENDS_SUMS_BITS);                               \
+        else                                                                                             \
+            MT_DSP_SUMS("", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, last(MT_DSP_ROW8_OF), MT_DSP_ENDS_SUMS);  \
+    } while (0)
 
 MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int32_t *output, int32_t groups, int turn, int rest)
+                                           int32_t *output, int32_t groups, int turn, int rest, int bits,
+                                           int32_t eight)
 {
     const int8_t *const whole = end - rest;
-    const int32_t skip = MT_DSP_ROW8_4_SIZE * (-((int32_t)(whole - input) / 4) & (turn - 1));
+    const int32_t four = bits == 4 ? MT_DSP_ROW8_4_BITS_SIZE : MT_DSP_ROW8_4_SIZE;
+    const int32_t skip = four * (-((int32_t)(whole - input) / 4) & (turn - 1));
     do {
         const int8_t *x = input;
         if (rest == 1)
-            MT_DSP_SUMS(MT_DSP_LAST_1 MT_DSP_ROW8_OF);
+            MT_DSP_SUMS_OF(MT_DSP_LAST_1);
         else if (rest == 2)
-            MT_DSP_SUMS(MT_DSP_LAST_2 MT_DSP_ROW8_OF);
+            MT_DSP_SUMS_OF(MT_DSP_LAST_2);
         else if (rest == 3)
-            MT_DSP_SUMS(MT_DSP_LAST_3 MT_DSP_ROW8_OF);
+            MT_DSP_SUMS_OF(MT_DSP_LAST_3);
         else
-            MT_DSP_SUMS("");
+            MT_DSP_SUMS_OF(MT_DSP_LAST_0);
     } while (--groups);
     return weights;
 }
@@ -321,19 +401,56 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums_of(const int8_t *input, const int8_t *
     return weights;
 }
 
+/* Eight sums of weights of 4 bits; those of odd outputs are times 256 and have their predecessor's added. */
+MT_DSP_INLINE const uint32_t *mt_dsp_sums_of_bits(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                                  uint32_t *sums, int32_t rest)
+{
+    const uint32_t *words = weights + 8;
+    for (int32_t j = 0; j < 8; j += 4) {
+        sums[j] = weights[j];
+        sums[j + 1] = (weights[j + 1] - weights[j]) << 4;
+        sums[j + 2] = (uint32_t)((int32_t)(weights[j + 2] - weights[j + 3]) >> 12);
+        sums[j + 3] = weights[j + 3] - weights[j + 1];
+    }
+    for (const int8_t *x = input; x < end; x += 4)
+        for (int32_t half = 0; half < 4; ++half) {
+            const uint32_t word = *words++;
+            for (int32_t k = 0; k < 2; ++k) {
+                const int32_t place = half % 2 + 2 * k;
+                const int32_t element = x + 4 > end && place >= rest ? 0 : x[place], n = (int32_t)(word >> 16 * k & 0xFFFF);
+                uint32_t *const four = sums + half / 2 * 4;
+                four[0] += (uint32_t)(element * ((n & 15) - 8));
+                four[1] += (uint32_t)(element * ((n >> 4 & 15) - 8)) << 8;
+                four[2] += (uint32_t)(element * (((n >> 12 & 15) ^ 8) - 8));
+                four[3] += (uint32_t)(element * ((n >> 8 & 15) - 8)) << 8;
+            }
+        }
+    for (int32_t j = 0; j < 8; j += 2)
+        sums[j + 1] += sums[j];
+    return words;
+}
+
 /* Some outputs at a time, an even number. */
 MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                             int8_t *output, int32_t groups, int32_t outputs, enum mt_scaling by,
-                                             const struct mt_dsp_range *range)
+                                             int8_t *output, int32_t groups, int32_t outputs, int bits,
+                                             enum mt_scaling by, const struct mt_dsp_range *range)
 {
     for (; groups; --groups, output += outputs) {
         uint32_t sums[8];
         const uint32_t *first;
-        weights = first = mt_dsp_sums_of(input, end, weights, sums, outputs, 0);
+        weights = first = bits == 4 ? mt_dsp_sums_of_bits(input, end, weights, sums, 0)
+                                    : mt_dsp_sums_of(input, end, weights, sums, outputs, 0);
         for (int32_t j = 0; j < outputs; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
             output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, first, by, range);
     }
     return weights;
+}
+
+MT_DSP_INLINE int32_t mt_dsp_eightfold(const int8_t *x, int32_t count)
+{
+    (void)x;
+    (void)count;
+    return 0; /* not needed here */
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
@@ -342,25 +459,28 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 {
     (void)unroll;
     (void)clamped;
-    return mt_dsp_rows_of(input, end, weights, output, groups, 4, by, range);
+    return mt_dsp_rows_of(input, end, weights, output, groups, 4, 8, by, range);
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int8_t *output, int32_t groups, int turn, enum mt_scaling by, int clamped,
-                                           const struct mt_dsp_range *range)
+                                           int8_t *output, int32_t groups, int turn, int bits, enum mt_scaling by,
+                                           int clamped, const struct mt_dsp_range *range)
 {
     (void)turn;
     (void)clamped;
-    return mt_dsp_rows_of(input, end, weights, output, groups, 8, by, range);
+    return mt_dsp_rows_of(input, end, weights, output, groups, 8, bits, by, range);
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int32_t *output, int32_t groups, int turn, int rest)
+                                           int32_t *output, int32_t groups, int turn, int rest, int bits,
+                                           int32_t eight)
 {
     (void)turn;
+    (void)eight;
     for (; groups; --groups, output += 8) {
         uint32_t sums[8];
-        weights = mt_dsp_sums_of(input, end, weights, sums, 8, rest);
+        weights = bits == 4 ? mt_dsp_sums_of_bits(input, end, weights, sums, rest)
+                            : mt_dsp_sums_of(input, end, weights, sums, 8, rest);
         for (int32_t j = 0; j < 8; ++j)
             output[j] = j % 2 ? (int32_t)(sums[j] - sums[j - 1]) >> 8 : (int32_t)sums[j];
     }
@@ -387,20 +507,27 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *en
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int32_t *output, int32_t groups)                                 \
     {                                                                                                 \
-        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest);                         \
+        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest, 8, 0);                   \
     }
-#define MT_DSP_ROWS8_PLAIN(name, unroll, by)                                                           \
+/* With weights of 4 bits; `eight` is mt_dsp_eightfold of the inputs. */
+#define MT_DSP_SUMS8_BITS(name, turn, rest)                                                            \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+                                     int32_t *output, int32_t groups, int32_t eight)                  \
+    {                                                                                                 \
+        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest, 4, eight);               \
+    }
+#define MT_DSP_ROWS8_PLAIN(name, unroll, bits, by)                                                           \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int8_t *output, int32_t groups)                                  \
     {                                                                                                 \
-        return mt_dsp_rows8(input, end, weights, output, groups, unroll, by, 0, 0);                    \
+        return mt_dsp_rows8(input, end, weights, output, groups, unroll, bits, by, 0, 0);                    \
     }
-#define MT_DSP_ROWS8_RANGE(name, unroll, by, clamped)                                                  \
+#define MT_DSP_ROWS8_RANGE(name, unroll, bits, by, clamped)                                                  \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
     {                                                                                                 \
         const struct mt_dsp_range own = *range;                                                       \
-        return mt_dsp_rows8(input, end, weights, output, groups, unroll, by, clamped, &own);           \
+        return mt_dsp_rows8(input, end, weights, output, groups, unroll, bits, by, clamped, &own);           \
     }
 
 #ifdef __cplusplus

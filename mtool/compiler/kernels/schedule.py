@@ -172,6 +172,10 @@ class Schedule:
         """
         return 0, 0.0
 
+    def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
+        """Return this schedule with weights of few bits in flash, which it reads as such; None: it can't."""
+        return None
+
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Return this schedule with the knobs that are fastest on the core, where instruction counts mislead.
 

@@ -18,7 +18,7 @@ from mtool.compiler.plan.function_knobs import RAM, built
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.pool import ConstantReads
 from mtool.compiler.plan.step import Step
-from mtool.compiler.plan.unpacked import Unpacking, is_packed
+from mtool.compiler.plan.unpacked import packed
 
 # Flash or working memory for time: the operators that may have constants larger than their weights, or that transform
 # their weights at run time, since either saves instructions.
@@ -337,7 +337,7 @@ def _bytes_read(step: Step, plan: Plan, size: int) -> float:
 # model's instructions; and only if the arena grows by less than the flash shrinks.
 
 
-MOST_UNPACKING = 0.06
+MOST_UNPACKING = 0.08
 """The share of the model's instructions that unpacking may take."""
 
 
@@ -349,15 +349,16 @@ def worth_packing(plan: Plan) -> frozenset[str]:
         title, graph = step.node.title, plan.graph
         if isinstance(step.node.attrs, Control | External) or plan.target.flash_is_apart or title in graph.sized_nodes:
             continue
-        made = None if is_packed(step.schedule) else Unpacking.of(step.schedule, step.node, graph, plan.target)
+        made = packed(step.schedule, step.node, graph, plan.target)
         if made is None:
             continue
         parts = (part for one, _ in plan.storages for part in one.parts)
         live = sum(part.bytes for part in parts if part.live >> number + 1 & 1)
         more = live + made.scratch_bytes(step.node, graph) - step.scratch_bytes - plan.arena_bytes
-        _, before = found.get(title, (0, 0))
-        found[title] = made.saved, max(more, before)
-        time[title] = time.get(title, 0) + made.packing.instructions
+        saved = step.schedule.grown_bytes(step.node, graph) - made.grown_bytes(step.node, graph)
+        costs = (one.cost(step.node, graph, plan.target) for one in (made, step.schedule))
+        found[title] = saved, max(more, found.get(title, (0, 0))[1])
+        time[title] = time.get(title, 0) + next(costs) - next(costs)
     left, chosen = MOST_UNPACKING * plan.cost, list[tuple[str, int, int]]()
     for title, (saved, more) in sorted(found.items(), key=lambda item: (time[item[0]] / item[1][0], item[0])):
         if time[title] <= left:

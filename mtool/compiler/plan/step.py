@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
-from typing import Any
 
 from mtool.base.frozen import frozen
 from mtool.base.option_values import Io, Order, Partial
@@ -40,9 +39,9 @@ class PlanOptions:
         step = choose_schedule(node, graph, self.target, self.choices.get(name), self.grown)
         if node.title not in self.packed:
             return step
-        from mtool.compiler.plan.unpacked import Unpacking
+        from mtool.compiler.plan.unpacked import packed
 
-        made: Any = Unpacking.of(step.schedule, node, graph, self.target)
+        made = packed(step.schedule, node, graph, self.target)
         return replace(step, schedule=made, scratch_bytes=made.scratch_bytes(node, graph)) if made else step
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -55,14 +56,9 @@ class Unpacking(Around):
         """The schedule's knobs, and that of its constants."""
         return {**self.inner.knobs(), WEIGHTS: KNOBS[WEIGHTS]}
 
-    @property
-    def saved(self) -> int:
-        """The bytes that packing saves."""
-        return 4 * (self.packing.words - self.packing.packed_words)
-
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """The schedule's own, without what is saved."""
-        return self.inner.grown_bytes(node, graph) - self.saved
+        return self.inner.grown_bytes(node, graph) - 4 * (self.packing.words - self.packing.packed_words)
 
     def constant_passes(self, node: Node, graph: Graph) -> int:
         """Once."""
@@ -104,9 +100,19 @@ class Unpacking(Around):
         )
 
 
+def packed(schedule: Schedule, node: Node, graph: Graph, target: Target) -> Schedule | None:
+    """Return a node's schedule with its weights of few bits packed; None: it can't be, or is already."""
+    if is_packed(schedule):
+        return None
+    made: Any = schedule.in_few_bits(node, graph, target) or Unpacking.of(schedule, node, graph, target)
+    found: Schedule | None = made
+    return found
+
+
 def is_packed(schedule: Schedule) -> bool:
     """Whether a schedule unpacks its constants."""
-    return isinstance(schedule, Unpacking) or (isinstance(schedule, Built) and is_packed(schedule.inner))
+    inner = schedule.inner if isinstance(schedule, Built) else schedule
+    return isinstance(inner, Unpacking) or bool(getattr(inner, "bits", 0))
 
 
 def _range(node: Node, graph: Graph) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_in
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -22,17 +22,21 @@ from mtool.compiler.kernels.epilogues import (
     Int16Epilogue,
     Products,
     SumEpilogue,
+    TileEpilogue,
 )
-from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
+from mtool.compiler.kernels.exact_scaling import MOST_MOVED, PLACES, ExactScaling, Together
 from mtool.compiler.kernels.integer import EPILOGUE, RESULT
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
+from mtool.compiler.kernels.threshold_multipliers import Reach
 
 # Dense layers of int8 for SIMD32: four or eight outputs at a time.
 #
 # The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_int8.h.
 
+
+T = TypeVar("T", bound=TileEpilogue)
 
 UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_gemv_int8.h has
 PORTABLE = 300  # bytes of a tile of portable C, which they take the place of
@@ -65,13 +69,74 @@ def _sums(weights: Array, bias: Array, depth: int, group: int) -> tuple[Array, A
     return np.concatenate([heads.reshape(rows, group), words], axis=1), sign
 
 
+QUAD = (0, 1, 3, 2)
+"""The outputs of the four fields of a halfword, the lowest first."""
+QUAD_TEXT = "n0 + 16 * n1 + 256 * n3 + 4096 * n2, all but n2 with 8 added, after the biases of such sums"
+QUAD_LIMITS = (1 << 31, 1 << 23, 1 << 19, 1 << 23)
+"""What the sums of four outputs have to be below."""
+
+
+def pack_quads(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_dsp_rows8 with weights of 4 bits, uint32 [N/8, ...]; arguments as for pack."""
+    bias, scaling = scaling.without_dead_channels(weights, bias)
+    sums = _quad_sums(weights, bias, depth)
+    scales = scaling.padded(8 * len(sums)).paired(np.ones(4 * len(sums), np.float32))
+    return np.concatenate([sums, scales.reshape(len(sums), -1)], axis=1)
+
+
+def _quad_sums(weights: Array, bias: Array, depth: int) -> Array:
+    """Return such a stream without scales.
+
+    Args:
+        weights: from -8 to 7, with `quads_fit`.
+        bias: int32 [N], the input's zero point folded in.
+        depth: a multiple of 4.
+    """
+    count = round_up(weights.shape[0], 8)
+    fields: Array = filled_up(weights, count, depth).astype(np.uint32) + np.uint32(8)
+    fields = fields.reshape(-1, 4, depth // 4, 2, 2)[:, QUAD].swapaxes(1, 2)  # of each: quad, inputs, field, half, odd
+    fields[:, :, 3] ^= 8  # the highest field is signed
+    places = np.arange(4, dtype=np.uint32)[:, None, None] * 4 + np.arange(2, dtype=np.uint32)[:, None] * 16
+    words = ((fields & 15) << places).sum((2, 3), dtype=np.uint32)  # [quad, inputs / 4, odd]
+    words = words.reshape(count // 8, 2, depth // 4, 2).swapaxes(1, 2).reshape(count // 8, -1)
+    heads = np.pad(bias, (0, count - len(bias))).astype(np.int64).reshape(-1, 4)[:, QUAD] << np.arange(0, 16, 4)
+    first = (heads.cumsum(1)[:, QUAD] & 0xFFFFFFFF).astype(np.uint32).reshape(count // 8, -1)
+    return np.concatenate([first, words], axis=1)
+
+
+def quads_fit(weights: Array, bias: Array) -> bool:
+    """Whether weights have 4 bits, and the sums of each output are within its limit."""
+    if weights.dtype != np.int8 or weights.min(initial=0) < -8 or weights.max(initial=0) > 7:
+        return False
+    reach = Reach.of(weights, bias)
+    most = np.maximum(-reach.least, reach.most) + MOST_MOVED
+    return bool((most < np.resize(QUAD_LIMITS, len(most))).all())
+
+
 def best_unroll(depth: int) -> int:
     """Return the largest unrolling of mt_dsp_gemv_int8.h that divides the depth."""
     return next(unroll for unroll in UNROLLS if depth % unroll == 0)
 
 
 @dataclass(frozen=True)
-class Gemv(GroupedGemv[Int8Epilogue]):
+class FewBits(GroupedGemv[T]):
+    """The knob of schedules that can read weights of 4 bits, eight outputs at a time."""
+
+    bits: int = knob(0, 4, meaning="bits of a stored weight: 4 take half of the flash; auto: 8")
+
+    def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
+        """With weights of 4 bits."""
+        fewer = replace(self, bits=4)
+        return None if self.bits else fewer if fewer.supports(node, graph, target) else None
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """With 4 bits, half of the weights less."""
+        size = self.sizes(node, graph)
+        return -(round_up(size.outputs, 8) * round_up(size.depth, 4) // 2) if self.bits else 0
+
+
+@dataclass(frozen=True)
+class Gemv(FewBits[Int8Epilogue]):
     """Row by row of the input; four or eight outputs share each widened word of inputs."""
 
     name = "dsp_rows"
@@ -85,6 +150,8 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, weights that can be paired."""
+        if self.bits == 4:
+            return _is_scaled(epilogue) and quads_fit(epilogue.weights, epilogue.bias)
         return bool(epilogue.weights.dtype == np.int8) and dsp.go_in_pairs(epilogue.node, epilogue.graph)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
@@ -93,8 +160,10 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
         """Four, or eight if that saves more than unused outputs cost; eight only for scaling by multipliers."""
-        if epilogue.scale is None or not isinstance(epilogue.how, Requantize):
+        if not _is_scaled(epilogue):
             return 4
+        if self.bits:
+            return 8
         return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
 
     def _unroll(self, depth: int, group: int) -> int:
@@ -104,7 +173,8 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     def _cost(self, size: Matrix, epilogue: Int8Epilogue, group: int) -> float:
         node, graph, depth = epilogue.node, epilogue.graph, self.filled(size)
-        products = (4 if group == 4 else 7.75) * depth + 3 * depth / self._unroll(depth, group)
+        each = 4 if group == 4 else 8.25 if self.bits else 7.75
+        products = each * depth + 3 * depth / self._unroll(depth, group) + (19 if self.bits else 0)
         own_code = self._code(depth, group) * price_of_code(node, graph) / nodes_of_operator(node, graph)
         return size.rows * math.ceil(size.outputs / group) * (products + (42 if group == 4 else 50)) + own_code
 
@@ -133,16 +203,28 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         scaling, bias = dsp.shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
         if group == 8 and isinstance(scaling, FloatScaling):
             scaling = ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0])
-        packed = packed_by_rows(partial(pack, depth=depth, group=group), group, epilogue.weights, bias, scaling)
         unroll, of_eight = self._unroll(depth, group), "8" if group == 8 else ""
-        macro, stem, number = f"MT_DSP_ROWS{of_eight}", f"mt_dsp_rows{of_eight}", unroll // 4 if of_eight else unroll
-        layout = f"{'eight' if of_eight else 'four'} outputs a row, each two, {dsp.PAIRED}, {scaling.meaning} of each"
+        rows = partial(pack_quads, depth=depth) if self.bits else partial(pack, depth=depth, group=group)
+        packed = packed_by_rows(rows, group, epilogue.weights, bias, scaling)
+        stem, loop = f"mt_dsp_rows{of_eight}", f"{unroll}_4bit" if self.bits else str(unroll)
+        layout = f"{'eight' if of_eight else 'four'} outputs a row, {_words_text(self.bits)}, {scaling.meaning} of each"
         products = Products(packed, layout, "mt_dsp_gemv_int8.h")
-        return dsp.with_function(products, macro, stem, scaling, epilogue, str(unroll), number)
+        numbers = (unroll // 4, self.bits or 8) if of_eight else (unroll,)
+        return dsp.with_function(products, f"MT_DSP_ROWS{of_eight}", stem, scaling, epilogue, loop, *numbers)
+
+
+def _words_text(bits: int) -> str:
+    """Return how weights lie in words."""
+    return f"each four, weights as halfwords of {QUAD_TEXT}" if bits else f"each two, {dsp.PAIRED}"
+
+
+def _is_scaled(epilogue: Int8Epilogue) -> bool:
+    """Whether the results are scaled as eight outputs at a time are."""
+    return epilogue.scale is not None and isinstance(epilogue.how, Requantize)
 
 
 @dataclass(frozen=True)
-class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
+class GemvByteSums(FewBits[ByteSumEpilogue]):
     """Row by row of the input; eight outputs share each widened word of inputs. Any expression can follow the sums."""
 
     name = "dsp_row_sums"
@@ -158,12 +240,14 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
         weights, bias = epilogue.weights, epilogue.bias_of_model[1::2].astype(np.int64)
         if weights.dtype != np.int8 or size.depth < 4 or (np.abs(bias) >= 1 << 22).any():
             return False
+        if self.bits:
+            return size.rows == 1 and quads_fit(weights, epilogue.bias_of_model)
         return dsp.go_in_pairs(epilogue.node, epilogue.graph) and not dsp.have_signs(weights)
 
     def instructions(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> float:
         """7.75 instructions an input for eight outputs, 3 an iteration, 50; and 28 for each result."""
         depth, unroll = round_up(size.depth, 4), self.unroll or LONGEST
-        each = 7.75 * depth + 3 * -(-depth // unroll) + 50
+        each = (8.25 if self.bits else 7.75) * depth + 3 * -(-depth // unroll) + (71 if self.bits else 50)
         node, graph = epilogue.node, epilogue.graph
         own_code = (31 * unroll - PORTABLE) * price_of_code(node, graph) / nodes_of_operator(node, graph)
         return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs) + own_code
@@ -172,16 +256,19 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
         """By the unrolling."""
 
         def rows(weights: Array, bias: Array) -> Array:
-            return _sums(weights, bias, round_up(size.depth, 4), self.together)[0]
+            depth = round_up(size.depth, 4)
+            return _quad_sums(weights, bias, depth) if self.bits else _sums(weights, bias, depth, self.together)[0]
 
         unroll, rest = self.unroll or LONGEST, size.depth % 4
-        name = f"mt_dsp_row_sums_{unroll}{f'_{rest}' if rest else ''}"
+        name = f"mt_dsp_row_sums_{unroll}{f'_{rest}' if rest else ''}{'_4bit' if self.bits else ''}"
         packed = packed_by_rows(rows, self.together, epilogue.weights, epilogue.bias_of_model)
         layout, shared = (
-            f"eight outputs a row, each two, {dsp.PAIRED}",
-            (f"MT_DSP_SUMS8({name}, {unroll // 4}, {rest})",),
+            f"eight outputs a row, {_words_text(self.bits)}",
+            (f"MT_DSP_SUMS8{'_BITS' if self.bits else ''}({name}, {unroll // 4}, {rest})",),
         )
-        return Products(packed, layout, "mt_dsp_gemv_int8.h", name, shared=shared)
+        made = Products(packed, layout, "mt_dsp_gemv_int8.h", name, shared=shared)
+        eightfold = f"const int32_t eight = mt_dsp_eightfold(input, {size.depth});"
+        return replace(made, declared=eightfold, last="eight") if self.bits else made
 
 
 # Dense layers of int16 activations for SIMD32: four outputs at a time.
