@@ -66,19 +66,19 @@ extern "C" {
     MT_DSP_TAPS2("r8", "r9", "[r0, %[row1]]", "r12", "lr")     \
     MT_DSP_TAPS2("r6", "r7", "[r0], #4", "r12", "lr")
 #define MT_DSP_PAIR_STRIDE2 MT_DSP_ROWS1("r12") MT_DSP_ROWS1("lr")
-#define MT_DSP_FLOAT2               \
+#define MT_DSP_FLOAT2(scale)        \
     "vmov s0, s1, r12, lr\n\t"      \
     "vcvt.f32.s32 s0, s0\n\t"       \
     "vcvt.f32.s32 s1, s1\n\t"       \
-    "vmul.f32 s0, s0, %[scale]\n\t" \
-    "vmul.f32 s1, s1, %[scale]\n\t" \
+    "vmul.f32 s0, s0, " scale "\n\t" \
+    "vmul.f32 s1, s1, " scale "\n\t" \
     "vcvtr.s32.f32 s0, s0\n\t"      \
     "vcvtr.s32.f32 s1, s1\n\t"      \
     "vmov r12, lr, s0, s1\n\t"
-#define MT_DSP_FLOAT1               \
+#define MT_DSP_FLOAT1(scale)        \
     "vmov s0, r12\n\t"              \
     "vcvt.f32.s32 s0, s0\n\t"       \
-    "vmul.f32 s0, s0, %[scale]\n\t" \
+    "vmul.f32 s0, s0, " scale "\n\t" \
     "vcvtr.s32.f32 s0, s0\n\t"      \
     "vmov r12, s0\n\t"
 #define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("r12", "r4", "r5")
@@ -217,11 +217,11 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint
     MT_DSP_SLIDE_REGISTERS(bias)
 #define MT_DSP_SLIDE_SCALING [scale] "t"(scale)
     if (zero_point == -128 && low == -128 && high == 127)
-        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_PLAIN);
+        MT_DSP_SLIDE(MT_DSP_FLOAT2("%[scale]"), MT_DSP_FLOAT1("%[scale]"), MT_DSP_PLAIN);
     else if (low == -128 && high == 127)
-        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_ZERO);
+        MT_DSP_SLIDE(MT_DSP_FLOAT2("%[scale]"), MT_DSP_FLOAT1("%[scale]"), MT_DSP_ZERO);
     else
-        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_LIMITS);
+        MT_DSP_SLIDE(MT_DSP_FLOAT2("%[scale]"), MT_DSP_FLOAT1("%[scale]"), MT_DSP_LIMITS);
 #undef MT_DSP_SLIDE_SCALING
 }
 
@@ -339,6 +339,119 @@ MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, cons
 }
 
 #endif
+
+/* The same as mt_dsp_slide_exact, for layers whose sizes are known only at run time: two outputs a row or more. If
+ * `floats`, a channel without a multiplier is scaled by a float, the offset. */
+struct mt_dsp_plane_sizes {
+    int32_t rows, count, row_step, step;
+};
+
+#ifdef MT_DSP_FPU
+
+/* FPU registers hold the sizes. */
+#define MT_DSP_ADD_SIZE(x, size) "vmov r4, %[" size "]\n\tadd " x ", " x ", r4\n\t"
+#define MT_DSP_SIZED(pair, narrow)                                                                              \
+    __asm__ volatile(MT_DSP_SLIDE_BEGIN MT_DSP_TAP_PAIRS                                                        \
+                     "vmov r2, %[reach]\n\t"                                                                    \
+                     "vmov r4, %[all]\n\t"                                                                      \
+                     "add r2, r2, r0\n\t"                                                                       \
+                     "add r4, r4, r2\n\t" MT_DSP_KEEP_LAST "1:\n\t"                                            \
+                     "2:\n\t" pair MT_DSP_FETCH_EXACT                                                           \
+                     ".if %c[floats]\n\t"                                                                       \
+                     "cbz r4, 4f\n\t"                                                                           \
+                     ".endif\n\t" MT_DSP_EXACT("r12", "r4", "r5", "%[places]")                                  \
+                     MT_DSP_EXACT("lr", "r4", "r5", "%[places]") "3:\n\t" narrow("r12") narrow("lr")            \
+                     "vmov r4, %[step]\n\t"                                                                     \
+                     "strb r12, [r1]\n\t"                                                                       \
+                     "strb lr, [r1, r4]\n\t"                                                                    \
+                     "add r1, r1, r4, lsl #1\n\t"                                                               \
+                     "cmp r0, r2\n\t"                                                                           \
+                     "bne 2b\n\t"                                                                               \
+                     ".if %c[floats]\n\t"                                                                       \
+                     "b 5f\n"                                                                                   \
+                     "4:\n\t" MT_DSP_FLOAT2("%p[exact]") MT_DSP_ZERO("r12") MT_DSP_ZERO("lr")                   \
+                     "b 3b\n"                                                                                   \
+                     "5:\n\t"                                                                                   \
+                     ".endif\n\t"                                                                               \
+                     "vmov r4, %[odd]\n\t"                                                                      \
+                     "cbz r4, 8f\n\t" MT_DSP_ROWS1("r12") MT_DSP_FETCH_EXACT                                    \
+                     ".if %c[floats]\n\t"                                                                       \
+                     "cbnz r4, 6f\n\t" MT_DSP_FLOAT1("%p[exact]") MT_DSP_ZERO("r12")                            \
+                     "b 7f\n"                                                                                   \
+                     "6:\n\t"                                                                                   \
+                     ".endif\n\t" MT_DSP_EXACT("r12", "r4", "r5", "%[places]") "7:\n\t" narrow("r12")          \
+                     "strb r12, [r1]\n"                                                                         \
+                     "8:\n\t" MT_DSP_ADD_SIZE("r0", "next") MT_DSP_ADD_SIZE("r1", "skip") MT_DSP_FETCH_LAST     \
+                     "add r2, r2, %[down]\n\t"                                                                  \
+                     "cmp r2, r4\n\t"                                                                           \
+                     "bne 1b\n\t" MT_DSP_SLIDE_END                                                              \
+                     : "+r"(i), "+r"(o), "+r"(w)                                                                \
+                     : "r"(b), [exact] "w"(exact), [places] "i"(shift), [row1] "i"(2 * pitch),                  \
+                       [row2] "i"(4 * pitch), [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high),       \
+                       [offset] "i"(offset), [down] "i"(2 * pitch * stride), [floats] "i"(floats),              \
+                       [reach] "t"(by_size[0]), [all] "t"(by_size[1]), [next] "t"(by_size[2]),                  \
+                       [skip] "t"(by_size[3]), [step] "t"(by_size[4]), [odd] "t"(by_size[5])                    \
+                     : MT_DSP_SLIDE_R12 MT_DSP_SLIDE_CLOBBERS)
+
+MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+                                      const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch, int32_t stride,
+                                      const struct mt_dsp_plane_sizes *sizes, int floats, int32_t zero_point,
+                                      int32_t low, int32_t high)
+{
+    const int32_t reach = 4 * (sizes->count / 2) * stride, odd = sizes->count % 2, down = 2 * pitch * stride;
+    const int32_t skip = sizes->row_step - sizes->count / 2 * 2 * sizes->step;
+    const int32_t numbers[6] = {reach, down * sizes->rows, down - reach - 4 * odd, skip, sizes->step, odd};
+    float by_size[6];
+    double exact;
+    memcpy(by_size, numbers, sizeof(by_size));
+    memcpy(&exact, &fixed->multiplier, 8);
+    MT_DSP_SLIDE_REGISTERS(fixed->bias)
+    if (stride == 1 && low == -128 && high == 127)
+        MT_DSP_SIZED(MT_DSP_PAIR_STRIDE1, MT_DSP_NOTHING);
+    else if (stride == 1)
+        MT_DSP_SIZED(MT_DSP_PAIR_STRIDE1, MT_DSP_BETWEEN);
+    else if (low == -128 && high == 127)
+        MT_DSP_SIZED(MT_DSP_PAIR_STRIDE2, MT_DSP_NOTHING);
+    else
+        MT_DSP_SIZED(MT_DSP_PAIR_STRIDE2, MT_DSP_BETWEEN);
+}
+
+#else /* portable version */
+
+MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+                                      const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch, int32_t stride,
+                                      const struct mt_dsp_plane_sizes *sizes, int floats, int32_t zero_point,
+                                      int32_t low, int32_t high)
+{
+    const int32_t rows = sizes->rows, count = sizes->count, row_step = sizes->row_step, step = sizes->step;
+    float scale;
+    memcpy(&scale, &fixed->places, sizeof(scale));
+    MT_DSP_EACH_SUM(fixed->bias,
+                    floats && !fixed->multiplier
+                        ? mt_requantize_wide(sum, scale, zero_point, low, high)
+                        : mt_clamp(mt_requantize_exact(sum, fixed->multiplier, fixed->places, shift), low, high))
+}
+
+#endif
+
+/* A function that widens a channel: elements `step` bytes apart, in rows `row_step` bytes apart. */
+#define MT_DSP_WIDEN_PLANE(name)                                                                                    \
+    MT_DSP_OPERATOR void name(int16_t *plane, const int8_t *input, int32_t pitch, int32_t rows, int32_t columns,   \
+                              int32_t row_step, int32_t step)                                                      \
+    {                                                                                                              \
+        for (; rows > 0; --rows, plane += pitch, input += row_step) {                                              \
+            const int8_t *source = input;                                                                          \
+            int16_t *row = plane, *const end = plane + columns;                                                    \
+            for (; row <= end - 4; row += 4, source += 4 * step) {                                                 \
+                row[0] = source[0];                                                                                \
+                row[1] = source[step];                                                                             \
+                row[2] = source[2 * step];                                                                         \
+                row[3] = source[3 * step];                                                                         \
+            }                                                                                                      \
+            for (; row < end; source += step)                                                                      \
+                *row++ = *source;                                                                                  \
+        }                                                                                                          \
+    }
 
 #define MT_DSP_SLIDE_BY(name, by)                                                                                      \
     MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,               \

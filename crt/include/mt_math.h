@@ -145,10 +145,10 @@ static inline int16_t mt_product_u8(uint8_t a, int8_t b)
 #endif
 }
 
-static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
-{
 #if defined(__ARM_FEATURE_SAT) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 10))
-    /* one instruction, including the shift; GCC 12 would compare */
+/* One instruction between the usual limits, including a shift; GCC 12 would compare. */
+MT_INLINE int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
+{
     if (__builtin_constant_p(low) && __builtin_constant_p(high)) {
         if (low == -128 && high == 127)
             return (int32_t)__builtin_arm_ssat(value, 8);
@@ -157,9 +157,14 @@ static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
         if (low == INT16_MIN && high == INT16_MAX)
             return (int32_t)__builtin_arm_ssat(value, 16);
     }
-#endif
     return value < low ? low : value > high ? high : value;
 }
+#else
+static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+#endif
 
 /* The position that an ONNX index selects along a dimension; negative ones count from the end. -1: out of range. */
 static inline int32_t mt_place(int64_t index, int32_t size)
@@ -210,7 +215,7 @@ static inline int32_t mt_requantize_long(int64_t acc, float scale, int32_t zero_
 
 /* A value whose origin is hidden. GCC would replace the product of a constant by up to ten shifts and sums, and extend
  * the sign of a byte that is only stored. */
-static inline int32_t mt_factor(int32_t value)
+MT_INLINE int32_t mt_factor(int32_t value)
 {
 #if (defined(__arm__) && !defined(__ARM_FEATURE_MVE)) || (defined(__riscv) && !defined(__riscv_vector))
     __asm__("" : "+r"(value));

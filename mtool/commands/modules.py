@@ -222,7 +222,7 @@ def make_module(
     own = FileTree({**call.files, **{name: headers[name] for name in project.runtime_headers([call], headers)}})
     level = "-O2"
     if chosen.template or target.templates:  # as in the board's project
-        level = str(project.choose(target, chosen.template, chosen.template_options)[1].get("opt", level))
+        level = str(project.choose(target, chosen.template, chosen.of_template(target))[1].get("opt", level))
     levels = levels_of(model.files, described.model)
     image = module_image.link(model.sources().merged(own), target, levels, level)
     header = model.files.text(f"{described.model}.h")

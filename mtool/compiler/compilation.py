@@ -303,7 +303,7 @@ class _Source:
 
     def _read(self) -> Graph:
         """Read the model; the graph notes an input that is given by rows."""
-        graph = frontend.load(self.path, self.request)
+        graph = replace(frontend.load(self.path, self.request), for_size=self.request.optimize == "size")
         return with_streamed_input(graph, self.request.stream) if self.request.is_streamed else graph
 
     def lowered(self, board: Board, notes: _Notes) -> Graph:
@@ -389,7 +389,7 @@ class _Source:
         key, plan = settled(board, request, attempts, is_alone=is_alone)
         schedules: Mapping[str, Choice] = self.answers[key][1]
         flash, moved = SlowFlash.of(board), dict[str, frozenset[str]]()
-        if flash is not None and not request.pools:
+        if flash is not None and not request.pools and not (request.optimize == "size" and request.conventions.context):
             moved[WEIGHTS] = in_ram(plan, flash, request.optimize, schedules)
         if flash is not None and not request.protect:  # which lets a model execute the memory of code alone
             share = replace(flash, hot_bytes=flash.hot_bytes // models)

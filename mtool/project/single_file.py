@@ -12,14 +12,14 @@ from typing import Self
 
 from mtool.base.filetree import FileTree
 from mtool.compiler.codegen.c_text import Part, parts_of, renamed, words
-from mtool.project.levels import APART, levels_of
+from mtool.project.levels import APART
 
 # Includes are resolved in the runtime's headers and in the model's alike, line by line.
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)')
 _BEGINS, _ENDS = re.compile(r"[ \t]*#[ \t]*if"), re.compile(r"[ \t]*#[ \t]*endif")
 _GUARDED = re.compile(r"\s*(?:/\*.*?\*/\s*)*#ifndef (\w+)\n#define \1\b", re.DOTALL)
 _C = (".c", ".h")
-_OPTIMIZE = "\n#pragma GCC optimize"
+_OPTIMIZE = '\n#pragma GCC optimize ("'
 _PUSH = "\n#pragma GCC push_options"
 _POP = "#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC pop_options\n#endif\n"
 _CLANG = """#if defined(__clang__)
@@ -75,10 +75,10 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
     source = "".join(unit.expanded(text.decode()) for text in runtime.sources.values())
     taken = _taken(sources, header)
     for model, inside in sources.items():
-        for path, own_parts in inside.items():
+        for own_parts in inside.values():
             written = unit.expanded(renamed(inner.text(own_parts), taken[model]))
             written = f"\n{written}".replace(_OPTIMIZE, f"{_PUSH}{_OPTIMIZE}").removeprefix("\n")
-            source += f"{written}{_POP * bool(levels_of([path], model))}\n"
+            source += f"{written}{_POP * (_OPTIMIZE in written)}\n"
     maps = "".join(f"{part}\n" for model in models for part in own[f"{model}.c"] if part.kind == "map")
     far = "".join(dict.fromkeys(f"{part}\n" for part in parts if part.kind == "far"))
     text = f'{own[public[0]][0]}\n{maps}{far}{_CLANG}#include "{name}.h"\n\n{source}'

@@ -114,7 +114,9 @@ class CompiledModel:
         from mtool.stages.sizes import estimate
 
         options = self.options
-        estimate.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
+        estimate.refuse_certain(
+            self.files, self.manifest, self.board, options.template, options.of_template(self.board)
+        )
 
     def render_project(self) -> tuple[FileTree, Manifest]:
         """Return the project folder's files, and the manifest for its `mtool.json`."""
@@ -125,7 +127,7 @@ class CompiledModel:
             self.manifest,
             self.board,
             template=self.options.template,
-            options=self.options.template_options,
+            options=self.options.of_template(self.board),
             program=self.options.program,
             trust=self.options.trust_template,
         )

@@ -86,7 +86,7 @@ class Deployment:
         """
         self.refuse_port(board)
         if options.template or board.templates:
-            planned = planned_project(board, options.template, options.template_options)
+            planned = planned_project(board, options.template, options.of_template(board))
             session.attached(planned, self.port, self.probe)
         elif self.port == ports.EMULATOR:
             ports.check_emulator(board)

@@ -296,7 +296,7 @@ def _estimated(
     if template is None:
         return Fit(board.name)
     placed = board.placed_by(template.name)
-    found = estimate(code(), manifest, placed, template, template.read_options(options.template_options, board))
+    found = estimate(code(), manifest, placed, template, template.read_options(options.of_template(board), board))
     return _fit(placed, found.needs, found.refused)
 
 

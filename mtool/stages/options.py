@@ -13,7 +13,7 @@ from mtool.base.errors import UsageError
 from mtool.base.filetree import Edits
 from mtool.base.identifiers import model_name
 from mtool.base.option_table import DEFAULTS, OF_DEPLOYMENT, OPTIONS
-from mtool.base.option_values import Arenas, InterfaceApi, PoolUse, Weights
+from mtool.base.option_values import LEVEL, Arenas, InterfaceApi, PoolUse, Weights
 from mtool.base.tensors import Array
 from mtool.boards import Board
 from mtool.compiler.backends.spec import parse as parse_backend
@@ -272,6 +272,16 @@ class Options(Request):
         """Return the board to compile for: without vectors, if the C has to be portable."""
         return board.model_copy(update={"features": board.features - {"simd"}}) if self.portable else board
 
+    def of_template(self, board: Board) -> Mapping[str, str]:
+        """Return the values of the template's options; to optimize for size, the compiler's level is -Os by default."""
+        from mtool import project
+
+        name = self.template or next(iter(board.templates), "")
+        if self.optimize != "size" or LEVEL in self.template_options or not name:
+            return self.template_options
+        level = project.load(name).options.get(LEVEL)
+        return {**self.template_options, **({LEVEL: "-Os"} if level and "-Os" in level.choices else {})}
+
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
     """Check options that do not depend on the model: the project's template and its options, the folder, schedules.
@@ -310,7 +320,7 @@ def tuning_results_of(board: Board, options: Options, *, warns: bool = True) -> 
     """
     if options.tuning_results != TuningResults():
         return options.tuning_results
-    return tuning_results_for(board, options.tuned, options.template, options.template_options, warns=warns)
+    return tuning_results_for(board, options.tuned, options.template, options.of_template(board), warns=warns)
 
 
 def weights_of(board: Board, options: Options) -> Weights:

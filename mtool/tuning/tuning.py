@@ -161,7 +161,7 @@ def tune(
             f"{source.name} has run-time sizes, on which times depend: {', '.join(open_sizes)}",
             hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
         )
-    target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
+    target, setup = target_and_setup(target_board, chosen.template, chosen.of_template(target_board))
     setup = setup.model_copy(update={"unit": unit})
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
     check_names(chosen.schedules, names)
@@ -175,9 +175,9 @@ def tune(
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds, progress.trials = minutes * 60, trials
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
-    site = TrialSite(target_board, _of_project(chosen), folder, deployment)
+    site = TrialSite(target_board, _of_project(chosen, target_board), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
-    planned = planned_project(target_board, chosen.template, chosen.template_options)
+    planned = planned_project(target_board, chosen.template, chosen.of_template(target_board))
     room = TrialLimits.of(target_board, most, planned.options)
     goal = Goal(trials, minutes * 60, others, ram_bytes(target_board), repeats)
     search = (progress, site, room, target, setup, output, known, goal)
@@ -241,11 +241,11 @@ def _check_limits(trials: int, minutes: float, repeats: int) -> None:
         )
 
 
-def _of_project(options: Options) -> Options:
+def _of_project(options: Options, board: Board) -> Options:
     """Return the options of a trial's project: only those of the template."""
     return Options(
         template=options.template,
-        template_options=options.template_options,
+        template_options=options.of_template(board),
         trust_template=options.trust_template,
         edits="force",
     )

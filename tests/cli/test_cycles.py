@@ -58,7 +58,8 @@ def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captur
         capsys, DIGITS, "-b", "mps2_an386", "--cycles", "--clock", "nucleo_l4r5zi", "--optimize", "size", "-d", "digits"
     )["cycles"]
     again = bench(capsys, DIGITS, "-b", "mps2_an386", "--cycles", "--optimize", "size", "-d", "digits")
-    assert again["cycles"] == {**in_flash, "waits": {}}
+    assert again["cycles"]["instructions"] == pytest.approx(in_flash["instructions"], rel=0.01)  # none in RAM
+    assert again["cycles"]["waits"] == {}
     assert 0.02 < in_flash["waits"]["nucleo_l4r5zi"] / in_flash["cycles"]["cortex-m4"] < 0.5
     assert 0 < share < 0.5
 

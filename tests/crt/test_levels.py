@@ -19,6 +19,7 @@ SLIDES = {
     "mt_dsp_slide": "3, 0.5f",
     "mt_dsp_slide_by": "&by, MT_TWICE",
     "mt_dsp_slide_exact": "&by, 4",
+    "mt_dsp_slide_sized": "&by, 4",
 }
 
 
@@ -43,6 +44,7 @@ def planes() -> list[str]:
     for name, scaling in SLIDES.items():
         for stride, limits, offset in ((1, "-128, 127", 0), (2, "-11, 100", -7)):
             zero = "" if name == "mt_dsp_slide_exact" else "-5, "
+            sizes, floats = ("&sizes", "1, ") if name == "mt_dsp_slide_sized" else ("3, 5, 25, 5", "")
             lines += [
                 f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch);",
                 f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch)",
@@ -50,10 +52,12 @@ def planes() -> list[str]:
                 "    int32_t " + ", ".join(f"{one} = input[{number}]" for number, one in enumerate(kept)) + ";",
                 "    for (int32_t c = 0; c < 5; ++c, ++input, ++output, weights += 6) {",
                 "        struct mt_dsp_fixed by;",
+                "        const struct mt_dsp_plane_sizes sizes = {input[12], input[13], input[14], input[15]};"
+                * ("sizes" in sizes),
                 "        memcpy(&by, weights, sizeof(by));",
                 "        scratch[c] = *input;",
                 f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride},",
-                f"                     3, 5, 25, 5, {zero}{limits});",
+                f"                     {sizes}, {floats}{zero}{limits});",
                 *(f"        {one} += {other} ^ c;" for one, other in zip(kept, kept[1:] + kept[:1], strict=True)),
                 "    }",
                 f"    *output = (int8_t)({' ^ '.join(kept)});",

@@ -12,6 +12,7 @@ from mtool.base.escaping import comment
 from mtool.base.frozen import frozen
 from mtool.compiler.codegen.arena import IN_PLACE, Copied, Spot, address_of, written
 from mtool.compiler.codegen.c_text import words
+from mtool.compiler.codegen.common_functions import common_kernels
 from mtool.compiler.codegen.device import body_name
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.control import Branches, Control, Rounds
@@ -581,6 +582,8 @@ def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
     `stored` are those of the models before it in the same firmware, which it reuses.
     """
     registry = _Registry(plan.graph.name, stored or Stored())
+    if plan.graph.for_size:
+        registry.kernels |= common_kernels(plan)
     emitted = replace(plan, graph=plan.graph.without_elements())
     calls = registry.calls(plan, emitted)
     return Functions(
@@ -618,6 +621,7 @@ class _Registry:
         self.layouts: dict[str, str] = {}
         self.in_ram: set[str] = set()
         self._symbols: dict[tuple[str, tuple[int, ...], bytes, bool], str] = {}
+        self.kernels: dict[Hashable, Kernel] = {}
         self._alike: dict[Hashable, Call] = {}
 
     def calls(self, plan: Plan, used_by: Plan) -> list[Call]:
@@ -637,7 +641,8 @@ class _Registry:
     def _call(self, plan: Plan, step: Step) -> Call:
         if isinstance(step.schedule, ControlSchedule):
             return self._control(plan, step, step.schedule)
-        kernel = step.schedule.emit(step.node, plan.graph, plan.target)
+        kernel = self.kernels.get(plan.graph.likeness(step.node))
+        kernel = kernel or step.schedule.emit(step.node, plan.graph, plan.target)
         used = {
             name: self._symbol(
                 f"{step.node.name}_{name}", data, kernel.layouts.get(name) or layout_of(name, data), kernel.in_ram

@@ -22,7 +22,7 @@ from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.expressions import has_fixed16, has_halves, has_libm, has_small_floats
 from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.schedule import schedule_text
+from mtool.compiler.kernels.schedule import defined_by, schedule_text
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
 from mtool.manifest import Tensor
@@ -34,6 +34,7 @@ def source(model: CModel, calls: Calls) -> list[str]:
     own = [one for one in model.functions.own if not (one.kernel.level or one.kernel.is_hot)]
     lines = [
         model.banner,
+        *_level("Os" * plan.graph.for_size),
         Part(_arena_map(model), "map"),
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         *include(f"{model}.h"),
@@ -76,13 +77,12 @@ def apart_sources(model: CModel) -> dict[str, list[str]]:
     plan, functions, found = model.plan, model.functions, {}
     for level, is_hot in sorted({(one.kernel.level, one.kernel.is_hot) for one in functions.own} - {("", False)}):
         own = [one for one in functions.own if (one.kernel.level, one.kernel.is_hot) == (level, is_hot)]
-        pragma = ["#if defined(__GNUC__) && !defined(__clang__)", f'#pragma GCC optimize ("{level}")', "#endif"]
         found[f"{model}{f'_{level}' * bool(level)}{'_hot' * is_hot}.c"] = [
             model.banner,
             *[comment(f"These operators are compiled with -{level}.")] * bool(level),
             *[comment("The core would wait for these operators' code in flash: place this file's .text in RAM.")]
             * is_hot,
-            *pragma * bool(level),
+            *_level(level or "Os" * plan.graph.for_size),
             *_includes(plan, own),
             *include(f"{model}_operators.h", f"{model}_weights.h"),
             "",
@@ -90,6 +90,12 @@ def apart_sources(model: CModel) -> dict[str, list[str]]:
             *(line for one in own for line in _function(one)),
         ]
     return found
+
+
+def _level(level: str) -> list[str]:
+    if not level:
+        return []
+    return ["#if defined(__GNUC__) && !defined(__clang__)", f'#pragma GCC optimize ("{level}")', "#endif"]
 
 
 def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
@@ -115,7 +121,7 @@ def _shared(functions: Sequence[Function]) -> list[str]:
     """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
     lines: list[str] = []
     for line in sorted({line for one in functions for line in one.kernel.shared}):
-        guard = line.partition("(")[2].partition(",")[0].upper()
+        guard = defined_by(line).upper()
         lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
     return [*lines, ""] if lines else []
 

@@ -204,8 +204,9 @@ class Graph:
     the graph has their largest values, and nodes that depend on them have their inputs last; `samples` are the graphs,
     without those inputs, for some values of the sizes, `fixed_sizes` the sizes of dimensions that do not depend on
     them, and `is_sample` marks such a sample; `halves`: the model's file has float16 weights, which kernels may store
-    as such, although the graph has them as float32; `rounds` is about how often an inference computes a body; `stream`
-    is the input that arrives by rows, if there is one; `memo` caches results that every node needs.
+    as such, although the graph has them as float32; `rounds` is about how often an inference computes a body;
+    `for_size`: small code matters more than a few instructions; `stream` is the input that arrives by rows, if there is
+    one; `memo` caches results that every node needs.
     """
 
     name: str
@@ -226,6 +227,7 @@ class Graph:
     is_sample: bool = False
     halves: bool = False
     rounds: int = 1
+    for_size: bool = False
     stream: Stream | None = None
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

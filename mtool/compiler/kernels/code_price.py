@@ -8,6 +8,7 @@ from mtool.compiler.kernels.weighted_sum import WeightedSum, remembered
 
 SHARE = 30000  # a byte of code has to save 1/30000 of a model's products, so 1 KB about 3%
 LEAST = 10.0  # the least instructions that a byte has to save, in small models: 1 KB 0.4 ms at 25 MHz
+SMALL = 4  # times as much if code is to be small
 
 
 def price_of_code(node: Node, graph: Graph) -> float:
@@ -21,7 +22,8 @@ def price_of_code(node: Node, graph: Graph) -> float:
         return sum(graph.types[one.outputs[0]].count * _depth(one, graph)[1] for one in sums)
 
     products = remembered(graph, "products", "", all_products)
-    return max(LEAST, products * graph.rounds / SHARE) / (node.parts * graph.rounds)
+    price = max(LEAST, products * graph.rounds / SHARE) / (node.parts * graph.rounds)
+    return price * SMALL if graph.for_size else price
 
 
 def nodes_alike(node: Node, graph: Graph) -> float:

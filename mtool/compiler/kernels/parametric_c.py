@@ -6,7 +6,7 @@ If a schedule writes other lines for the remainder after whole tiles, the lines 
 import difflib
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ _NUMBER = re.compile(r"\.?\d")
 _ANY_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _UNROLL = re.compile(r"^ *MT_UNROLL\(\d+\)\n", re.M)
+_STATEMENTS = ("for", "if", "while", "return", "switch")
 _BYTES = ("memcpy", "memset", "memmove", "MT_FLASH_COPY")  # functions whose last argument is a size_t
 _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a literal
 
@@ -82,6 +83,59 @@ def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> Parametric
         if before and before[-1][1] == "(" and inside.name in _WIDE:
             made[before[-2][0]] = _WIDE[inside.name]
     return ParametricC("".join(made), frozenset(symbols))
+
+
+# C of several operators that differs only in numbers: each reads its own from a table.
+
+
+def unrolled(text: str, turns: int) -> str:
+    """Return C whose hints are to unroll loops by `turns`; 0: without hints."""
+    return _UNROLL.sub(lambda hint: f"{hint[0].partition('(')[0]}({turns})\n" if turns else "", text)
+
+
+def skeleton_of(text: str) -> str:
+    """Return C without comments and hints, with its integers replaced by placeholders."""
+    return "".join("#" if token.isdecimal() else token for token in _tokens(_COMMENT.sub("", unrolled(text, 0))))
+
+
+def token_count(text: str) -> int:
+    """Return the number of tokens of C without comments."""
+    return sum(not token.isspace() for token in _tokens(_COMMENT.sub("", text)))
+
+
+def numbers_apart(texts: Sequence[str], table: str, at_run_time: Collection[str]) -> tuple[str, list[tuple[int, ...]]]:
+    """Return texts of one `skeleton_of` as one that reads the numbers in which they differ, and these numbers.
+
+    Args:
+        texts: the bodies of functions.
+        table: the argument that holds the numbers.
+        at_run_time: the other functions whose arguments need not be constants.
+
+    Raises:
+        DifferError: a number that differs has to be a constant.
+    """
+    texts = without_hints(texts)
+    tokens = [_tokens(text) for text in texts]
+    made, columns = list(tokens[0]), dict[tuple[int, ...], int]()
+    before: list[tuple[int, str]] = []
+    for index, column in enumerate(zip(*tokens, strict=True)):
+        first = column[0]
+        if first.isspace():
+            continue
+        if len(set(column)) > 1:
+            inside = _Bracket.around(before)
+            after = next((token for token in tokens[0][index + 1 :] if not token.isspace()), "")
+            is_argument = after in (",", ")") and [token for _, token in before[-2:] if token != "-"][-1] in (",", "(")
+            is_call = _NAME.fullmatch(inside.name) is not None and inside.name not in (*_STATEMENTS, *_BYTES)
+            is_constant = is_argument and is_call and inside.name not in at_run_time
+            if is_constant or inside.is_declared_length or _is_static(before) or max(map(int, column)) >= 1 << 31:
+                raise DifferError(f"a constant of its C differs: {', '.join(dict.fromkeys(column))}")
+            number = columns.setdefault(tuple(map(int, column)), len(columns))
+            cast = "(size_t)" if inside.name in _BYTES and inside.commas == 2 else ""
+            made[index] = f"{cast}number{number}"
+        before.append((index, first))
+    read = [f"    const int32_t number{number} = {table}[{number}];\n" for number in range(len(columns))]
+    return "".join([*read, *made]), list(columns)
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -120,6 +120,11 @@ class Kernel:
     is_hot: bool = False
 
 
+def defined_by(line: str) -> str:
+    """Return the runtime function that a line of Kernel.shared defines: its macro's first argument."""
+    return line.partition("(")[2].partition(",")[0].removesuffix(")")
+
+
 class Schedule:
     """One way to compute an operator. `c99` always exists and is the reference for the others."""
 

@@ -114,7 +114,7 @@ def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: 
     """
     found = []
     for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
-        is_worth = optimize == "speed" or (optimize == "balanced" and one.saved * size >= one.bytes)
+        is_worth = optimize == "speed" or one.saved * size >= one.bytes
         if is_worth and one.bytes <= left:
             found.append(one)
             left -= one.bytes
@@ -167,6 +167,8 @@ def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
 
 RESERVED_BYTES = 48 * 1024
 """RAM that is reserved for the stack, the framework and the application."""
+SMALL_SHARE = 0.02
+"""The most of the RAM that they take if memory is to be saved."""
 BYTES_A_PRODUCT = 0.3
 """Bytes of constants that are read per multiply-accumulate, at least: a weight serves several pixels."""
 HELD = 2
@@ -260,6 +262,8 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[s
     total = plan.cost * _CYCLES + sum(one.cycles for one in found)
     offers = [Offer(one.operator, one.cycles / total, sizes[one.operator]) for one in found]
     room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.bytes_of_arena if flash.has_arena else 0)
+    if optimize == "size":
+        room = min(room, int(SMALL_SHARE * flash.ram_bytes))
     return frozenset(one.operator for one in chosen_offers(offers, optimize, flash.ram_bytes, room))
 
 

@@ -118,15 +118,12 @@ def _times(node: Node) -> int:
     return node.attrs.expected if isinstance(node.attrs, Rounds) else 1
 
 
-def planned_body(node: Node, body: Graph, rounds: int = 1) -> Graph:
-    """Return a body for planning, with its carried values as states.
-
-    `rounds` is how often an inference computes the outer graph.
-    """
+def planned_body(node: Node, body: Graph, outer: Graph) -> Graph:
+    """Return a body of a node of `outer` for planning, with its carried values as states."""
     count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
     pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
     states = tuple(State(output, value) for output, value in pairs)
-    return replace(body, states=states, rounds=rounds * max(_times(node), 1))
+    return replace(body, states=states, rounds=outer.rounds * max(_times(node), 1), for_size=outer.for_size)
 
 
 def control_step(node: Node, plans: Sequence[Plan]) -> Step:
@@ -172,7 +169,7 @@ def _plan(graph: Graph, options: PlanOptions, keep: str, refine: Refine, outside
         if isinstance(node.attrs, Control):
             plans = []
             for name, body in zip(node.attrs.names, node.attrs.bodies, strict=True):
-                inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
+                inner, keep = planned_body(node, body, graph), f"{node.name}_{name}_keep"
                 carried = node.attrs.carried if isinstance(node.attrs, Rounds) else ()
                 kept_outside = [number for number, one in enumerate(carried) if one.is_output]
                 of_body = _plan(inner, replace(options, io="external"), keep, refine, kept_outside)

@@ -162,25 +162,25 @@ class Gemv(FewBits[Int8Epilogue]):
         """Four, or eight if that saves more than unused outputs cost; eight only for scaling by multipliers."""
         if not _is_scaled(epilogue):
             return 4
-        if self.bits:
+        if self.bits or (epilogue.graph.for_size and not self.outputs):  # one function for all depths
             return 8
         return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
 
-    def _unroll(self, depth: int, group: int) -> int:
+    def _unroll(self, depth: int, group: int, graph: Graph) -> int:
         if group == 8:
-            return self.unroll or LONGEST
+            return self.unroll or (LONGEST // 2 if graph.for_size else LONGEST)
         return min(self.unroll, best_unroll(depth)) or best_unroll(depth)
 
     def _cost(self, size: Matrix, epilogue: Int8Epilogue, group: int) -> float:
         node, graph, depth = epilogue.node, epilogue.graph, self.filled(size)
         each = 4 if group == 4 else 8.25 if self.bits else 7.75
-        products = each * depth + 3 * depth / self._unroll(depth, group) + (19 if self.bits else 0)
-        own_code = self._code(depth, group) * price_of_code(node, graph) / nodes_of_operator(node, graph)
+        products = each * depth + 3 * depth / self._unroll(depth, group, graph) + (19 if self.bits else 0)
+        own_code = self._code(depth, group, graph) * price_of_code(node, graph) / nodes_of_operator(node, graph)
         return size.rows * math.ceil(size.outputs / group) * (products + (42 if group == 4 else 50)) + own_code
 
-    def _code(self, depth: int, group: int) -> float:
+    def _code(self, depth: int, group: int, graph: Graph) -> float:
         """Bytes of the function."""
-        return 300 + (64 if group == 4 else 124) * self._unroll(depth, group) / 4
+        return 300 + (64 if group == 4 else 124) * self._unroll(depth, group, graph) / 4
 
     def instructions(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> float:
         """4 instructions an input for four outputs, 7.75 for eight; 3 an iteration, 42 for four outputs, 50 for eight.
@@ -195,7 +195,7 @@ class Gemv(FewBits[Int8Epilogue]):
             return None
         group = self.group(size, epilogue)
         tiles = size.rows * self.groups(size, epilogue) * group / 6
-        return dsp.Layer(Together(group), tiles, self._code(self.filled(size), group))
+        return dsp.Layer(Together(group), tiles, self._code(self.filled(size), group, graph))
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """The function by the scaling and the unrolling; with a range, if the outputs have limits."""
@@ -203,7 +203,7 @@ class Gemv(FewBits[Int8Epilogue]):
         scaling, bias = dsp.shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
         if group == 8 and isinstance(scaling, FloatScaling):
             scaling = ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0])
-        unroll, of_eight = self._unroll(depth, group), "8" if group == 8 else ""
+        unroll, of_eight = self._unroll(depth, group, epilogue.graph), "8" if group == 8 else ""
         rows = partial(pack_quads, depth=depth) if self.bits else partial(pack, depth=depth, group=group)
         packed = packed_by_rows(rows, group, epilogue.weights, bias, scaling)
         stem, loop = f"mt_dsp_rows{of_eight}", f"{unroll}_4bit" if self.bits else str(unroll)

@@ -139,9 +139,14 @@ def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer | 
     return ExactScaling.of_floats(epilogue.scale, epilogue.how.zero_point, places), epilogue.bias
 
 
-def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
-    """Whether a channel of any node has no multiplier, so that the shared function scales by floats too."""
-    scalings = (best_scaling(node, graph, ALONE)[0] for node in nodes)
+def any_has_floats(nodes: Iterable[Node], graph: Graph, *, or_all: bool = False) -> bool:
+    """Whether a channel of any node has no multiplier, so that the shared function scales by floats too.
+
+    `or_all`: layers that are only scaled by floats count too.
+    """
+    scalings = [best_scaling(node, graph, ALONE)[0] for node in nodes if Int8Epilogue.of(node, graph)]
+    if or_all and any(isinstance(scaling, FloatScaling) for scaling in scalings):
+        return True
     return any(isinstance(scaling, ExactScaling) and not scaling.has_multiplier.all() for scaling in scalings)
 
 

@@ -1,5 +1,6 @@
 /* Reset, faults and the semihosting instruction of a Cortex-M. The linker script has the symbols. */
 #include <stdint.h>
+#include <string.h>
 
 {% set ports = cookiecutter.board.ports %}
 {% set uart_irq = ports.uart.irq if cookiecutter.options.channel == "uart" else -1 %}
@@ -101,6 +102,41 @@ __attribute__((weak)) void platform_systick(void)
 extern const uint32_t mt_vectors[];
 
 {% endif %}
+#ifdef __OPTIMIZE_SIZE__
+/* The C library's are for speed and take 720 bytes. Without the attribute, GCC would take these loops for calls of them. */
+#define PLATFORM_SMALL __attribute__((used, optimize("no-tree-loop-distribute-patterns")))
+
+PLATFORM_SMALL void *memcpy(void *restrict to, const void *restrict from, size_t count)
+{
+    size_t i = 0;
+#ifdef __ARM_FEATURE_UNALIGNED
+    for (uint32_t word; i + 4 <= count; i += 4) {
+        __builtin_memcpy(&word, (const uint8_t *)from + i, 4);
+        __builtin_memcpy((uint8_t *)to + i, &word, 4);
+    }
+#endif
+    for (; i < count; ++i)
+        ((uint8_t *)to)[i] = ((const uint8_t *)from)[i];
+    return to;
+}
+
+PLATFORM_SMALL void *memmove(void *to, const void *from, size_t count)
+{
+    if ((uintptr_t)to <= (uintptr_t)from)
+        return memcpy(to, from, count);
+    while (count-- > 0)
+        ((uint8_t *)to)[count] = ((const uint8_t *)from)[count];
+    return to;
+}
+
+PLATFORM_SMALL void *memset(void *to, int value, size_t count)
+{
+    for (size_t i = 0; i < count; ++i)
+        ((uint8_t *)to)[i] = (uint8_t)value;
+    return to;
+}
+#endif
+
 void mt_reset(void)
 {
 {% if code_at %}

@@ -3,6 +3,7 @@
 The inner loops and the layouts of the packed weights: crt/include/mt_dsp_depthwise*.h.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -14,9 +15,9 @@ from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T
 from mtool.compiler.kernels.dsp import any_has_floats, best_scaling, in_software
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
-from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
+from mtool.compiler.kernels.exact_scaling import ALONE, PLACES, ExactScaling
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.scaling import Scaling
+from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
 
 # Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps pass over a channel's plane.
@@ -205,6 +206,7 @@ class DepthwiseSums(Taps[SumEpilogue]):
 
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
+COMMON_PITCH = 32  # elements of a plane's row, at least, where layers of several sizes share a function
 
 
 class SlidingTraversal(Traversal):
@@ -265,8 +267,10 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """One padded plane of int16."""
-        traversal = self._traversal(conv)
-        return 2 * traversal.pitch * traversal.plane[0]
+        return 2 * self._pitch(conv, epilogue) * self._traversal(conv).plane[0]
+
+    def _pitch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        return max(self._traversal(conv).pitch, COMMON_PITCH * epilogue.graph.for_size)
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """If the output is not larger than the input."""
@@ -277,13 +281,27 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         software = in_software(lambda: best_scaling(epilogue.node, epilogue.graph, ALONE)[0], target)
         return conv.channels * (self._traversal(conv).cost() + software * conv.pixels)
 
+    def _is_sized(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> bool:
+        """Whether layers of other sizes can have the same function (codegen.common_functions): code is to be small."""
+        traversal, (scaling, _) = self._traversal(conv), best_scaling(epilogue.node, epilogue.graph, ALONE)
+        short = traversal.pitch <= COMMON_PITCH and traversal.out_size[1] > 1
+        exact = isinstance(scaling, ExactScaling | FloatScaling)
+        return epilogue.graph.for_size and target.has_float and short and exact
+
+    def _scaling(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> tuple[Scaling, Array]:
+        scaling, bias = best_scaling(epilogue.node, epilogue.graph, ALONE)
+        if isinstance(scaling, FloatScaling) and self._is_sized(conv, epilogue, target):
+            return ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0]), bias
+        return scaling, bias
+
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """A single channel."""
         weights = epilogue.stored_weights
-        scaling, bias = best_scaling(epilogue.node, epilogue.graph, ALONE)
+        scaling, bias = self._scaling(conv, epilogue, target)
         taps = self._traversal(conv).turned_taps(weights.reshape(conv.channels, 3, 3))
         layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
-        return Products(pack_3x3(taps, bias, scaling), layout, "mt_dsp_depthwise3x3_int8.h")
+        shared = ("MT_DSP_WIDEN_PLANE(mt_dsp_plane)",) * epilogue.graph.for_size
+        return Products(pack_3x3(taps, bias, scaling), layout, "mt_dsp_depthwise3x3_int8.h", shared=shared)
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The traversal, and how sums are scaled; nodes that are alike have one function if they do it alike."""
@@ -294,10 +312,13 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
             for one in graph.nodes:
                 if one.op == node.op and Conv.of(one, graph).is_depthwise:
                     known.setdefault(_key(one, graph), []).append(one)
-        floats = any_has_floats(graph.memo["alike depthwise"][_key(node, graph)], graph)
-        scaling, _ = best_scaling(node, graph, ALONE)
+        alike, sized = graph.memo["alike depthwise"], self._is_sized(conv, epilogue, target)
+        scaling, _ = self._scaling(conv, epilogue, target)
         exact = scaling if isinstance(scaling, ExactScaling) else None
-        return {"traversal": self._traversal(conv), "kind": scaling.kind, "exact": exact, "floats": floats}
+        nodes = itertools.chain(*alike.values()) if sized else alike[_key(node, graph)]
+        own = {"traversal": self._traversal(conv), "pitch": self._pitch(conv, epilogue), "sized": sized}
+        own |= {"by_function": graph.for_size, "kind": scaling.kind, "exact": exact}
+        return own | {"floats": any_has_floats(nodes, graph, or_all=sized)}
 
 
 def _key(node: Node, graph: Graph) -> tuple[object, ...]:

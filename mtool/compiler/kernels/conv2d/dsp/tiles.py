@@ -148,7 +148,9 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     def _turn(self, epilogue: Int8Epilogue) -> int:
         node, graph = epilogue.node, epilogue.graph
         return self.unroll or (
-            dsp.TURNS[0] if price_of_code(node, graph) * node.parts * graph.rounds > LEAST else dsp.TURNS[1]
+            dsp.TURNS[0]
+            if price_of_code(node, graph) * node.parts * graph.rounds > LEAST and not graph.for_size
+            else dsp.TURNS[1]
         )
 
     def loop(self, conv: Conv, epilogue: Int8Epilogue) -> dsp.Loop:
