@@ -2,7 +2,8 @@
 
 A per-channel constant that an epilogue adds to the accumulator is folded into the kernel's bias; in an integer kernel
 only if it is a whole number of the accumulator's steps. A convolution's own float bias is rounded to whole steps if the
-result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is exact.
+result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is exact, and so is one whose
+steps are not much larger than the accumulator's, as those of weights of few bits.
 """
 
 import math
@@ -18,6 +19,9 @@ from mtool.compiler.kernels.scaling import are_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.lowering import Epsilon
 from mtool.compiler.operators.window import CONV
+
+FINER = 32
+"""The least steps of an accumulator in one of the result, for the accumulator's bias to be rounded."""
 
 MOST_FOLDED = 1 << 25
 """The most elements, including those of reductions, that a loop may compute here; larger ones run on the device."""
@@ -128,7 +132,7 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
             steps = addend.astype(np.float64) / scale
             own = attrs.float_bias  # the operator's own bias, which the accumulator's bound includes
             attrs = replace(attrs, float_bias=False)
-            rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer
+            rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer and _are_fine(scale, node, rewriter)
             if not (rounded or are_whole(steps)) or (not own and np.abs(steps).max(initial=0) > 2**30):
                 continue
             data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(bias.dtype)
@@ -140,6 +144,13 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
         name = rewriter.constant(f"{node.name}/bias", data)
         return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))
     return None
+
+
+def _are_fine(scale: Array, node: Node, rewriter: Rewriter) -> bool:
+    """Whether the result is quantized, to steps that are large against the accumulator's."""
+    quantized = [part for part in WeightedSum.of(node).epilogue.walk() if part.op == "quantize"]
+    steps = [_vector(part.args[1], node, rewriter) for part in quantized]
+    return bool(steps) and all(step is not None and (scale * FINER <= step).all() for step in steps)
 
 
 def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:

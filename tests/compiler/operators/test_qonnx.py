@@ -198,6 +198,28 @@ def test_integers_reach_the_kernels(activations: dict[str, Any], weights: str, t
     np.testing.assert_allclose(found, expected(proto, IMAGE), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("op", "mode"), [("Quant", "ROUND"), ("Quant", "FLOOR"), ("BipolarQuant", "")])
+def test_a_bias_between_coarse_steps_is_not_rounded(op: str, mode: str) -> None:
+    """With few bits, a step of the accumulator is several steps of the result."""
+    rng = np.random.default_rng(8)
+    constants = {"w": rng.normal(0, 0.3, (8, 16, 1, 1)), "b": rng.normal(0, 1, 8), "i": np.eye(8)[:, :, None, None]}
+    constants |= {"ws": 0.3, "s": 2, "rs": 0.07, "one": 1, "z": 0, "b2": 2, "b8": 8}
+    attrs = {"signed": 1, "narrow": 1, "rounding_mode": "ROUND"}
+    nodes = [
+        helper.make_node("Quant", ["x", "s", "z", "b2"], ["q"], **attrs),
+        helper.make_node("Quant", ["w", "ws", "z", "b2"], ["wq"], **attrs),
+        helper.make_node("Conv", ["q", "wq", "b"], ["c"]),
+        helper.make_node("Quant", ["c", "rs", "z", "b8"], ["r"], **attrs | {"rounding_mode": mode})
+        if mode
+        else helper.make_node(op, ["c", "rs"], ["r"]),
+        helper.make_node("Quant", ["i", "one", "z", "b8"], ["iq"], **attrs),
+        helper.make_node("Conv", ["r", "iq"], ["y"]),
+    ]
+    proto = model(nodes, (1, 16, 6, 6), (1, 8, 6, 6), constants)
+    x = rng.normal(0, 2, (1, 16, 6, 6)).astype(F)
+    np.testing.assert_allclose(computed(proto, x), expected(proto, x), atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["host", "mps2_an386"])
 def test_verify(board: str, tmp_path: Path) -> None:
