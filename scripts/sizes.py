@@ -78,7 +78,7 @@ def corpus(core: str, models: Path) -> Iterator[Made]:
         graph = load(path)
         yield codegen.generate(make_plan(lowered(graph, target), target), path.name, "0" * 64)
     for family in FAMILIES.get(core, ()):
-        for case in cases_of(target, family, 16 if family == "mve" else 4):  # fewer do not come to mve_ring
+        for case in cases_of(target, family, 4):
             for plan in (case.plan, case.reference):
                 yield codegen.generate(plan, "case.onnx", "0" * 64)
     seen = set()

@@ -92,10 +92,6 @@ class Scaling(ABC):
         more[:, 1:] = 1  # shifts
         return replace(self, words=np.concatenate([self.words, more]))
 
-    def repeated(self) -> Self:
-        """Return the numbers of the same channels, repeated once."""
-        return replace(self, words=np.tile(self.words, (2, 1)))
-
     def __getitem__(self, channels: slice) -> Self:
         """Return the numbers of some channels."""
         return replace(self, words=self.words[channels])

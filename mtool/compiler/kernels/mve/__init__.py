@@ -52,8 +52,6 @@ def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
 INT8_LANES = 16
 INT16_LANES = 8
 F32_LANES = 4
-# The order of a vector's lanes after VMULLB/VMULLT and VMOVLB/VMOVLT.
-WIDENED_ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 EVEN_FIRST = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # the even lanes of 16 bits are scaled in one vector, and narrowed then
 
 

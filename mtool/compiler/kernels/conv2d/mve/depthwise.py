@@ -1,13 +1,13 @@
-"""Depthwise convolutions for Helium: vectors of channels from a ring of rows, or squares of a channel's inputs.
+"""Depthwise convolutions of int16 and float32 for Helium: vectors of channels from a ring of rows.
 
-The inner loops and the layouts of the packed weights: crt/include/mt_mve_depthwise*.h, mt_mve_squares_int8.h.
+The inner loops and the layouts of the packed weights: crt/include/mt_mve_depthwise*.h.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,77 +15,10 @@ from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Int8Epilogue, Products
-from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
+from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Products
+from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT16_LANES, has_narrow_sums
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
-from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
-
-# Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
-#
-# The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int8.h.
-
-
-HEADER = "mt_mve_depthwise_int8.h"
-
-
-def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
-    """Return int8 [C/16, 128 or 192 + 16 * T]: biases, taps, scaling; the lanes of all but taps as they are widened.
-
-    Args:
-        taps: int8 [C, T]; C is padded to a multiple of 16, T to an even number.
-        bias: int32 [C], the input's zero point folded in.
-        scaling: of C channels.
-    """
-    channels, count = taps.shape
-    heads = numbers_of(bias, INT8_LANES, np.int32, order=WIDENED_ORDER)
-    tails = scaling.padded(round_up(channels, INT8_LANES)).vectors(INT8_LANES, WIDENED_ORDER)
-    return np.concatenate([heads, by_turns(taps, INT8_LANES, 1, round_up(count, 2)), tails], axis=1)
-
-
-class Depthwise(ConvSchedule[Int8Epilogue]):
-    """Depthwise: 16 channels at a time, each row of input is copied once into a ring of the rows that the kernel spans.
-
-    Products of two taps are summed in 16 bits. The last vector may have fewer than 16 lanes.
-    """
-
-    name = "mve_taps"
-    template = "kernels/conv2d/mve/depthwise_int8.c.j2"
-    core = "has_mve"
-    has_ring = True
-    forms = (Int8Epilogue,)
-    over_operands = False
-
-    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """Any kernel, stride, dilation and multiplier, weights of at least -127, one image, int8 to 8 bits."""
-        return conv.is_depthwise and conv.batch == 1 and has_negatives(epilogue) and epilogue.stores_kind
-
-    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
-        """The ring, and where taps lie in it."""
-        return conv.ring.rows * INT8_LANES * conv.ring.columns + 4 * round_up(conv.depth, 2)
-
-    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """If rows are read before they are written and channels are their own."""
-        return conv.channels == conv.out_channels and super().over_input(conv, epilogue)
-
-    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
-        """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
-        vectors = math.ceil(conv.out_channels / INT8_LANES)
-        after = 6 * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
-        each = 26 * math.ceil(conv.depth / 2) + 45
-        return vectors * (each * conv.pixels + 5.0 * math.prod(conv.size) + 30 * conv.out_size[0]) + after
-
-    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
-        """16 channels together."""
-        taps = epilogue.weights.reshape(conv.out_channels, -1)
-        layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
-        declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
-        return Products(pack(taps, epilogue.bias, epilogue.scaling), layout, HEADER, declared=declared)
-
-
-def has_negatives(epilogue: Int8Epilogue) -> bool:
-    """Return whether the weights and their negatives are int8."""
-    return bool(epilogue.weights.dtype == np.int8 and epilogue.weights.min(initial=0) >= -127)
 
 
 def pack_int16(taps: Array, bias: Array, scale: Array | None = None) -> Array:
@@ -144,201 +77,6 @@ class DepthwiseInt16(ConvSchedule[Epilogue16]):
         layout += ", bytes of scales" if epilogue.is_scaled else ""
         declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
         return Products(stream, layout, "mt_mve_depthwise_int16.h", declared=declared)
-
-
-def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
-    """Return int8 [C/16, 272 or 336]: nine vectors of weights, biases and scaling in the order of the widened lanes.
-
-    Eight channels are doubled: a vector has two pixels then.
-
-    Args:
-        taps: int8 [C, 9], C a multiple of 16, or 8.
-        bias: int32 [C], the input's zero point folded in.
-        scaling: of C channels.
-    """
-    if len(taps) == INT8_LANES // 2:
-        taps, bias, scaling = np.tile(taps, (2, 1)), np.tile(bias, 2), scaling.repeated()
-    biases = numbers_of(bias, INT8_LANES, np.int32, order=WIDENED_ORDER)
-    return np.concatenate([by_turns(taps, INT8_LANES, 1), biases, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
-
-
-class Depthwise3x3(ConvSchedule[Int8Epilogue]):
-    """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
-
-    Rows are read before they are written: the output may take the input's storage.
-    """
-
-    name = "mve_ring"
-    template = "kernels/conv2d/mve/depthwise3x3_int8.c.j2"
-    core = "has_mve"
-    has_ring = True
-    forms = (Int8Epilogue,)
-
-    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights >= -127, int8 to int8."""
-        pairs = conv.channels == INT8_LANES // 2 and conv.stride == (1, 1) and conv.out_size[1] % 2 == 0
-        lanes = conv.channels % INT8_LANES == 0 or pairs
-        return conv.is_depthwise_3x3 and lanes and has_negatives(epilogue) and epilogue.rest is None
-
-    def _pitch(self, conv: Conv) -> int:
-        """Bytes of a row of the ring."""
-        lanes = min(conv.channels, INT8_LANES)
-        columns = max((conv.out_size[1] - 1) * conv.stride[1] + 3, conv.size[1] + conv.pad[1])
-        return round_up(columns * lanes + (INT8_LANES - lanes) * 2, INT8_LANES)
-
-    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
-        """Three rows."""
-        return 3 * self._pitch(conv)
-
-    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
-        """130 instructions a vector of outputs, 12 a copied vector."""
-        return conv.channels / INT8_LANES * (130.0 * conv.pixels + 11.5 * conv.size[0] * conv.size[1])
-
-    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
-        """16 channels together."""
-        taps = epilogue.weights.reshape(conv.channels, 9)
-        layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
-        return Products(pack_3x3(taps, epilogue.bias, epilogue.scaling), layout, "mt_mve_depthwise3x3_int8.h")
-
-    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
-        """The bytes of a row of the ring."""
-        return {"pitch": self._pitch(conv)}
-
-
-SQUARES_LAYOUT = "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each"
-GROUP = 8  # channels whose squares are stored together
-SQUARES_REACH = 1 << 16  # of the offsets of a scatter, in bytes
-# Along and across, as eight are stored: of two squares, and of eight.
-LANES = ((0, 0), (2, 0), (0, 1), (2, 1), (1, 0), (3, 0), (1, 1), (3, 1))
-LANES_OF_ONE = ((0, 0), (4, 0), (1, 0), (5, 0), (2, 0), (6, 0), (3, 0), (7, 0))
-
-
-def pack_squares(taps: Array, bias: Array, scale: Array) -> Array:
-    """Return int8 [C/8, 200]: eight zeros, 16 bytes of weights a channel, bias and scale of each.
-
-    Of a channel's 16 bytes every fourth is zero, and the last four: a load that begins up to five bytes before them has
-    the weights moved on by as much, and zeros.
-
-    Args:
-        taps: int8 [C, 3, 3], the places along a line first; C a multiple of 8.
-        bias: int32 [C], the input's zero point folded in.
-        scale: float32 [C].
-    """
-    groups = len(taps) // GROUP
-    squares = np.pad(taps, ((0, 0), (0, 1), (0, 1))).reshape(groups, 16 * GROUP)
-    numbers = np.stack([bias.astype(np.int32), np.ascontiguousarray(scale, np.float32).view(np.int32)], axis=1)
-    return np.concatenate(
-        [np.zeros((groups, 8), np.int8), squares, numbers.view(np.int8).reshape(groups, 8 * GROUP)], axis=1
-    )
-
-
-@frozen
-class Lines:
-    """How a convolution is cut into lines: along rows or columns, two lines of outputs at a time, or one with stride 2.
-
-    Attributes:
-        axis: of the image along which a line goes, 1: rows.
-        steps: of eight outputs a line, or of four of two lines.
-        positions: of the squares, with padding and what the last step reads beyond.
-        strips: how often lines are computed.
-    """
-
-    axis: int
-    steps: int
-    positions: int
-    strips: int
-
-    @classmethod
-    def along(cls, conv: Conv, axis: int) -> Self:
-        """Cut it along an axis."""
-        stride, outputs = conv.stride[0], conv.out_size[axis]
-        steps = math.ceil(outputs / (4 if stride == 1 else 8))
-        read = (4 if stride == 1 else 16) * steps + 2
-        strips = conv.out_size[1 - axis] if stride > 1 else math.ceil(conv.out_size[1 - axis] / 2)
-        return cls(axis, steps, max(read, conv.pad[axis] + conv.size[axis]), strips)
-
-    def cost(self, conv: Conv) -> float:
-        """29 instructions a step (35 with stride 2), 25 more a channel; 11 a position of two new lines."""
-        step = 29 if conv.stride[0] == 1 else 35
-        each = GROUP * (step * self.steps + 25) + 11 * conv.size[self.axis] + 90
-        return conv.channels / GROUP * self.strips * each + 4.0 * self.positions
-
-    @classmethod
-    def of(cls, conv: Conv) -> Self:
-        """Take the axis that costs less; rows if they are alike."""
-        return min((cls.along(conv, axis) for axis in (1, 0)), key=lambda lines: lines.cost(conv))
-
-
-class Squares(ConvSchedule[Int8Epilogue]):
-    """Depthwise 3x3: dot products with squares of 4x4 inputs of a channel, four windows (stride 2: one) of each vector.
-
-    Eight channels at a time. Rows (or columns) are read before they are written: the output may take the input's
-    storage.
-    """
-
-    name = "mve_squares"
-    template = "kernels/conv2d/mve/depthwise3x3_squares_int8.c.j2"
-    core = "has_mve"
-    forms = (Int8Epilogue,)
-
-    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """3x3, stride 1 or 2, multiples of 8 channels, int8 to all of int8 by floats."""
-        if not (conv.is_depthwise_3x3 and conv.channels % GROUP == 0 and epilogue.weights.dtype == np.int8):
-            return False
-        along, across = _bytes_of(conv.out_size, conv.channels, 1)
-        reach = 8 * along + across < SQUARES_REACH and 8 * across + along < SQUARES_REACH
-        return reach and max(conv.pad) <= 2 and not epilogue.rest and epilogue.is_near
-
-    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
-        """The squares, and padding for a position."""
-        return 4 * GROUP * Lines.of(conv).positions + GROUP
-
-    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """If lines are read before they are written; eight channels are their own in both."""
-        if Lines.of(conv).axis == 0 or conv.stride == (1, 1):
-            return conv.size == conv.out_size and conv.stride == (1, 1)
-        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
-        return all((y + 1) * out_row <= (2 * y - conv.pad[0] + 4) * in_row for y in range(conv.out_size[0]))
-
-    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
-        """That of the lines."""
-        return Lines.of(conv).cost(conv)
-
-    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
-        """Eight channels together."""
-        assert isinstance(epilogue.scaling, FloatScaling)
-        taps = epilogue.weights.reshape(conv.channels, 3, 3)
-        taps = taps.swapaxes(1, 2) if Lines.of(conv).axis == 1 else taps
-        return Products(
-            pack_squares(taps, epilogue.bias, epilogue.scaling.scale), SQUARES_LAYOUT, "mt_mve_squares_int8.h"
-        )
-
-    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
-        """The lines, and where in the output the lanes of a step are stored, as far as they are."""
-        lines = Lines.of(conv)
-        along, across = out_bytes = _bytes_of(conv.out_size, conv.channels, lines.axis)
-        lanes, each = (LANES, (2, 1)) if conv.stride == (1, 1) else (LANES_OF_ONE, (1,))
-        return {
-            "lines": lines,
-            "in_bytes": _bytes_of(conv.size, conv.channels, lines.axis),
-            "out_bytes": out_bytes,
-            "places": [a * along + b * across for a, b in lanes],
-            "masks": [_masks(conv, lines, count) for count in each],
-        }
-
-
-def _bytes_of(size: tuple[int, int], channels: int, axis: int) -> tuple[int, int]:
-    """Return the bytes from a pixel to the next along an axis, and across it."""
-    return (channels, size[1] * channels) if axis == 1 else (size[1] * channels, channels)
-
-
-def _masks(conv: Conv, lines: Lines, across: int) -> tuple[str, str]:
-    """Return the lanes that are stored in each step, and in the last, for `across` lines."""
-    places, each = (LANES, 4) if conv.stride[0] == 1 else (LANES_OF_ONE, 8)
-    rest = conv.out_size[lines.axis] - each * (lines.steps - 1)
-    wanted = ([a < count and b < across for a, b in places] for count in (each, rest))
-    every, last = (hex(sum(3 << 2 * lane for lane, yes in enumerate(some) if yes)) for some in wanted)
-    return every, last
 
 
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
@@ -463,4 +201,4 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
         return own | {"segments": lambda outputs: segments(conv, outputs)}
 
 
-SCHEDULES = (Depthwise3x3(), Squares(), Depthwise(), DepthwiseInt16(), DepthwiseF32())
+SCHEDULES = (DepthwiseInt16(), DepthwiseF32())
