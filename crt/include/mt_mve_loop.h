@@ -19,6 +19,7 @@ extern "C" {
 typedef int32x4_t mt_mve_i32x4;
 typedef float32x4_t mt_mve_f32x4;
 typedef mve_pred16_t mt_mve_b32x4;
+typedef int16x8_t mt_mve_i16x8;
 typedef uint16x8_t mt_mve_u16x8;
 typedef uint8x16_t mt_mve_u8x16;
 
@@ -70,6 +71,9 @@ typedef struct mt_mve_f32x4 {
 typedef struct mt_mve_b32x4 {
     int32_t x[4];
 } mt_mve_b32x4;
+typedef struct mt_mve_i16x8 {
+    int16_t x[8];
+} mt_mve_i16x8;
 typedef struct mt_mve_u16x8 {
     uint16_t x[8];
 } mt_mve_u16x8;
@@ -185,12 +189,8 @@ MT_LANES(mean, mt_mve_i32x4, (mt_mve_i32x4 a, int32_t count), 4,
          vrshlq_n_s32(mt_mve_away(a), -__builtin_ctz((uint32_t)count)), mt_mean(a.x[l], count))
 
 /* mt_clamp((a * left + b * right + offset) >> shift, low, high). */
-#ifdef MT_MVE_ASM
-MT_MVE_INLINE mt_mve_i32x4 mt_mve_weighted(mt_mve_i32x4 a, mt_mve_i32x4 b, int32_t left, int32_t right, int32_t offset)
-{
-    return vaddq_n_s32(vmlaq_n_s32(vmulq_n_s32(a, left), b, right), offset);
-}
-#endif
+MT_LANES(weighted, mt_mve_i32x4, (mt_mve_i32x4 a, mt_mve_i32x4 b, int32_t left, int32_t right, int32_t offset), 4,
+         vaddq_n_s32(vmlaq_n_s32(vmulq_n_s32(a, left), b, right), offset), a.x[l] * left + b.x[l] * right + offset)
 MT_LANES(scaled_pair, mt_mve_i32x4,
          (mt_mve_i32x4 a, mt_mve_i32x4 b, int32_t left, int32_t right, int32_t offset, int32_t shift, int32_t low,
           int32_t high),
@@ -264,6 +264,37 @@ MT_LANES(quantize, mt_mve_i32x4,
           float factor, float rest),
          4, ((void)scale, (void)low, (void)high, vaddq_n_s32(MT_NEAREST(a, factor, rest, least, most), zero_point)),
          ((void)least, (void)most, (void)factor, (void)rest, mt_quantize(a.x[l], scale, zero_point, low, high)))
+
+/* Eight numbers of 16 bits: the even and the odd ones as int32, and joined again, the low or the high words of int32 or
+ * numbers that are limited to 16 bits. mt_mve_nearest is mt_quantize without limits, of floats within 16 bits of scales. */
+#ifdef MT_MVE_ASM
+#define MT_MVE_ADVANCE(p) (p) += 8; __asm__("" : "+r"(p)) /* otherwise GCC adds an index to each address */
+#else
+#define MT_MVE_ADVANCE(p) (p) += 8
+#endif
+#define MT_OF_BOTH ((l & 1 ? odd : even).x[l >> 1])
+MT_LOAD(load8_i8, int8_t, mt_mve_i16x8, 8, MT_SAME, vldrbq, s16)
+MT_STORE(store8_i8, int8_t, mt_mve_i16x8, 8, vstrbq, s16)
+MT_LANES(even, mt_mve_i32x4, (mt_mve_i16x8 a), 4, vmovlbq_s16(a), a.x[2 * l])
+MT_LANES(odd, mt_mve_i32x4, (mt_mve_i16x8 a), 4, vmovltq_s16(a), a.x[2 * l + 1])
+MT_LANES(both, mt_mve_i16x8, (mt_mve_i32x4 even, mt_mve_i32x4 odd), 8,
+         vmovntq_s32(vreinterpretq_s16_s32(even), odd), (int16_t)MT_OF_BOTH)
+MT_LANES(both_high, mt_mve_i16x8, (mt_mve_i32x4 even, mt_mve_i32x4 odd), 8,
+         vshrnbq_n_s32(vreinterpretq_s16_s32(odd), even, 16), (int16_t)(MT_OF_BOTH >> 16))
+MT_LANES(both_limited, mt_mve_i16x8, (mt_mve_i32x4 even, mt_mve_i32x4 odd), 8,
+         vqmovntq_s32(vqmovnbq_s32(vuninitializedq_s16(), even), odd),
+         (int16_t)mt_clamp(MT_OF_BOTH, INT16_MIN, INT16_MAX))
+MT_LANES(sub8_n, mt_mve_i16x8, (mt_mve_i16x8 a, int32_t b), 8, vsubq_n_s16(a, (int16_t)b), (int16_t)(a.x[l] - b))
+MT_LANES(add8_n, mt_mve_i16x8, (mt_mve_i16x8 a, int32_t b), 8, vaddq_n_s16(a, (int16_t)b), (int16_t)(a.x[l] + b))
+MT_LANES(shift8, mt_mve_i16x8, (mt_mve_i16x8 a, int32_t shift), 8, vshlq_r_s16(a, -shift), (int16_t)(a.x[l] >> shift))
+MT_LANES(clamp8, mt_mve_i16x8, (mt_mve_i16x8 a, int32_t low, int32_t high), 8,
+         low == -128 && high == 127
+             ? vreinterpretq_s16_s8(vqmovnbq_s16(vuninitializedq_s8(), a)) /* in the low bytes, which are stored */
+             : vminq_s16(vmaxq_s16(a, vdupq_n_s16((int16_t)low)), vdupq_n_s16((int16_t)high)),
+         (int16_t)mt_clamp(a.x[l], low, high))
+MT_LANES(nearest, mt_mve_i32x4, (mt_mve_f32x4 a, float scale, float factor, float rest), 4,
+         ((void)scale, vcvtnq_s32_f32(mt_mve_times(a, factor, rest))),
+         ((void)factor, (void)rest, mt_quantize(a.x[l], scale, 0, INT16_MIN, INT16_MAX)))
 
 /* mt_requantize_wide. */
 MT_LANES(requantize, mt_mve_i32x4, (mt_mve_i32x4 a, float scale, int32_t zero_point, int32_t low, int32_t high), 4,

@@ -259,17 +259,16 @@ def largest(expr: Expr) -> float:
     """Return a bound of an expression's magnitude, infinite for what may be NaN; a named part has its expression."""
 
     def bound(part: Expr, args: Sequence[float]) -> float:
-        if part.dtype.is_integer:
-            return float(max(map(abs, part.dtype.limits)))
+        own = float(max(map(abs, part.dtype.limits))) if part.dtype.is_integer else math.inf
         if part.op == "const":
             return abs(part.value) if part.value == part.value else math.inf
-        if part.dtype.is_half or math.inf in args:
-            return math.inf
-        if part.op in ("acc", "cast", "neg") and args:
-            return args[0]
+        if part.dtype.is_half or math.inf in args or not args:
+            return own
+        if part.op in ("acc", "cast", "neg"):
+            return min(own, args[0])
         if part.op in ("add", "sub"):
-            return args[0] + args[1]
-        return args[0] * args[1] if part.op == "mul" else math.inf
+            return min(own, args[0] + args[1])
+        return min(own, args[0] * args[1]) if part.op == "mul" else own
 
     return expr.fold(bound, leaves=("load", "reduce"))
 

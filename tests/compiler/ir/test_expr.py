@@ -113,7 +113,7 @@ def test_a_magnitude_is_bounded_where_nothing_may_be_nan() -> None:
     byte, real = load(0, DType.INT8, (axis(0),)), load(1, DType.FLOAT32, (axis(0),))
     wide = call("cast", call("cast", byte, dtype=DType.INT32) - 3, dtype=DType.FLOAT32)
     scaled = call("mul", wide, const(0.5, DType.FLOAT32))
-    assert largest(scaled) == 2.0**30
+    assert largest(scaled) == 65.5
     assert largest(call("sub", scaled, scaled)) == largest(
         Expr("acc", DType.FLOAT32, (call("add", scaled, scaled),), "x0")
     )

@@ -33,17 +33,17 @@ COMPARED = {"words", "bilinear_floats"}  # as floats: no NaN
 Feeds = Mapping[str, Array]
 
 
-def _binary(op: str, scales: Sequence[float], shape: Sequence[int] = (256, 256)) -> tuple[Any, Feeds]:
-    """Return an operator of two int8 tensors, and all their pairs."""
+def _binary(op: str, scales: Sequence[float], shape: Sequence[int] = (256, 256), dtype: type = I8) -> tuple[Any, Feeds]:
+    """Return an operator of two tensors of 8 bits, and all their pairs."""
     constants: dict[str, Any] = {f"s{n}": F(scale) for n, scale in enumerate(scales)}
-    constants |= {f"z{n}": I8(zero) for n, zero in enumerate((3, -7, 5))}
+    constants |= {f"z{n}": dtype(zero) for n, zero in enumerate((3, -7 if dtype is I8 else 117, 5))}
     nodes = [helper.make_node("DequantizeLinear", [f"x{n}", f"s{n}", f"z{n}"], [f"f{n}"]) for n in (0, 1)]
     nodes += [
         helper.make_node(op, ["f0", "f1"], ["m"]),
         helper.make_node("QuantizeLinear", ["m", "s2", "z2"], ["y"]),
     ]
-    feeds = {f"x{n}": data[: np.prod(shape)].reshape(shape) for n, data in enumerate(PAIRS)}
-    return model(nodes, dict.fromkeys(feeds, (I8, shape)), ["y"], constants), feeds
+    feeds = {f"x{n}": data[: np.prod(shape)].reshape(shape).view(dtype) for n, data in enumerate(PAIRS)}
+    return model(nodes, dict.fromkeys(feeds, (dtype, shape)), ["y"], constants), feeds
 
 
 def _floats(rng: np.random.Generator, shape: Sequence[int], scale: float = 0.0338) -> Array:
@@ -293,7 +293,11 @@ def _cases() -> list[Case]:
             x = rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
         made.append(_case(name, proto, {"x": rng.random(shape).astype(F) if name in COMPARED else x}))
     for op in ("Add", "Sub", "Mul", "Max", "Min"):
-        made += [_case(f"{op}_{kind}".lower(), *_binary(op, scales)) for kind, scales in SCALES.items()]
+        for kind, scales in SCALES.items():
+            made.append(_case(f"{op}_{kind}".lower(), *_binary(op, scales)))
+    made.append(_case("odd", *_binary("Add", SCALES["calibrated"], (5, 3))))
+    made.append(_case("coarse", *_binary("Add", (1.93, 0.82, 0.0213), (16, 256))))
+    made.append(_case("sum_uint8", *_binary("Add", SCALES["ties"], (16, 256), np.uint8)))
     made.append(_case("two_words", *_binary("Mul", (0.0213, 0.0347, 0.043), (64, 256))))
     made.append(_case("short", *_binary("Mul", SCALES["calibrated"], (1, 3))))
     return made

@@ -30,11 +30,11 @@ from mtool.compiler.ir.scalar import (
     Shifted,
     Text,
     evaluate,
+    largest,
     literal,
     loaded,
     render,
 )
-from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.expressions import has_fixed16, operand_names, operands_read
 from mtool.compiler.kernels.loop_text import axis_name, float_sum, indented, loop, loops
 from mtool.compiler.kernels.periods import Block, blocks_that_pay
@@ -44,14 +44,14 @@ TERMS = 8  # of a reduction, which are computed one after the other
 LANES = 4  # of int32 or float
 LOOP = 3  # instructions that a round of the inner loop takes beside its functions,
 TAIL = 5  # that conditional loads and stores take more,
-PAIR = 6  # instructions that two vectors in one round save,
-BYTES_OF_CODE = 4  # the size of an instruction,
 ROW = 6  # and the rounds of the loops around it
+EIGHT = 8  # results of 8 bits that are stored together,
+JOINED = 4  # instructions that join and limit them
 SCATTERED = {"i8", "f32"}  # elements that are stored at equal distances
 INTEGERS = {DType.INT8, DType.UINT8, DType.INT16, DType.INT32}
 COSTS = {
     "max_f32": 5, "min_f32": 5, "quantize": 6, "requantize": 5, "clamp": 2, "scaled_pair": 6, "div_f32": 4,
-    "div_n_f32": 4, "sqrt_f32": 4,
+    "div_n_f32": 4, "sqrt_f32": 4, "weighted": 3, "nearest": 3,
     "rescale": 2, "rescale_twice": 4, "mean": 3, "logistic16": 70, "tanh16": 75,
 }  # fmt: skip
 """The instructions of functions that take more than one."""
@@ -300,10 +300,15 @@ class Scope:
 
 
 class Vectors:
-    """The C of vectors of four int32 or floats along a nest's innermost axis, `ahead` elements behind its place."""
+    """The C of vectors of four int32 or floats along a nest's innermost axis.
 
-    def __init__(self, nest: Nest, ahead: int = 0) -> None:
-        self.nest, self.axis, self.ahead = nest, nest.axes[-1], ahead
+    half: "even" or "odd", of vectors of every second element of eight, which are loaded together; "": of all elements.
+    pointers: those of the eights, by their types and first places.
+    """
+
+    def __init__(self, nest: Nest, half: str = "") -> None:
+        self.pointers = dict[tuple[str, str], str]()
+        self.nest, self.axis, self.half, self.letter = nest, nest.axes[-1], half, "z" if half == "odd" else "x"
         self.parts: list[tuple[Expr, Piece]] = []
         self.uses, self.counts = Counter[int](), Counter[str]()
         self.scopes = [Scope(frozenset())]
@@ -318,7 +323,7 @@ class Vectors:
         if _kind(out) and stride != 1 and code not in SCATTERED:
             raise NotVectorsError
         stores = []
-        for first, expr in results or [(self.ahead * stride, nest.expr)]:
+        for first, expr in results or [(0, nest.expr)]:
             value: Piece = self.vector(expr)
             if out is DType.BOOL:
                 value = self.call("where_i32", value, "mt_mve_all_i32(1)", NONE)
@@ -341,13 +346,13 @@ class Vectors:
                 lines.append(item)
             elif self.uses[item] > 1:
                 part, piece = self.parts[item]
-                lines.append(f"const mt_mve_{_kind(part.dtype)}x4 x{item} = {self.text(piece)};")
+                lines.append(f"const mt_mve_{_kind(part.dtype)}x4 {self.letter}{item} = {self.text(piece)};")
         return lines
 
     def text(self, piece: Piece) -> str:
         """Return the C of a piece."""
         if isinstance(piece, int):
-            return f"x{piece}" if self.uses[piece] > 1 else self.text(self.parts[piece][1])
+            return f"{self.letter}{piece}" if self.uses[piece] > 1 else self.text(self.parts[piece][1])
         return piece if isinstance(piece, str) else f"mt_mve_{piece.name}({', '.join(map(self.text, piece.args))})"
 
     def vector(self, part: Expr) -> int:
@@ -404,17 +409,16 @@ class Vectors:
             return self.call("load_i32", self.nest.acc, self.count) if self.nest.acc else "acc"
         if part.op == "axis":
             self.steps.add(1)
-            place = axis_name(self.axis.number)
-            return self.call("add_n_i32", "steps1", f"{place} + {self.ahead}" if self.ahead else place)
+            return self.call("add_n_i32", "steps1", axis_name(self.axis.number))
         make = _MAKERS.get(part.op)
         if make is None:
             raise NotVectorsError
         return make(self, part, *part.args)
 
-    def _load(self, part: Expr) -> Piece:
+    def _load(self, part: Expr, less: int = 0) -> Piece:
+        """Return the elements that a load reads; `less`: minus a number, in vectors of every second element."""
         dtype, read = self.nest.dtype(part), self.nest.offset(part)
         _kind(dtype)
-        read = replace(read, first=read.first + self.ahead * read.factors.get(self.axis.number, 0))
         place = f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis, self.uniform)}"
         factor = read.factors.get(self.axis.number, 0)
         at = list[Piece]()
@@ -422,6 +426,15 @@ class Vectors:
             if not self.nest.is_uniform(index, self.axis):
                 vector = self.vector(index)
                 at.append(vector if own == 1 else self.call("mul_n_i32", vector, str(own)))
+        if self.half:
+            if factor != 1 or at or dtype is not DType.INT8:
+                raise NotVectorsError
+            read = replace(read, factors={n: by for n, by in read.factors.items() if n != self.axis.number})
+            first = "const int8_t *", f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis)}"
+            place = self.pointers.setdefault(first, f"from{len(self.pointers)}")
+            eight: Piece = Call("load8_i8", (place, "8"))
+            self.cost += self.half == "even"
+            return self.call(self.half, Call("sub8_n", (eight, str(less))) if less else eight)
         if factor == 1 and not at:
             return self.call(f"load_{dtype.code}", place, self.count)
         if factor:
@@ -436,6 +449,9 @@ class Vectors:
         kind = _kind(part.dtype)
         if part.op != "sub" and self.is_uniform(a):
             a, b = b, a
+        read = a.args[0] if a.op == "cast" else a
+        if self.half and part.op == "sub" and b.op == "const" and read.op == "load" and read.dtype is DType.INT8:
+            return self._load(read, b.value)
         if self.is_uniform(b):
             made = self.call(f"{part.op}_n_{kind}", self.vector(a), self.uniform(b))
         else:
@@ -542,14 +558,8 @@ class Vectors:
 
     def quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Piece:
         """Return the result of mt_quantize, by constants that take the place of its division."""
-        if scale.op != "const" or zero_point.op != "const":
-            raise NotVectorsError
-        low, high = part.value or part.dtype.limits
-        factors = factors_of(float(scale.value), int(zero_point.value), low, high)
-        if factors is None:
-            raise NotVectorsError
-        floats = [literal(one, DType.FLOAT32).c for one in (scale.value, *factors)]
-        numbers = map(str, (zero_point.value, low, high))
+        floats = [literal(one, DType.FLOAT32).c for one in (scale.value, *_factors(part))]
+        numbers = map(str, (zero_point.value, *(part.value or part.dtype.limits)))
         return self.call("quantize", self.vector(x), floats[0], *numbers, *floats[1:])
 
     def requantized(self, part: Expr, total: Expr, scale: Expr) -> Piece:
@@ -582,6 +592,64 @@ class Vectors:
             lines += loops(how.axes, text.add(variable, [body]))
         self.scopes[-1].items += lines
         return self.wrapped(part.dtype, variable)
+
+
+class Eights:
+    """The C of eight results of 8 bits: vectors of the even and of the odd ones, joined before they are limited."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest, self.sides = nest, [Vectors(nest, half) for half in ("even", "odd")]
+        self.sides[1].pointers = self.sides[0].pointers
+
+    def body(self, count: int) -> Body:
+        """Return the C of eight results.
+
+        Raises:
+            NotVectorsError: there are fewer, or they are not whole numbers of at most 16 bits before that.
+        """
+        nest, expr, own = self.nest, self.nest.expr, self.sides
+        if count != EIGHT or expr.dtype is not DType.INT8:
+            raise NotVectorsError
+        if expr.op == "quantize":
+            value, (low, high) = self._quantized(expr, *expr.args), expr.value or expr.dtype.limits
+        elif expr.op in ("rescale_pair", "shifted") and not expr.value.even and expr.value.low is not None:
+            value, low, high = self._shifted(expr), expr.value.low, expr.value.high
+        else:
+            raise NotVectorsError
+        outer = {axis.number: axis.stride for axis in nest.axes[:-1]}
+        pointers = {
+            **own[0].pointers,
+            ("int8_t *", f"output + {nest.place(Offset(outer, 0), nest.axes[-1])}"): "to",
+        }
+        store = Call("store8_i8", ("to", Call("clamp8", (value, str(low), str(high))), str(count)))
+        uniforms = {part: name for side in own for part, name in side.scopes[0].uniforms.items()}
+        outside = nest.variables(uniforms, nest.axes[-1])
+        outside += [f"{kind}{name} = {place};" for (kind, place), name in pointers.items()]
+        lines = [*own[0].lines(), *own[1].lines(), f"{own[0].text(store)};"]
+        lines += [f"MT_MVE_ADVANCE({name});" for name in pointers.values()]
+        return Body(lines, own[0].cost + own[1].cost - LOOP + JOINED, [], outside)
+
+    def _joined(self, name: str, pieces: Sequence[Piece]) -> Call:
+        return Call(name, tuple(side.text(piece) for side, piece in zip(self.sides, pieces, strict=True)))
+
+    def _quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Call:
+        numbers = [literal(one, DType.FLOAT32).c for one in (scale.value, *_factors(part)[2:])]
+        if largest(x) / scale.value > 2**15 - 2**8:
+            raise NotVectorsError
+        joined = self._joined("both", [side.call("nearest", side.vector(x), *numbers) for side in self.sides])
+        return Call("add8_n", (joined, str(zero_point.value))) if zero_point.value else joined
+
+    def _shifted(self, part: Expr) -> Call:
+        how: Shifted | RescalePair = part.value
+        pieces: list[Piece] = []
+        for side in self.sides:
+            terms = [side.vector(arg) for arg in part.args]
+            numbers = [str(one) for one in (how.left, how.right, how.offset)] if isinstance(how, RescalePair) else []
+            pieces.append(side.call("weighted", *terms, *numbers) if numbers else terms[0])
+        if how.shift > 16:
+            return Call("shift8", (self._joined("both_high", pieces), str(how.shift - 16)))
+        shifted = [side.call("shift", one, str(how.shift)) for side, one in zip(self.sides, pieces, strict=True)]
+        return self._joined("both_limited", shifted)
 
 
 @frozen
@@ -656,6 +724,16 @@ def _kind(dtype: DType) -> str:
 
 
 # QuantizeLinear without a division.
+
+
+def _factors(part: Expr) -> tuple[float, float, float, float]:
+    _, scale, zero_point = part.args
+    if scale.op != "const" or zero_point.op != "const":
+        raise NotVectorsError
+    found = factors_of(float(scale.value), int(zero_point.value), *(part.value or part.dtype.limits))
+    if found is None:
+        raise NotVectorsError
+    return found
 
 
 @functools.lru_cache(maxsize=256)
@@ -884,13 +962,14 @@ def vector_loop(node: Node, graph: Graph) -> VectorLoop:
     """
     nest = Nest.of(node, graph)
     found: list[VectorLoop] = []
-    ways: list[tuple[Axis, int, Callable[[], Vectors | Lookups | Moves]]] = [
+    ways: list[tuple[Axis, int, Callable[[], Vectors | Eights | Lookups | Moves]]] = [
         (axis, width.lanes, functools.partial(Moves, nest, axis, width))
         for axis in nest.axes for width in WIDTHS if nest.expr.op == "load"
     ]  # fmt: skip
     last = nest.axes[-1]
     if last.stride == 1:
         ways += [(last, BYTES.lanes, lambda: Lookups(nest)), (last, LANES, lambda: Vectors(nest))]
+        ways += [(last, EIGHT, lambda: Eights(nest))]
     for axis, lanes, make in ways:
         try:
             found.append(_whole(nest, axis, lanes, make))
@@ -926,17 +1005,6 @@ def vector_rest(node: Node, graph: Graph, acc: str) -> Body | None:
         return None
 
 
-def _pairs_pay(nest: Nest, vectors: int, body: Body) -> bool:
-    """Whether to compute two vectors in each round of the inner loop: of two operands, whose places are computed once.
-
-    With one operand, loads and stores increment their addresses anyway; with more, registers are lacking.
-    """
-    parts = [*nest.expr.parts(leaves=("load",))]
-    is_plain = all(part.op != "reduce" for part in parts) and sum(part.op == "load" for part in parts) == 2
-    even = nest.axes[-1].size // LANES % 2 == 0
-    return is_plain and even and vectors / 2 * PAIR > BYTES_OF_CODE * body.cost * price_of_code(nest.node, nest.graph)
-
-
 def _by_blocks(nest: Nest, axis: Axis, blocks: Sequence[Block]) -> VectorLoop:
     """Return the loop over blocks of results, by vectors along an axis on which no block depends."""
     lines, before, cost = list[str](), list[str](), 0.0
@@ -964,7 +1032,7 @@ def _by_blocks(nest: Nest, axis: Axis, blocks: Sequence[Block]) -> VectorLoop:
     return VectorLoop((*dict.fromkeys(before), *lines), cost, {}, reads)
 
 
-def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Lookups | Moves]) -> VectorLoop:
+def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Eights | Lookups | Moves]) -> VectorLoop:
     """Return the loop over all axes, `axis` innermost."""
     whole, inner, cost, k = axis.size // lanes * lanes, list[str](), float(ROW), axis_name(axis.number)
     before, outside, maker = list[str](), list[str](), make()
@@ -975,12 +1043,8 @@ def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Look
             continue
         maker = make()
         body = maker.body(count)
-        before, outside, lines, step = body.before, body.outside, body.lines, lanes
-        if count == lanes and isinstance(maker, Vectors) and _pairs_pay(nest, rounds * whole // lanes, body):
-            second = Vectors(nest, lanes).body(count).lines
-            lines = [*lines, *second] if len(lines) == 1 else ["{", *indented(lines), "}", "{", *indented(second), "}"]
-            step = 2 * lanes
-        inner += loop(k, str(first), str(last), step, lines)
+        before, outside = body.before, body.outside
+        inner += loop(k, str(first), str(last), lanes, body.lines)
         cost += (last - first) / lanes * body.cost if count == lanes else body.cost + TAIL
     lines = loops([(one.number, one.size) for one in outer], [*outside, *inner])
     cost *= rounds
