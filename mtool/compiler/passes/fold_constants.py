@@ -1,4 +1,4 @@
-"""Fold constants: evaluate constant nodes, and fold BatchNormalization and addends into weights and biases.
+"""Fold constants: evaluate constant nodes, and fold addends into biases.
 
 A per-channel constant that an epilogue adds to the accumulator is folded into the kernel's bias; in an integer kernel
 only if it is a whole number of the accumulator's steps. A convolution's own float bias is rounded to whole steps if the
@@ -17,8 +17,6 @@ from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.scaling import are_whole
 from mtool.compiler.kernels.weighted_sum import WeightedSum
-from mtool.compiler.operators.lowering import Epsilon
-from mtool.compiler.operators.window import CONV
 
 FINER = 32
 """The least steps of an accumulator in one of the result, for the accumulator's bias to be rounded."""
@@ -57,41 +55,6 @@ def _work(node: Node, graph: Graph) -> int:
         return count
     reduced = [part.value.axes for part in node.attrs.expr.walk() if part.op == "reduce"]
     return count * max((math.prod(size for _, size in axes) for axes in reduced), default=1)
-
-
-def fold_batch_norm(graph: Graph) -> Graph:
-    """Fold BatchNormalization into constant filters and bias, if nothing else reads the convolution."""
-    producers, consumers = graph.producers(), graph.consumers()
-    folded: dict[str, Node] = {}
-    for node in graph.nodes:
-        conv = producers.get(node.inputs[0]) if node.op == "BatchNormalization" else None
-        if conv is None or conv.op != CONV or conv.outputs[0] in graph.outputs or len(consumers[conv.outputs[0]]) > 1:
-            continue
-        if all(value in graph.constants for value in [*conv.inputs[1:], *node.inputs[1:]] if value):
-            folded[conv.name] = node
-    gone = {norm.name for norm in folded.values()}
-
-    def change(rewriter: Rewriter, node: Node) -> Node | None:
-        if node.name in folded:
-            _append(rewriter, node, folded[node.name])
-        return None if node.name in folded or node.name in gone else node
-
-    return rewritten(graph, change)
-
-
-def _append(rewriter: Rewriter, conv: Node, norm: Node) -> None:
-    constants = rewriter.constants
-    scale, shift, mean, variance = (constants[value].astype(np.float64) for value in norm.inputs[1:])
-    factor = scale / np.sqrt(variance + Epsilon.of(norm).epsilon)
-    filters = constants[conv.inputs[1]].astype(np.float64)
-    bias = constants[conv.inputs[2]] if len(conv.inputs) > 2 and conv.inputs[2] else np.zeros(filters.shape[0])
-    scaled = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
-    inputs = [
-        rewriter.resolve(conv.inputs[0]),
-        rewriter.constant(f"{conv.name}/filters", scaled.astype(np.float32)),
-        rewriter.constant(f"{conv.name}/shift", ((bias - mean) * factor + shift).astype(np.float32)),
-    ]
-    rewriter.node(CONV, inputs, norm.outputs, conv.attrs, like=conv, origins=norm.origins)
 
 
 def fold_bias(graph: Graph) -> Graph:

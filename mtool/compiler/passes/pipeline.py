@@ -11,7 +11,8 @@ from mtool.compiler.passes.clamp_indices import clamp_indices
 from mtool.compiler.passes.control_flow import map_bodies, prune
 from mtool.compiler.passes.copies import copy_constant_inputs, copy_outputs
 from mtool.compiler.passes.dead_channels import remove_dead_channels
-from mtool.compiler.passes.fold_constants import fold_batch_norm, fold_bias, fold_constants
+from mtool.compiler.passes.fold_batch_norm import fold_batch_norm
+from mtool.compiler.passes.fold_constants import fold_bias, fold_constants
 from mtool.compiler.passes.fold_pads import fold_pads
 from mtool.compiler.passes.fuse import fuse, quantize_before_moves
 from mtool.compiler.passes.hoist import hoist_broadcasts, hoist_loop_invariants
@@ -30,7 +31,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
     return (
         put_time_outermost,  # states that are stream buffers
         fold_pads,  # padding into the windows that read it
-        fold_batch_norm,  # BatchNormalization into the convolution before it
+        fold_batch_norm,  # BatchNormalization into the product before it
         partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules need them
         partial(lower, float_weights=target.has_mve),  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # nodes with only constant inputs
