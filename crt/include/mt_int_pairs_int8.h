@@ -42,24 +42,22 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
 /* Two elements: 8 multiply-accumulates in 11 instructions. */
 #define MT_INT_PAIRS2(first, second)           \
     "ldmia %[c]!, {r8, r9, r10, r11}\n\t"      \
-    "ldrsb %[u], [%[w], #" first "]\n\t"       \
-    "ldrsb %[v], [%[w], #" second "]\n\t"      \
-    "mla %[r], r8, %[u], %[half]\n\t"          \
-    "mla %[u], r9, %[u], %[half]\n\t"          \
-    "mla %[r], r10, %[v], %[r]\n\t"            \
-    "mla %[u], r11, %[v], %[u]\n\t"            \
-    "add %[t0], %[t0], %[r]\n\t"               \
-    "add %[t1], %[t1], %[u]\n\t"               \
-    "add %[b0], %[b0], %[r], asr #16\n\t"      \
-    "add %[b1], %[b1], %[u], asr #16\n\t"
+    "ldrsb %[u], [%[w]], #1\n\t"               \
+    "mla r8, r8, %[u], %[half]\n\t"            \
+    "mla r9, r9, %[u], %[half]\n\t"            \
+    "ldrsb %[u], [%[w]], #1\n\t"               \
+    "mla r8, r10, %[u], r8\n\t"                \
+    "mla r9, r11, %[u], r9\n\t"                \
+    "add %[t0], %[t0], r8\n\t"                 \
+    "add %[t1], %[t1], r9\n\t"                 \
+    "add %[b0], %[b0], r8, asr #16\n\t"        \
+    "add %[b1], %[b1], r9, asr #16\n\t"
 #define MT_INT_PAIRS_TURNS(pairs)                                                                              \
-    MT_KEPT(__asm__ volatile("1:\n\t" pairs "ldr %[u], %[end]\n\t"                                             \
-                     "add %[w], %[w], %[step]\n\t"                                                             \
-                     "cmp %[c], %[u]\n\t"                                                                      \
+    MT_KEPT(__asm__ volatile("1:\n\t" pairs "cmp %[c], %[end]\n\t"                                           \
                      "bne 1b"                                                                                  \
                      : [t0] "+&r"(t0), [b0] "+&r"(b0), [t1] "+&r"(t1), [b1] "+&r"(b1), [c] "+&r"(columns),     \
-                       [w] "+&r"(weights), [u] "=&r"(u), [v] "=&r"(v), [r] "=&r"(r)                            \
-                     : [half] "r"(MT_PAIR_HALF), [end] "m"(end), [step] "i"(2 * turn)                          \
+                       [w] "+&r"(weights), [u] "=&r"(u)                                                        \
+                     : [half] "r"(MT_PAIR_HALF), [end] "r"(end)                                                \
                      : "r8", "r9", "r10", "r11", "cc", "memory"))
 
 #else
@@ -114,17 +112,14 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
 #endif
 
 /* The sums of one channel and four pixels, including `bias`: `depth` elements, 2 * turn of them in each turn of the
- * loop, turn from 1 to 8, or 10. */
-MT_INLINE void mt_int_pairs(const int32_t *columns, const int32_t *const end, const int8_t *weights, int32_t bias,
-                            int32_t depth, int32_t turn, int32_t sums[4])
+ * loop, turn from 1 to 8, or 10. Returns the end of the weights. */
+MT_INLINE const int8_t *mt_int_pairs(const int32_t *columns, const int32_t *const end, const int8_t *weights,
+                                     int32_t bias, int32_t depth, int32_t turn, int32_t sums[4])
 {
     uint32_t t0 = (uint32_t)bias * 65537u - (uint32_t)depth * (MT_PAIR_HALF / 2), t1 = t0;
     int32_t b0 = bias, b1 = bias;
 #ifdef MT_PAIRS_ASM
     int32_t u;
-#ifdef __thumb2__
-    int32_t v, r;
-#endif
     if (turn == 10)
         MT_INT_PAIRS_TURNS(MT_INT_PAIRS_10);
     else if (turn == 8)
@@ -158,11 +153,13 @@ MT_INLINE void mt_int_pairs(const int32_t *columns, const int32_t *const end, co
     sums[1] = b0;
     sums[2] = (int32_t)(t1 - (uint32_t)b1 * 65536u);
     sums[3] = b1;
+    return weights;
 }
 
 /* The same of two channels for cores with many registers; `depth` elements are between their weights. */
-MT_INLINE void mt_int_pairs_of_two(const int32_t *columns, const int32_t *const end, const int8_t *weights,
-                                   int32_t bias0, int32_t bias1, int32_t depth, int32_t turn, int32_t sums[8])
+MT_INLINE const int8_t *mt_int_pairs_of_two(const int32_t *columns, const int32_t *const end, const int8_t *weights,
+                                            int32_t bias0, int32_t bias1, int32_t depth, int32_t turn,
+                                            int32_t sums[8])
 {
     const int32_t half = mt_factor(MT_PAIR_HALF);
     uint32_t t0 = (uint32_t)bias0 * 65537u - (uint32_t)depth * (MT_PAIR_HALF / 2), t1 = t0;
@@ -201,6 +198,7 @@ MT_INLINE void mt_int_pairs_of_two(const int32_t *columns, const int32_t *const 
     sums[5] = b2;
     sums[6] = (int32_t)(t3 - (uint32_t)b3 * 65536u);
     sums[7] = b3;
+    return weights + depth;
 }
 
 #ifdef __cplusplus

@@ -35,6 +35,8 @@ OWN_CODE_BYTES = 2 * 1024
 """Additional code of such an operator, with its share of common functions."""
 MOST_GROWN = 0.1
 """The share of the weights by which they may grow for time; their padding and scalings take about 5% more."""
+ALWAYS_BYTES = 10 * 1024
+"""Working memory that is worth its size in models with fewer constants too."""
 UNKNOWN_FLASH_BYTES = 1024 * 1024
 """The flash that is assumed where none is known, as in a package for several chips."""
 UNKNOWN_RAM_BYTES = 256 * 1024
@@ -91,9 +93,10 @@ class Offers:
         return tuple((name, one.schedule) for name, one in found.items() if one.schedule is not None)
 
     def _worked(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:
-        """Return the operators that take working memory: each as much as is worth its size, at most the constants'."""
+        """Return the operators that take working memory: each as much as is worth its size, at most the constants' or a little."""
         found: dict[str, Offer] = {}
-        offers = (one for one in reversed(self.at_run_time) if one.bytes <= self.constant_bytes)
+        most = max(self.constant_bytes, ALWAYS_BYTES)
+        offers = (one for one in reversed(self.at_run_time) if one.bytes <= most)
         for one in sorted(offers, key=lambda one: one.bytes):
             other = found.get(one.operator)
             saved, more = (one.saved - other.saved, one.bytes - other.bytes) if other else (one.saved, one.bytes)

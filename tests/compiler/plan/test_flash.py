@@ -155,3 +155,11 @@ def test_the_default_prefers_working_memory() -> None:
     assert dict(offers.taken("balanced", 1 << 20, 100_000)) == {"a": flash, "b": less}
     assert dict(offers.taken("balanced", 1 << 20, 16_000)) == {"a": flash}
     assert dict(offers.taken("speed", 1 << 20, 16_000)) == {"a": flash, "b": flash}
+
+
+def test_small_models_may_take_more_working_memory_than_they_have_weights() -> None:
+    worked = DspWinograd(work=18)
+    offers = Offers((), 2500, (Offer("a", 0.4, 9000, worked),))
+    assert offers.taken("balanced", None, 1 << 16) == (("a", worked),)
+    assert offers.taken("balanced", None, 20_000) == ()
+    assert replace(offers, at_run_time=(Offer("a", 0.4, 11_000, worked),)).taken("balanced", None, 1 << 16) == ()

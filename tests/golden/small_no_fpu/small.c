@@ -70,13 +70,14 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
         mt_int_pair_columns(scratch, x0, x0 + 18, x0 + 36, x0 + 54, 18, 18);
         const int32_t *const end = scratch + 36;
         const int8_t *w = weights;
-        for (int32_t c = 0; c < 4; ++c, w += 18) {
+        for (int32_t c = 0; c < 4; ++c) {
             int32_t sums[4];
-            mt_int_pairs(scratch, end, w, bias[c], 18, 1, sums);
+            w = mt_int_pairs(scratch, end, w, bias[c], 18, 1, sums);
             const int32_t o = p * 4 + c;
             if (MT_SELDOM(multiplier[c] < 0)) {
+                const int32_t near[] = {sums[0], sums[1], sums[2], sums[3]};
                 for (int32_t i = 0; i < 4; ++i)
-                    output[o + i * 4] = (int8_t)mt_requantize_fixed_exact(sums[i], multiplier[c], -4080, 5, -128,
+                    output[o + i * 4] = (int8_t)mt_requantize_fixed_exact(near[i], multiplier[c], -4080, 5, -128,
                             127);
             } else {
                 const int32_t factor = multiplier[c];
