@@ -93,7 +93,7 @@ class Offers:
         return tuple((name, one.schedule) for name, one in found.items() if one.schedule is not None)
 
     def _worked(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:
-        """Return the operators that take working memory: each as much as is worth its size, at most the constants' or a little."""
+        """Return the operators that take working memory: each as much as is worth its size, at most a limit."""
         found: dict[str, Offer] = {}
         most = max(self.constant_bytes, ALWAYS_BYTES)
         offers = (one for one in reversed(self.at_run_time) if one.bytes <= most)
