@@ -506,6 +506,8 @@ static inline int32_t mt_saturated_steps(float value)
 }
 static inline int32_t mt_saturated_sum(int32_t a, int32_t b)
 {
+    if (__builtin_constant_p(b) && b == 0)
+        return a;
     __asm__("qadd %0, %1, %2" : "=r"(a) : "r"(a), "r"(b));
     return a;
 }

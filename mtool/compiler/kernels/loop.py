@@ -7,7 +7,7 @@ from math import prod
 from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, first_of
 from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS, Text, literal
-from mtool.compiler.kernels.expression_cost import FUNCTION_CALL
+from mtool.compiler.kernels.expression_cost import FUNCTION_CALL, GUARDS
 from mtool.compiler.kernels.expressions import (
     Leaves,
     element,
@@ -89,6 +89,9 @@ class LoopNest(Schedule):
 
         place = {"offset": "i"} if flat else {"reduce": reduce}
         at = (lambda number: Text("0")) if flat else axes
+        uniform = [] if flat or graph.is_sample else _uniform_loads(expr, node, graph)
+        for number, part in enumerate(uniform):
+            expr = expr.with_part(part, Expr("acc", part.dtype, (part,), f"u{number}"))
         if total is not None:
             first = Leaves(node, graph, names, at, **place).number(total).c
             lines.append(f"const int32_t acc = {first};")
@@ -97,7 +100,9 @@ class LoopNest(Schedule):
             lines = loop("i", "0", str(out.count), 1, [*lines, f"output[i] = {value};"])
         else:
             lines.append(f"output[{element_offset(out.shape)}] = {value};")
-            lines = loops([(number, size) for number, size in enumerate(out.shape) if size != 1], lines)
+            around, text = [(n, size) for n, size in enumerate(out.shape) if size != 1], Leaves(node, graph, names, at)
+            before = [f"const {one.dtype.computed} u{n} = {text.number(one).c};" for n, one in enumerate(uniform)]
+            lines = loops(around[:-1], [*before, *loops(around[-1:], lines)])
         body = "\n".join(INDENT + line for line in lines)
         return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
 
@@ -138,6 +143,29 @@ def _block_lines(block: Block, leaves: Leaves, out: TensorType) -> list[str]:
             lines.append(f"const {'int32_t' if text.uncast else out.dtype.c} y{n} = {text.uncast or text.c};")
         stores.append(f"output[{flat_index([leaves.number(one) for one in index], out.shape).c}] = {result};")
     return lines + stores
+
+
+def _uniform_loads(expr: Expr, node: Node, graph: Graph) -> list[Expr]:
+    """Return the loads that are the same along the innermost axis: a compiler expects stores to change them.
+
+    A condition may keep a load in range: then there are none.
+    """
+    shapes = [graph.types[value].shape if value else () for value in (*node.inputs, node.outputs[0])]
+    *_, inner = [-1, *(number for number, size in enumerate(shapes[-1]) if size != 1)]
+    if inner < 0 or expr.op == "load" or any(part.op in GUARDS for part in expr.parts()):
+        return []
+    found, waiting = dict[Expr, None](), [expr]
+    while waiting:
+        part = waiting.pop()
+        is_known = all(one.op not in ("acc", "reduce") for one in part.parts())
+        axes = {one.value for one in part.parts() if one.op == "axis"}
+        if part.op == "load" and is_known and all(number < inner for number in axes):
+            found[part] = None
+        elif part.op == "load":  # without indices that are not written
+            waiting += [index for index, size in zip(part.args, shapes[part.value], strict=True) if size != 1]
+        else:
+            waiting += part.args
+    return [*found]
 
 
 def _repeated(expr: Expr) -> Expr | None:

@@ -12,9 +12,9 @@ from mtool.compiler import codegen
 from mtool.compiler.codegen import Conventions
 from mtool.compiler.codegen.functions import emit_functions
 from mtool.compiler.ir import DType, Graph, Node, TensorType
-from mtool.compiler.ir.expr import axis, call, load
+from mtool.compiler.ir.expr import axis, call, const, load, number
 from mtool.compiler.kernels.expressions import operands_read
-from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.loop import Loop, LoopNest
 from mtool.compiler.plan import make_plan
 
 F = np.float32
@@ -31,6 +31,26 @@ def test_an_index_into_a_dimension_of_one_is_not_read() -> None:
         }
         node = Node("loop", "pick", ("x", "i"), ("y",), Loop(expr=expr))
         assert operands_read(expr, node, Graph("test", ("x", "i"), ("y",), (node,), types, {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "is_guarded", "expected"), [((0, 0), False, 2), ((0, 1), False, 1), ((0, 0), True, 0)]
+)
+def test_what_a_row_has_in_common_is_loaded_before_it(first: tuple[int, int], is_guarded: bool, expected: int) -> None:
+    """The compiler expects that a store of int8 changes any operand. A load under a condition stays there."""
+    mean, scale = (
+        load(n, DType.FLOAT32, (axis(0), axis(1) if differs else number(0))) for n, differs in enumerate(first)
+    )
+    element = call("mul", call("sub", load(2, DType.FLOAT32, (axis(0), axis(1))), mean), scale)
+    if is_guarded:
+        element = call("where", call("less", element, mean, dtype=DType.BOOL), mean, element)
+    types = {name: TensorType(DType.FLOAT32, (3, size)) for name, size in (("m", 4), ("s", 4), ("x", 4))}
+    types["y"] = TensorType(DType.INT8, (3, 4))
+    expr = call("quantize", element, const(0.5, DType.FLOAT32), const(0, DType.INT32), dtype=DType.INT8)
+    node = Node("loop", "rows", ("m", "s", "x"), ("y",), Loop(expr=expr))
+    graph = Graph("test", ("m", "s", "x"), ("y",), (node,), types, {})
+    body = LoopNest().emit(node, graph, HOST).body
+    assert len(re.findall(r"const float u\d = ", body.split("for (int32_t j")[0])) == expected
 
 
 @pytest.mark.parametrize("op", ["Gather", "Resize", "TfIdfVectorizer", "TopK", "Conv"])
