@@ -59,6 +59,9 @@ WEIGHTS = "weights"
 PACKED = "packed"
 """A value of this knob: constants of few bits are packed, and unpacked in working memory before the operator runs."""
 
+PACKED_WEIGHTS, FOUR_BITS = "weights=packed", "bits=4"
+"""Knobs in a schedule's name in `mtool.json`: constants that are unpacked first, or read in four bits."""
+
 IN_RAM = "weights=ram"
 """That knob in a schedule's name in `mtool.json`, if constants lie in RAM."""
 

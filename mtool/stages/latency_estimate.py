@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mtool.base.option_values import CODE_IN_RAM, IN_RAM, is_set
+from mtool.base.option_values import CODE_IN_RAM, FOUR_BITS, IN_RAM, PACKED_WEIGHTS, is_set
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.kernels.schedule import schedule_text
@@ -256,10 +256,11 @@ def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float
         if is_set(operator.schedule, IN_RAM):
             continue
         once = operator.constant_bytes
-        is_held = HELD * once <= cache_bytes
-        each = _each(emitted, operator.index, usual)
-        low += each * (once if is_held else max(once, BYTES_A_PRODUCT * operator.macs))
-        high += each * (once if is_held else max(once, _MOST_BYTES_A_PRODUCT * operator.macs))
+        is_read_once = HELD * once <= cache_bytes or is_set(operator.schedule, PACKED_WEIGHTS)
+        each, products = _each(emitted, operator.index, usual), 0.0 if is_read_once else float(operator.macs)
+        products *= 0.5 if is_set(operator.schedule, FOUR_BITS) else 1
+        low += each * max(once, BYTES_A_PRODUCT * products)
+        high += each * max(once, _MOST_BYTES_A_PRODUCT * products)
     unsure = 1 if reads is None or reads.is_sure else _UNSURE
     return low / unsure, high * unsure
 

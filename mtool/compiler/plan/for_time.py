@@ -334,7 +334,7 @@ def _bytes_read(step: Step, plan: Plan, size: int) -> float:
     passes = step.schedule.constant_passes(step.node, plan.graph)
     if passes:
         return passes * size
-    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else BYTES_A_PRODUCT
+    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) > 0 else BYTES_A_PRODUCT
     return max(size, each * step.op.macs(step.node, plan.graph))
 
 
