@@ -23,11 +23,23 @@ MT_ALONE static const mt_word *mt_plain_words(mt_word *out, const mt_word *in, i
     return in;
 }
 
+/* Words are unpacked as a little-endian machine has them. */
+static inline void mt_in_order(mt_word *word, const mt_word *end, uint32_t element)
+{
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    for (; word < end && element < 4; ++word)
+        *word = element == 2 ? *word << 16 | *word >> 16 : __builtin_bswap32(*word);
+#else
+    (void)word, (void)end, (void)element;
+#endif
+}
+
 /* Defines a function that unpacks words of fields of `bits`, each of which becomes `together` words; it returns `to`.
  * Five words tell how, of `rows` rows:
  *     rows
  *     packed words of a row
- *     plain words before them, in 12 bits; behind them, in 12 bits; bit 24: fields are of bytes, not of halfwords
+ *     plain words before them, in 12 bits; behind them, in 12 bits; bit 24: fields are of bytes, not of halfwords;
+ *         in 3 bits: the bytes of an element that the kernel reads
  *     the plain words that are equal in all rows and stored in the first alone, as bits
  *     what is added to a word of fields: it turns the sign of each, so that none carries into the next
  * The lowest field of each byte or halfword is for the first word, the next for the second. */
@@ -38,7 +50,7 @@ MT_ALONE static const mt_word *mt_plain_words(mt_word *out, const mt_word *in, i
         const int32_t packed = (int32_t)in[1], before = (int32_t)(in[2] & 4095);                         \
         const int32_t after = (int32_t)(in[2] >> 12 & 4095), width = before + packed * (together) + after; \
         const uint32_t mask = ((1u << (bits)) - 1) * ((bits) * (together) > 8 ? 0x10001u : 0x1010101u);  \
-        const uint32_t added = in[4], turned = in[2] >> 24 ? 0x80808080u : 0x80008000u;                  \
+        const uint32_t added = in[4], turned = in[2] >> 24 & 1 ? 0x80808080u : 0x80008000u;                  \
         const mt_word *const how = in;                                                                   \
         mt_word *out = (mt_word *)to;                                                                    \
         uint32_t same = 0; /* in the first row */                                                        \
@@ -52,6 +64,7 @@ MT_ALONE static const mt_word *mt_plain_words(mt_word *out, const mt_word *in, i
             in = mt_plain_words(out, in, after, before < 32 ? same >> before : 0, width);                \
             out += after;                                                                                \
         }                                                                                                \
+        mt_in_order((mt_word *)to, out, how[2] >> 25);                                                   \
         return to;                                                                                       \
     }
 

@@ -5,6 +5,7 @@ and scalings lie one after the other. Unpacking gives the same words, so that no
 (crt/include/mt_unpack.h).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class Packing:
     form: how the numbers lie in a word.
     bits: of a field.
     least: the number that a field of 0 stands for.
+    element: the bytes of an element of the stream.
     same: the plain words, as bits, that are equal in all rows and stored in the first one only.
     """
 
@@ -47,6 +49,7 @@ class Packing:
     before: int
     count: int
     after: int
+    element: int = 4
     same: int = 0
 
     @property
@@ -59,7 +62,7 @@ class Packing:
         """The words before the stream, for MT_UNPACK."""
         ones = 0x01010101 if self.form is BYTES else 0x00010001
         added = ((1 << self.form.bits - 1) + self.least * self.form.offset) * ones
-        plain = self.before | self.after << 12 | (self.form is BYTES) << 24
+        plain = self.before | self.after << 12 | (self.form is BYTES) << 24 | self.element << 25
         return np.array([self.rows, self.count // self.together, plain, self.same, added], np.uint32)
 
     @property
@@ -135,7 +138,9 @@ def packing_of(stream: Array, least: int, most: int) -> Packing | None:
                 if (one := _best(flat.reshape(rows, -1), form, bits, least, most))
             ]
     best = min(found, key=lambda one: one.packed_words, default=None)
-    return best if best and 4 * (best.words - best.packed_words) >= LEAST_BYTES else None
+    if best is None or 4 * (best.words - best.packed_words) < LEAST_BYTES:
+        return None
+    return replace(best, element=stream.dtype.itemsize)
 
 
 def _best(rows: Array, form: _Form, bits: int, least: int, most: int) -> Packing | None:
@@ -162,4 +167,4 @@ def _best(rows: Array, form: _Form, bits: int, least: int, most: int) -> Packing
     if max(before, after) > MOST_PLAIN:
         return None
     same = sum(1 << place for place in np.flatnonzero(plain[:MOST_SAME]).tolist())
-    return Packing(form, bits, least, len(rows), before, count, after, same)
+    return Packing(form, bits, least, len(rows), before, count, after, same=same)

@@ -69,7 +69,7 @@ def to_c(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS, ta
         ModelError: the model can't be compiled.
     """
     graph = frontend.from_proto(model, name, options)
-    plan = make_plan(passes.run(graph, target), target)
+    plan = make_plan(passes.run(graph, target), target, packs=True)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     fed = (number for number, value in enumerate(input_names(model)) if value not in options.constants)
     return CModel(files, manifest, tuple(fed))
