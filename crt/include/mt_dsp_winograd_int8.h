@@ -17,6 +17,7 @@
 #define MT_DSP_WINOGRAD_INT8_H
 
 #include "mt_dsp.h"
+#include "mt_unpack.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -264,6 +265,17 @@ MT_OPERATOR const uint32_t *mt_dsp_winograd_weights(uint32_t *to, const uint32_t
     }
     return from;
 }
+
+/* Defines the same for weights of few bits: four output channels are unpacked at a time, into `row`; `packed` is the
+ * number of their words. */
+#define MT_DSP_WINOGRAD_UNPACKED(name, unpack, packed)                                                          \
+    MT_OPERATOR const uint32_t *name(uint32_t *to, const uint32_t *from, int32_t fours, int32_t words, int32_t padded, \
+                                     int32_t numbers, uint32_t *row)                                            \
+    {                                                                                                           \
+        for (; fours; --fours, to += 128 * padded + 16 + numbers, from += (packed))                             \
+            mt_dsp_winograd_weights(to, (const uint32_t *)unpack(row, from), 1, words, padded, numbers);        \
+        return from;                                                                                            \
+    }
 
 #ifdef MT_DSP_FPU
 

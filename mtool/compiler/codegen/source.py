@@ -119,8 +119,9 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
 
 def _shared(functions: Sequence[Function]) -> list[str]:
     """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
-    lines: list[str] = []
-    for line in sorted({line for one in functions for line in one.kernel.shared}):
+    shared = sorted({line for one in functions for line in one.kernel.shared})
+    names, lines = {defined_by(line): line for line in shared}, list[str]()
+    for line in sorted(shared, key=lambda line: any(name in line and names[name] != line for name in names)):
         guard = defined_by(line).upper()
         lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
     return [*lines, ""] if lines else []

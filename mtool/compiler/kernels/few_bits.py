@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mtool.base.frozen import frozen
+from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 
 LEAST_BYTES = 64  # that packing has to save
@@ -125,7 +126,7 @@ def packing_of(stream: Array, least: int, most: int) -> Packing | None:
         stream: [rows, ...], or one row.
         least, most: the range of the weights in it; 0 belongs to it.
     """
-    bits = next((bits for bits in (1, 2, 4) if most - least < 1 << bits), 0)
+    bits = bits_of(least, most)
     if not bits or stream.nbytes % 4 or stream.dtype.kind not in "iu":
         return None
     flat = np.ascontiguousarray(stream).reshape(-1).view(np.uint32)
@@ -141,6 +142,18 @@ def packing_of(stream: Array, least: int, most: int) -> Packing | None:
     if best is None or 4 * (best.words - best.packed_words) < LEAST_BYTES:
         return None
     return replace(best, element=stream.dtype.itemsize)
+
+
+def bits_of(least: int, most: int) -> int:
+    """Return the bits of a field for numbers of a range; 0: more than four."""
+    return next((bits for bits in (1, 2, 4) if most - least < 1 << bits), 0)
+
+
+def range_of(node: Node, graph: Graph) -> tuple[int, int]:
+    """Return the least and the greatest of a node's integer weights and 0; (0, 0): it has none."""
+    weights = [graph.constants[value] for value in node.inputs if value in graph.constants]
+    weights = [data for data in weights if data.dtype in (np.int8, np.uint8, np.int16) and data.ndim > 1 and data.size]
+    return min(0, *(int(data.min()) for data in weights), 0), max(0, *(int(data.max()) for data in weights), 0)
 
 
 def _best(rows: Array, form: _Form, bits: int, least: int, most: int) -> Packing | None:

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from mtool.base.option_values import PACKED, WEIGHTS
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.few_bits import Packing, packing_of
+from mtool.compiler.kernels.few_bits import Packing, bits_of, packing_of, range_of
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Argument, Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
@@ -37,8 +35,8 @@ class Unpacking(Around):
     @classmethod
     def of(cls, schedule: Schedule, node: Node, graph: Graph, target: Target) -> "Unpacking | None":
         """Return a node's schedule with its weights packed; None: they have too many bits, or are too few."""
-        limits = _range(node, graph)
-        if limits is None:
+        limits = range_of(node, graph)
+        if limits == (0, 0) or not bits_of(*limits):
             return None
         kernel = schedule.emit(node, graph, target)
         packings = {
@@ -113,13 +111,3 @@ def is_packed(schedule: Schedule) -> bool:
     """Whether a schedule unpacks its constants."""
     inner = schedule.inner if isinstance(schedule, Built) else schedule
     return isinstance(inner, Unpacking) or bool(getattr(inner, "bits", 0))
-
-
-def _range(node: Node, graph: Graph) -> tuple[int, int] | None:
-    """Return the least and the greatest of a node's weights and 0, if they have few bits."""
-    weights = [graph.constants[value] for value in node.inputs if value in graph.constants]
-    weights = [data for data in weights if data.dtype in (np.int8, np.uint8, np.int16) and data.ndim > 1 and data.size]
-    if not weights:
-        return None
-    least, most = min(0, *(int(data.min()) for data in weights)), max(0, *(int(data.max()) for data in weights))
-    return (least, most) if most - least < 1 << MOST_BITS else None

@@ -60,14 +60,17 @@ def test_the_order_of_elements_turns_the_sign_of_the_last() -> None:
 class Convolution:
     """A quantized convolution of random numbers, and what NumPy says that it gives."""
 
-    def __init__(self, rng: np.random.Generator, shape: tuple[int, ...], outputs: int, pads: list[int]) -> None:
+    def __init__(
+        self, rng: np.random.Generator, shape: tuple[int, ...], outputs: int, pads: list[int], bits: int = 8
+    ) -> None:
         channels = shape[1]
         self.pads, self.x = pads, rng.integers(-128, 128, shape).astype(np.int8)
-        self.weights = rng.integers(-127, 128, (outputs, channels, 3, 3)).astype(np.int8)
+        most = 1 << bits - 1
+        self.weights = rng.integers(1 - most, most, (outputs, channels, 3, 3)).astype(np.int8)
         self.bias = rng.integers(-2000, 2000, outputs).astype(np.int32)
         self.x_zero, self.zero, self.low = (int(n) for n in rng.integers(-128, 128, 3))
         self.low = min(self.low, self.zero)
-        self.scale = np.exp2(rng.uniform(-1, 1, outputs)).astype(F) / F(80 * 9 * channels**0.5)
+        self.scale = np.exp2(rng.uniform(-1, 1, outputs)).astype(F) / F(80 * 9 * channels**0.5 * most / 128)
 
     def nodes(self, number: int) -> tuple[list[onnx.NodeProto], dict[str, Any]]:
         """The nodes from x<number> to y<number>, and their constants; with a clip at `low`."""
@@ -111,23 +114,32 @@ SHAPES = [  # channels, rows, columns, outputs, pads: top, left, bottom, right
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", [0, 50, 20, 1])
-@pytest.mark.parametrize("kind", [DspWinograd, IntWinograd])
+@pytest.mark.parametrize(
+    ("kind", "bits", "work"),
+    [
+        *((kind, 8, work) for kind in (DspWinograd, IntWinograd) for work in (0, 50, 20, 1)),
+        *((DspWinograd, bits, work) for bits in (4, 2) for work in (50, 20, 1)),
+    ],
+)
 def test_random_convolutions_are_those_of_numpy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DspWinograd | IntWinograd], work: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DspWinograd | IntWinograd], bits: int, work: int
 ) -> None:
-    """With transformed weights, and with weights transformed at run time: at once, in groups, for several blocks."""
+    """With transformed weights, and with weights transformed at run time: at once, in groups, for several blocks.
+
+    Those of few bits are unpacked before.
+    """
+    schedule: DspWinograd | IntWinograd = DspWinograd(work=work, bits=bits) if bits < 8 else kind(work=work)
     monkeypatch.setattr(kind, "cost", lambda *_: 0.0)
     rng = np.random.default_rng(3)
-    all_of_them = [Convolution(rng, (1, c, h, w), n, pads) for c, h, w, n, pads in SHAPES]
+    all_of_them = [Convolution(rng, (1, c, h, w), n, pads, bits) for c, h, w, n, pads in SHAPES]
     parts = [one.nodes(number) for number, one in enumerate(all_of_them)]
     inputs = {f"x{number}": (np.int8, one.x.shape) for number, one in enumerate(all_of_them)}
     constants = {name: data for _, own in parts for name, data in own.items()}
     outputs = [f"y{number}" for number in range(len(parts))]
     proto = model([n for nodes, _ in parts for n in nodes], inputs, outputs, constants | {"one": F(1)})
     graph = lowered(proto, DSP)
-    plan = make_plan(graph, DSP, grown={node.title: kind(work=work) for node in graph.nodes if node.op == "conv2d"})
-    assert sum(step.schedule == kind(work=work) for step in plan.steps) == len(SHAPES)
+    plan = make_plan(graph, DSP, grown={node.title: schedule for node in graph.nodes if node.op == "conv2d"})
+    assert sum(step.schedule == schedule for step in plan.steps) == len(SHAPES)
     found = run_c(plan, {f"x{number}": one.x for number, one in enumerate(all_of_them)}, tmp_path)
     for one, mine in zip(all_of_them, found, strict=True):
         assert (mine == one.expected()).all(), one.x.shape

@@ -27,6 +27,7 @@ from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedul
 from mtool.compiler.kernels.dsp import LIMITS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
+from mtool.compiler.kernels.few_bits import BYTES, Packing, bits_of, range_of
 from mtool.compiler.kernels.integer import RESULT, is_narrow
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import Scaling
@@ -186,6 +187,7 @@ class Transforming:
 FOURS = 4  # output channels together
 UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if selected, needs 1.6 KB more code
 DSP_SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
+UNPACKING = 1.3  # instructions for a tap that is unpacked
 DSP_TAPS = 48  # instructions for an input and an output channel whose weights are transformed
 DSP_LAYOUT = (
     "four output channels at a time: of each column of the transformed elements four biases and a word of two input "
@@ -254,11 +256,22 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
     unroll: int = knob(
         0, 32, *UNROLLS, meaning="input channels per iteration; auto: the number with the fewest instructions"
     )
+    bits: int = knob(0, 4, 2, meaning="bits of a stored weight, with `work`; auto: 8")
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
         int8 = is_stored_as_int8(epilogue.node, epilogue.graph)
-        return Blocks.can_compute(conv) and int8 and sums_fit(epilogue)
+        fewer = bits_of(*range_of(epilogue.node, epilogue.graph))
+        bits = not self.bits or bool(self.work and 0 < fewer <= self.bits)
+        return Blocks.can_compute(conv) and int8 and bits and sums_fit(epilogue)
+
+    def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
+        """With weights that are unpacked before they are transformed."""
+        limits = range_of(node, graph)
+        if self.bits or not bits_of(*limits) or limits == (0, 0):
+            return None
+        fewer = replace(self, bits=max(2, bits_of(*limits)))
+        return fewer if fewer.supports(node, graph, target) else None
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or min(UNROLLS, key=lambda unroll: _depth_cost(conv, unroll))
@@ -276,18 +289,32 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
 
         With weights transformed at run time these too, and the columns of several blocks.
         """
-        work, patch = self.work_of(conv), _blocks(conv).patch
+        work, patch, row = self.work_of(conv), _blocks(conv).patch, 4 * self._row(conv, epilogue)
         pixels, fours = math.prod(OUTPUTS), work.fours if work else -(-conv.out_channels // FOURS)
         column, four = self.sizes_of(conv)
         if work and work.blocks:
-            return work.blocks * column + max(four + DSP_SUMS + pixels * FOURS, patch)
-        return (work.bytes if work else column) + max(DSP_SUMS + pixels * fours * FOURS, patch)
+            return work.blocks * column + round_up(max(four + DSP_SUMS + pixels * FOURS, patch), 4) + row
+        return (work.bytes if work else column) + round_up(max(DSP_SUMS + pixels * fours * FOURS, patch), 4) + row
+
+    def _row(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """Return the words of four output channels that are unpacked; 0: they are read as they are."""
+        numbers = epilogue.exact_scaling()[0].words.shape[1]
+        return FOURS * (1 + numbers + 9 * -(-conv.channels // 4)) if self.bits else 0
+
+    def _packing(self, conv: Conv, epilogue: Int8Epilogue) -> Packing:
+        """Return how four output channels are packed."""
+        taps, (least, _) = FOURS * 9 * -(-conv.channels // 4), range_of(epilogue.node, epilogue.graph)
+        return Packing(BYTES, self.bits, least, 1, FOURS, taps, self._row(conv, epilogue) - FOURS - taps)
+
+    def _unpacked(self, conv: Conv, epilogue: Int8Epilogue) -> str:
+        """Return the function that unpacks and transforms weights."""
+        return f"mt_dsp_winograd_unpacked{self.bits}_{self._row(conv, epilogue)}"
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both padded; 0 at run time."""
-        if self.work:
-            return 0
+        """16 words of 16 bits instead of 9 of 8 for two channels, both padded; at run time what packing saves."""
         conv = Conv.of(node, graph)
+        if self.work:
+            return -(9 * conv.channels * conv.out_channels * (8 - self.bits) // 8) if self.bits else 0
         filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
         return max(1, filled - 9 * conv.channels * conv.out_channels)
 
@@ -309,7 +336,8 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         blocks, fours, words = _blocks(conv), -(-conv.out_channels // FOURS), -(-conv.channels // 4)
         inputs = 340 * words * blocks.count + blocks.gathered * 24 * (12 + conv.channels)
         weights, parts = 4 * words * FOURS * fours, fours if work.blocks else work.groups - 1
-        return work.passes * DSP_TAPS * weights + (work.groups - 1) * inputs + 160 * parts * blocks.count
+        taps = DSP_TAPS + 9 * (UNPACKING if self.bits else 0)
+        return work.passes * taps * weights + (work.groups - 1) * inputs + 160 * parts * blocks.count
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """Four channels together; the runtime's function is of any range, as its results are stored apart."""
@@ -320,11 +348,19 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         pack = pack_taps if self.work else partial(pack_pairs, depth=depth)
         stream = packed_by_rows(pack, FOURS, epilogue.weights, bias, scaling)
         name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
+        if self.bits:
+            packing = self._packing(conv, epilogue)
+            stream = np.stack([packing.pack(row) for row in stream])
+            unpacked = f"{self._unpacked(conv, epilogue)}, {packing.function}, {packing.packed_words}"
+            shared = (packing.macro, f"MT_DSP_WINOGRAD_UNPACKED({unpacked})")
         if isinstance(scaling, ExactScaling):
             clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
             name += "_range" if clamped else ""
             by = f"MT_EXACT_{scaling.places}"
-            shared = (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",)
+            shared = (
+                *shared,
+                f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",
+            )
         declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE")
         layout = f"{DSP_TAPS_LAYOUT if self.work else DSP_LAYOUT} {scaling.meaning} of each"
         return Products(stream, layout, "mt_dsp_winograd_int8.h", name, declared, shared=shared)
@@ -335,6 +371,11 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         numbers = FOURS * epilogue.exact_scaling()[0].words.shape[1]
         before = work.bytes if work else self.sizes_of(conv)[0]
         own = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": before // 4, "work": work, "numbers": numbers}
+        transform, row = "mt_dsp_winograd_weights", 0
+        if self.bits:
+            transform = self._unpacked(conv, epilogue)
+            row = self.scratch(conv, epilogue) // 4 - self._row(conv, epilogue)
+        own |= {"transform": transform, "row": row}
         return own | {"depth": depth, "turns": depth // self._unroll(conv)}
 
 
