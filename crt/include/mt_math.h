@@ -287,11 +287,11 @@ static inline int32_t mt_requantize_fixed(int32_t acc, int32_t multiplier, int32
                                           int32_t high)
 {
     const int32_t scaled = mt_high_word(acc, multiplier) + offset;
-#if defined(MT_NO_LONG_PRODUCT) || defined(__riscv)
-    return mt_clamp_above((scaled - low * ((int32_t)1 << shift)) >> shift, low, high);
-#else
-    return mt_clamp(scaled >> shift, low, high);
+#if defined(__GNUC__) && (defined(MT_NO_LONG_PRODUCT) || defined(__riscv))
+    if (!__builtin_constant_p(multiplier)) /* otherwise registers are left for the limits */
+        return mt_clamp_above((scaled - low * ((int32_t)1 << shift)) >> shift, low, high);
 #endif
+    return mt_clamp(scaled >> shift, low, high);
 }
 
 /* sum + x * w in three instructions with the load of x; the sum may be in an upper register. */
