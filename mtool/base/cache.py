@@ -15,11 +15,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mtool.base import files, resources
 from mtool.base.errors import MtoolError, UsageError
+from mtool.base.frozen import frozen
 
 VARIABLE = "MTOOL_CACHE"
 LIMIT_VARIABLE = "MTOOL_CACHE_LIMIT"
@@ -36,7 +37,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class File:
     """A file of an entry: its bytes, and whether it is executable."""
 
@@ -44,7 +45,7 @@ class File:
     runs: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Content:
     """The size of a cache: the number of entries and their total bytes."""
 
@@ -52,7 +53,7 @@ class Content:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cache:
     """A folder of entries.
 

@@ -10,12 +10,13 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
 from mtool.base import system
 from mtool.base.errors import UsageError, of_os_error
+from mtool.base.frozen import frozen
 
 FILE_NAME = "mtool.toml"
 ROOTS = ("board_root", "soc_root", "dts_root")
@@ -24,7 +25,7 @@ _PATHS = ("boards", "tuned", *ROOTS)  # a path, or a list of them
 _TABLES = ("project", "options")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Configuration:
     """The settings in a file.
 

@@ -4,8 +4,9 @@ import ast
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from mtool.base.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,7 @@ _SPARE = 2  # points more than the formula has coefficients
 _WORST = 1e-3  # the largest deviation of a fitted coefficient from a whole number
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Factor:
     """(size + add) // divisor, for a run-time size given by name."""
 
@@ -38,7 +39,7 @@ class Factor:
         return f"{moved} {division} {self.divisor}" if self.divisor != 1 else moved
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formula:
     """A sum of products, each of a coefficient and factors."""
 

@@ -16,11 +16,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 
 from mtool.base import resources, system
 from mtool.base.errors import BoardError, UsageError, of_os_error
+from mtool.base.frozen import frozen
 
 # With `flock` where the system has it: a program that inherits the handle keeps the lock held. Elsewhere with the
 # package filelock.
@@ -32,7 +32,7 @@ else:
     HAS_FLOCK = system.HAS_FOLDER_HANDLES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldLock:
     """A lock that this process holds, and its handle, which child processes may inherit, if there is one."""
 

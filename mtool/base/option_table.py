@@ -5,17 +5,17 @@ messages and the site's page of the commands are made from it.
 """
 
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mtool.base import option_values
+from mtool.base.frozen import frozen
 
 _KINDS = {"text": str, "texts": list[str], "flag": bool, "path": Path, "int": int, "float": float}
 _EMPTY = {"text": "", "flag": False}  # defaults of types where the table has none; else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """One option or argument; option_table.toml explains its fields."""
 

@@ -10,20 +10,20 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from mtool.base import locks, system
 from mtool.base.errors import BuildError, MtoolError, of_os_error
+from mtool.base.frozen import frozen
 
 log = logging.getLogger(__name__)
 LAST_LINES = 25
 _GRACE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     """The result of a program: its exit code, its output (stdout and stderr together) and its seconds."""
 

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 class Strict(BaseModel):
     """A record that refuses unknown keys and can't be changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 _WORDS = {

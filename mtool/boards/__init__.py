@@ -6,7 +6,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -16,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from mtool.base import configuration, escaping, files, flash_runners, records, resources, spelling
 from mtool.base.errors import BoardError, UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_values import PoolUse
 from mtool.base.records import Strict
 from mtool.boards import drivers, zephyr
@@ -406,10 +406,12 @@ def _record_in(annotation: Any) -> type[Strict] | None:
 VARIABLE = "MTOOL_BOARDS"
 FOLDER = "boards"  # beside mtool.toml
 _SUFFIXES = (".yaml", ".yml")
+_OWN = "boards.yaml"
+_TOP = re.compile(r"^(?=\w)", re.MULTILINE)  # before each key of the first level
 _LINES = 6  # of a parser's message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broken:
     """An invalid entry in a user's file: the board's name, its file, and the error."""
 
@@ -418,7 +420,7 @@ class Broken:
     error: UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Read:
     """What the board files hold: the boards by name, in the files' order, and the invalid entries."""
 
@@ -444,7 +446,7 @@ def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
     Raises:
         UsageError: a named file does not exist.
     """
-    yield resources.path("boards.yaml")
+    yield resources.path(_OWN)
     for path in configuration.load().boards:
         yield from _in(path)
     project = configuration.nearest()
@@ -488,11 +490,16 @@ def read_files(paths: tuple[Path, ...]) -> Read:
 
 @functools.cache
 def _board(path: Path, name: str) -> Board:
-    return board_of(path, name, _entries(path)[name])
+    entry = _entries(path)[name]
+    return board_of(path, name, resources.read_yaml(entry)[name] if path == resources.path(_OWN) else entry)
 
 
 @functools.cache
 def _entries(path: Path) -> dict[Any, Any]:
+    """Return the entries of a file by name; those of mtool's own, of which most commands need one, as their text."""
+    if path == resources.path(_OWN):
+        _, *parts = _TOP.split(path.read_text(encoding="utf-8"))
+        return {part.partition(":")[0]: part for part in parts}
     try:
         entries = resources.read_yaml(files.read_named(path))
     except OSError as failed:
@@ -539,7 +546,7 @@ def load_all() -> dict[str, Board]:
 
 def shipped() -> frozenset[str]:
     """Return the names of mtool's own boards."""
-    return frozenset(read_files((resources.path("boards.yaml"),)).boards)
+    return frozenset(_entries(resources.path(_OWN)))
 
 
 def broken() -> list[Broken]:

@@ -1,11 +1,10 @@
 """Memory protection of cores: the possible regions, and so what a model can access."""
 
-from dataclasses import dataclass
-
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unit:
     """A core's memory protection unit.
 

@@ -4,13 +4,13 @@ import io
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
+from mtool.base.frozen import frozen
 from mtool.cli.ending import ReaderGone
 
 WIDE = 100_000  # columns of text that does not go to a terminal: nothing is folded there
@@ -42,7 +42,7 @@ _NARROWEST = 4
 _BAR = "█"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fitted:
     """A table of headings and rows, drawn as wide as it is or as the console allows.
 

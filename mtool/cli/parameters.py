@@ -6,7 +6,6 @@ Nothing here loads the compiler: `--help` and a shell's completion read it.
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -14,6 +13,7 @@ import typer
 
 from mtool.base import flash_runners, resources
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_table import Option, of_group
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def annotation_of(one: Option, kind: Any) -> Any:
     return Annotated[kind, typer.Argument(**settings) if one.argument else typer.Option(*one.flags, **settings)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionGroup:
     """Several options of the command line that become one argument of a command.
 

@@ -9,13 +9,13 @@ bytes are the operations and numbers that crt/src/mt_delta.c reads, as decisions
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mtool.base.errors import UsageError
+from mtool.base.frozen import frozen
 
 # Find the part of the old bytes that each part of the new ones differs least from.
 
@@ -34,7 +34,7 @@ _DIFFERENCE_COSTS = np.minimum(
 _WORTHWHILE = 6.0  # bits per byte: above it a block is searched for elsewhere
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """A run of the new bytes, and the shift from their positions to those of the matching old bytes.
 

@@ -1,15 +1,16 @@
 """The drivers of crt/ports that a board's firmware needs: their files, and the macros that configure them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mtool.base import resources
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.boards import Board, Usb, drivers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChipDrivers:
     """The drivers of a firmware.
 

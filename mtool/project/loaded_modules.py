@@ -1,13 +1,13 @@
 """Firmware that takes modules (`--modules`): their signers, sizes and kinds, and the runtime for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
 from mtool.base import resources
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree, from_folder
+from mtool.base.frozen import frozen
 from mtool.boards import Board
 from mtool.manifest.modules.keys import is_weak
 
@@ -36,7 +36,7 @@ _SLOTS, _LEAST_SLOTS, _MOST_SLOTS = 4, 2, 8  # of the emulated flash; mt_slots.h
 _JOURNAL_BYTES = 2 * 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AcceptedModules:
     """The modules that a firmware takes.
 

@@ -8,12 +8,12 @@ import json
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mtool.base import resources
 from mtool.base.escaping import file_name
 from mtool.base.filetree import FileTree, from_folder
+from mtool.base.frozen import frozen
 from mtool.manifest import FILE_NAME, Manifest
 
 _VERSION = 7
@@ -22,7 +22,7 @@ _SOURCES, _HEADERS, _RUNTIME = "codegen/host/src", "codegen/host/include", "runt
 _NO_PARAMETERS = struct.pack("<QQQQ", 0xF7E58D4F05049CB7, 0, 0, 0)  # kTVMNDArrayListMagic, reserved, names, arrays
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Module:
     """A model in an archive.
 

@@ -6,7 +6,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import PurePosixPath
 from typing import Any, Self, get_args
 
@@ -14,6 +14,7 @@ from mtool import boards
 from mtool.base import resources, spelling
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.identifiers import target_name
 from mtool.base.option_values import Format
 from mtool.boards import Board
@@ -42,7 +43,7 @@ _VENDOR = re.compile(r"[A-Za-z0-9_-]{2,}")
 _TEXT = re.compile(r"[^\x00-\x1f\x7f\"\\]{3,120}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class About:
     """The package data that registries require; the defaults are valid placeholders.
 
@@ -104,7 +105,7 @@ _RUNTIME = "mt_"  # prefix of the runtime's files
 _LIBM = b"#include <math.h>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packed:
     """The contents of a package, independent of its format.
 

@@ -1,14 +1,14 @@
 """One package for many cores: the model's C for each kind of core, selected by the compiler's macros."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Format
 from mtool.manifest import Manifest, total_arena_bytes, total_constant_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Core:
     """A kind of core: the macros that identify it, and the board for which its C is compiled.
 

@@ -1,13 +1,14 @@
 """A user's own program: what a template needs to build it as the standalone firmware."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from mtool.base.frozen import frozen
 
 _SOURCES = (".c", ".cpp", ".cc", ".cxx", ".S")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """The program's paths, relative to the project folder.
 

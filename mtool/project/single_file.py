@@ -7,10 +7,11 @@ points, which the header declares, and what the RPC server's descriptor or a bac
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen.c_text import Part, parts_of, renamed, words
 from mtool.project.levels import APART
 
@@ -30,7 +31,7 @@ _SOURCES = ("_weights", *APART, "", "_packed", "_graph")
 """A model's sources: the constants first, so that they need no declarations."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Runtime:
     """The part of the runtime that is inlined: headers where they are included, and sources, by name.
 
@@ -94,7 +95,7 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
     return FileTree({**outside, **{path: _spaced(text).encode() for path, text in made.items()}})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Inner:
     """The internals of the source: the definitions that become static, by name, and those that are never called."""
 

@@ -9,7 +9,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +17,7 @@ from numpy.lib import format as npy
 
 from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
+from mtool.base.frozen import frozen
 from mtool.base.tensors import Array
 
 _ZIP = b"PK"
@@ -28,7 +28,7 @@ _WITH = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # which NumPy writes
 _HINT = "write it with numpy.savez or numpy.save"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredArray:
     """An array in a file whose header has been read.
 

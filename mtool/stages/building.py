@@ -4,7 +4,6 @@ import logging
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from mtool import manifest
 from mtool.base import checked, filetree, locks, plural
 from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.option_values import CHANNEL, Format
 from mtool.boards import Board
 from mtool.manifest import Manifest, StackBound
@@ -129,7 +129,7 @@ FirmwareKind = Annotated[str, checked.OneOf((HOST_DRIVEN, STANDALONE))]
 """The name of a firmware kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuiltProject:
     """A built project: its folder, its manifest (`mtool.json`), and the build's products."""
 
@@ -172,7 +172,7 @@ class BuiltProject:
         return {point.name: point.stack for one in models for point in one.entry_points if point.stack is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirmwareSizes:
     """A firmware's total flash and RAM, the weights in RAM that are part of it, and the needs of each memory.
 

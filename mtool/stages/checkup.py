@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ import yaml
 from mtool import boards, project
 from mtool.base import distribution, resources, system
 from mtool.base.errors import FlashError, MtoolError
+from mtool.base.frozen import frozen
 from mtool.boards import Board, zephyr
 from mtool.device import flash
 from mtool.device.build import toolchains
@@ -32,7 +33,7 @@ _HOST = "cc"  # this computer's compiler
 State = Literal["ok", "missing", "absent"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """A requirement and whether it is met.
 

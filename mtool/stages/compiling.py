@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ from mtool.base import filetree, plural, resources
 from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.option_values import Format
 from mtool.boards import Board
 from mtool.compiler.request import Request
@@ -91,7 +92,7 @@ def _areas(protection: Protection) -> str:
     return f"{protection.unit}: {', '.join(areas)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledModel:
     """A compiled model: its C files and manifest, for one board.
 

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mtool import boards
 from mtool.base import checked, command_line, files
 from mtool.base.errors import BoardError, CommunicationError, FlashError, UsageError
+from mtool.base.frozen import frozen
 from mtool.base.option_table import OPTIONS
 from mtool.boards import Board
 from mtool.device import session
@@ -30,7 +31,7 @@ HOST = "host"
 """The default board."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deployment:
     """A deployment of a model: its project folder, and the device that runs it.
 
@@ -268,7 +269,7 @@ _RETURNS_S = 30.0  # the longest wait for an unplugged board
 POLL_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reconnection:
     """Reconnects to a board.
 

@@ -4,7 +4,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from mtool import project
 from mtool.base import checked
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.boards import Board
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.compilation import compile_for, compile_models
@@ -36,7 +37,7 @@ from mtool.stages.sizes.estimate import estimate
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fit:
     """What a model's firmware needs of a board's memories.
 
@@ -138,7 +139,7 @@ class Fit:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FitReport:
     """The result of `mtool check`: the manifest for the first board, and the fit on each."""
 

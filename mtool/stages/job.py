@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mtool import boards, manifest
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.identifiers import model_name
 from mtool.boards import Board
 from mtool.compiler.frontend.hashing import file_hash
@@ -23,7 +24,7 @@ from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A model, how it is compiled and where it runs. Its input files are checked first.
 

@@ -1,8 +1,9 @@
 """The estimated time of an inference on a board, before anything is built: from the schedules' estimates."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mtool.base.frozen import frozen
 from mtool.base.option_values import CODE_IN_RAM, FOUR_BITS, IN_RAM, PACKED_WEIGHTS, is_set
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
@@ -25,7 +26,7 @@ _MEASURED: tuple[tuple[str | tuple[str, ...], float, float], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SoftwareFloat:
     """The cost of float32 products on a core without an FPU.
 
@@ -76,7 +77,7 @@ _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
 _ERROR_OF_CODE_WAITS = 0.4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LatencyEstimate:
     """The estimated milliseconds of an inference.
 
@@ -101,7 +102,7 @@ class LatencyEstimate:
     device_milliseconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnergyEstimate:
     """Microjoules of an inference: the middle of the likely range, and the possible error as a fraction of it."""
 
@@ -118,7 +119,7 @@ def estimate_energy(milliseconds: float, error: float, draws: Draw | None, hz: i
     return EnergyEstimate(milliseconds * middle, (1 + error) * high / middle - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LongestOperator:
     """A model's slowest operator, which everything else waits for where one operator runs at a time.
 

@@ -7,16 +7,16 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from mtool.base import files, system
+from mtool.base.frozen import frozen
 
 _OPEN = system.READ | system.NO_LINK
 _OPEN_FOLDER = _OPEN | system.FOLDER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """The file or other object at a path.
 
@@ -35,7 +35,7 @@ class Found:
         return not self.digest and not self.other
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenFolder:
     """A folder that is open, by its handle; `path` is for messages.
 

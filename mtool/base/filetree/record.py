@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree.tree import RECORD, is_plain
+from mtool.base.frozen import frozen
 
 FOLDER = RECORD
 FILE = "files.json"
 _SCHEMA = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """The files that mtool wrote into a folder.
 

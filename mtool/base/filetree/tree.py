@@ -3,14 +3,16 @@
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from mtool.base.frozen import frozen
 
 RECORD = ".mtool"  # the folder with the record of mtool's files; never part of a tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileTree:
     """Map relative POSIX paths to file contents.
 

@@ -10,7 +10,6 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ from mtool.base.filetree import record
 from mtool.base.filetree.open_folder import Found, OpenFolder, open_folder
 from mtool.base.filetree.record import FILE, FOLDER, Record
 from mtool.base.filetree.tree import FileTree
+from mtool.base.frozen import frozen
 
 Edits = Literal["stop", "force", "keep"]
 """What to do with a user's files where mtool would write or remove its own: stop, overwrite them, or keep them."""
@@ -131,7 +131,7 @@ def _check_is_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is a broken link", details=[f"its target is {folder.readlink()}"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Plan:
     """The files to write and to remove, and the record while that is done and afterwards."""
 

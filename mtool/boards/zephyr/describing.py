@@ -8,12 +8,12 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mtool.base import files, proc, resources
 from mtool.base.errors import BuildError, UsageError
+from mtool.base.frozen import frozen
 from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain, unknown_board
 from mtool.version import __version__
@@ -128,7 +128,7 @@ _PROPERTY = re.compile(
 _OF_CPU = ("-mcpu=", "-march=", "-mthumb", "-mfpu=", "-mfloat-abi=", "-mabi=", "-m32", "-m64", "-mcmodel=")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Configured:
     """What a configure run says about a board.
 

@@ -4,10 +4,10 @@ Quantized weights stay integers: their scales are multiplied, and where a factor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Graph, Node, Rewriter, rewritten
 from mtool.compiler.operators.epilogue import real_numbers
 from mtool.compiler.operators.gemm import Gemm
@@ -39,7 +39,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
     return rewritten(graph, change)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Scaled:
     """A product whose weights are multiplied by the factors of a BatchNormalization.
 

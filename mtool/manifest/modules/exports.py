@@ -5,16 +5,16 @@ built with MT_MODULE_MATH=2: they take 13 KB on a Cortex-M4.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from mtool.base.frozen import frozen
 from mtool.manifest.modules.format import declaration_hash
 
 Group = Literal["memory", "math", "rare"]
 _LEVELS: dict[Group, int] = {"memory": 0, "math": 1, "rare": 2}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Export:
     """A function of the firmware: its name, its C declaration, and which firmware has it."""
 

@@ -5,7 +5,6 @@ import re
 import struct
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from mtool.base import records
 from mtool.base.errors import CommunicationError, UsageError
+from mtool.base.frozen import frozen
 from mtool.base.records import Strict
 from mtool.manifest import OfModel, StateTensor, Tensor
 
@@ -75,7 +75,7 @@ class Description(Strict):
     states: tuple[StateTensor, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Module:
     """A module's file, parsed.
 
@@ -258,7 +258,7 @@ def declaration_hash(declaration: str) -> int:
 # What a device reports about a loaded module, read piece by piece: the header and the description, not the image.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interface:
     """What a host needs to know about a device's module: the model's name, hash and description; counter and sizes."""
 

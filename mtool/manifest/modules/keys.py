@@ -5,7 +5,6 @@ import logging
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha512
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
+from mtool.base.frozen import frozen
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,7 +31,7 @@ _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}  # y of all points whose
 _HINT = "create a key pair: mtool key FILE"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicKey:
     """The public half of a pair, which is built into firmware: 32 bytes."""
 
@@ -64,7 +64,7 @@ class PublicKey:
         return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrivateKey:
     """The private half of a pair, which signs. It is never shown."""
 

@@ -7,8 +7,8 @@ the firmware's own value.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mtool.base.frozen import frozen
 from mtool.manifest.modules.format import ARCHITECTURE_BITS, Architecture, Needs
 
 ENTRY = "mt_module_entry"
@@ -16,7 +16,7 @@ CALLED = "mt_module_call"
 """The C function that the entry calls: int32_t mt_module_call(void *arena, uint32_t number)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """The register with the table's address: its name, and the options that reserve it."""
 

@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from mtool.base.frozen import frozen
 from mtool.compiler.codegen.c_text import Part, tokens, without_comments
 
 SIZES = {"uint8_t": 1, "int8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
@@ -11,7 +11,7 @@ SIZES = {"uint8_t": 1, "int8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "
 _LARGEST = 64  # bytes of a structure that is not listed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Function:
     """A function's length in tokens, and whether it computes with 64 bits."""
 
@@ -19,7 +19,7 @@ class Function:
     is_wide: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CSource:
     """Functions, calls and data in a model's C.
 

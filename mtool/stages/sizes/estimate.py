@@ -9,12 +9,12 @@ could be built; elsewhere it is assumed generously.
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mtool import project
 from mtool.base.filetree import FileTree
+from mtool.base.frozen import frozen
 from mtool.base.option_values import CHANNEL, CODE_IN_RAM, IN_RAM
 from mtool.boards import Board
 from mtool.compiler.codegen.c_text import parts_of
@@ -89,7 +89,7 @@ _ASSUMED = {  # of frameworks that were not available when sizes.json was made
 _UNOPTIMISED = {"-O0": 3.0, "-Og": 1.2}  # of the example on a Cortex-M4: 2.7, 1.07
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """The need of each memory, and what the board's compiler does not accept at all."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.kernels import integer
 from mtool.compiler.kernels.code_price import price_of_code
@@ -204,7 +205,7 @@ class Depthwise(PortableSchedule):
         return {"traversal": loop.traversal, "taps": loop.taps, "shift": shift, "element": element}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Loop:
     """How a depthwise layer is computed on a target: see the knob `taps`."""
 
