@@ -15,8 +15,13 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def frozen(cls: type[T]) -> type[T]:
     """Make a class a dataclass with slots that is not to be changed, and is compared by its fields."""
+    return frozen_with(cls, slots=True)
+
+
+def frozen_with(cls: type[T], **options: bool) -> type[T]:
+    """Return a dataclass like `frozen`, with options of the library's."""
     own = dict(vars(cls))
-    made = dataclasses.dataclass(slots=True, repr=False, eq=False)(cls)
+    made: type[T] = dataclasses.dataclass(repr=False, eq=False, **options)(cls)
     values = _values_of([name for name, field in _fields(made).items() if field.compare])
 
     def __eq__(self: T, other: object) -> bool:

@@ -19,7 +19,7 @@ from mtool.base.frozen import frozen
 from mtool.base.option_values import PoolUse
 from mtool.base.records import Strict
 from mtool.boards import drivers, zephyr
-from mtool.boards.zephyr.describing import PREFIX, describe
+from mtool.boards.zephyr import PREFIX
 
 # The schema of a board's entry.
 
@@ -596,5 +596,7 @@ def of_zephyr(name: str) -> Board:
     Raises:
         MtoolError: as `mtool.boards.zephyr.describing.describe`.
     """
+    from mtool.boards.zephyr.describing import describe  # most boards are not Zephyr's alone
+
     entry = describe(name)
     return board_of(Path(f"Zephyr's {name}"), f"{PREFIX}{name}", entry)

@@ -12,6 +12,9 @@ import yaml
 from mtool.base import configuration, proc, resources
 from mtool.base.errors import BuildError, UsageError
 
+PREFIX = "zephyr:"
+"""Before a board's Zephyr name."""
+
 # HAL modules of vendors whose folder in soc/ has a different name; the others are hal_<vendor>.
 _HALS: Mapping[str, str] = {"st": "hal_stm32", "raspberrypi": "hal_rpi_pico", "gd": "hal_gigadevice"}
 

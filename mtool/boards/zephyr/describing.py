@@ -18,7 +18,6 @@ from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain, unknown_board
 from mtool.version import __version__
 
-PREFIX = "zephyr:"
 _FORMAT = 2  # of the cache
 _COMPILERS = {"arm": "arm-none-eabi-gcc", "riscv": "riscv64-unknown-elf-gcc", "posix": "cc"}
 _VARIABLES = ("ZEPHYR_TOOLCHAIN_VARIANT", "ZEPHYR_EXTRA_MODULES", "EXTRA_ZEPHYR_MODULES", "ZEPHYR_MODULES")

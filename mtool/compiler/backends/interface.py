@@ -1,7 +1,7 @@
 """The interface of backends, which compute regions of a network instead of mtool's own C."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -330,7 +330,7 @@ class Buffer:
     cached: bool = True
 
 
-@dataclass(frozen=True)
+@frozen
 class Product(RegionCode):
     """A compiled region: the C of its call (mtool.compiler.kernels.external.RegionCode), its constants and buffers.
 

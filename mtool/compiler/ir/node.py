@@ -1,9 +1,9 @@
 """Nodes: one operator each, with attributes in a class per kind."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Protocol, Self, dataclass_transform
 
-from mtool.base.frozen import frozen
+from mtool.base.frozen import frozen, frozen_with
 from mtool.compiler.ir.expr import Expr
 
 
@@ -18,7 +18,7 @@ class _Bearer(Protocol):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-@dataclass(frozen=True)
+@frozen
 class Attributes:
     """The attributes of an operator. Each kind has its own class; kinds without attributes have this one.
 
@@ -26,7 +26,7 @@ class Attributes:
     """
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+        frozen_with(cls, kw_only=True)
 
     @classmethod
     def of(cls, node: _Bearer) -> Self:

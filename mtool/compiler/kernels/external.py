@@ -5,7 +5,7 @@ Internal form `external`, with the attributes of mtool.compiler.kernels.external
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from mtool.base.checked import NotNegative, Range
@@ -42,7 +42,7 @@ Bytes = Annotated[int, Range(0, 2**40 - 1)]
 """A size or an alignment in bytes."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RegionCode:
     """The C of a region's call, and what it needs.
 

@@ -205,7 +205,7 @@ class Draw:
         """
         return self.rng.randrange(-value.rank, value.rank)
 
-    def numbers(self) -> np.random.Generator:
+    def numbers(self) -> "np.random.Generator":
         """Return a generator seeded by the network's own one."""
         return np.random.default_rng(self.rng.getrandbits(32))
 
