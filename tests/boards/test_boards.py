@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from mtool import boards
+from mtool.base import resources
 from mtool.base.errors import BoardError, UsageError
 
 MEMORIES = {
@@ -120,3 +121,10 @@ def test_the_features_are_those_of_the_compilers_flags(board: boards.Board) -> N
     assert done.returncode == 0, done.stderr.decode()
     macros = done.stdout.decode()
     assert board.features == {name for name, macro in MACROS.items() if macro in macros}
+
+
+def test_each_shipped_entry_is_read_by_itself_as_in_the_whole_file() -> None:
+    path = resources.path("boards.yaml")
+    whole = resources.read_yaml(path)
+    assert boards.shipped() == {*whole}
+    assert all(boards.get(name) == boards.board_of(path, name, entry) for name, entry in whole.items())
