@@ -128,7 +128,7 @@ def slow_flash() -> boards.Board:
     """Return this computer with the memories of a board whose flash lets the core wait."""
     host, board = boards.get("host"), boards.get("nucleo_l4r5zi")
     fast = board.memories["sram"].model_copy(update={"base": 0x10000000, "size": 64 << 10, "holds": ()})
-    memories = {**board.memories, "fast": fast}
+    memories = {"flash": board.memories["flash"], "fast": fast, "sram": board.memories["sram"]}
     return host.model_copy(update={"memories": memories, "clock_hz": board.clock_hz, "features": frozenset({"fpu"})})
 
 

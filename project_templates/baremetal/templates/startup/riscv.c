@@ -77,6 +77,9 @@ void mt_start(void)
 {
 {% include "shared/startup_load.c" %}
 
+{% if cookiecutter.sources.hot %}
+    __asm__ volatile(".word 0x0000100F" ::: "memory"); /* fence.i: what was written is executed */
+{% endif %}
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
         *word = 0;
     }
