@@ -155,7 +155,7 @@ def test_pools_of_a_boards_entry() -> None:
     by_name = {pool.name: pool for pool in board_pools(M7)}
     assert {*by_name} == {"dtcm", "axi_sram"} and by_name["axi_sram"].is_arena
     assert by_name["axi_sram"].bytes == (512 << 10) - (48 << 10)  # without the reserve for data and the stack
-    assert not board_pools(boards.get("nucleo_l4r5zi")) and not board_pools(boards.get("host"))
+    assert not board_pools(boards.get("disco_l475_iot1")) and not board_pools(boards.get("host"))
     with pytest.raises(UsageError, match="twice"):
         requested_pools(M7, pools(["dtcm=1K", "dtcm=2K"]))
     with pytest.raises(UsageError, match="only in case"):
