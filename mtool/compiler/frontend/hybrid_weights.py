@@ -1,12 +1,10 @@
 """Convert int8 weights of float activations to float32: they take four times the flash, and use the float kernels."""
 
-import numpy as np
-
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.epilogue import real_numbers
-from mtool.compiler.operators.quantize import Quantization
+from mtool.compiler.operators.quantize import stored_constant
 from mtool.compiler.operators.window import CONV
 
 PRODUCTS = (CONV, "ConvTranspose", "Gemm", "MatMul")
@@ -41,12 +39,5 @@ def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
 
 def _dequantized(node: Node, graph: Graph) -> Array | None:
     """Return the real numbers of an 8-bit constant with per-tensor or per-axis scales; None for anything else."""
-    data, *numbers = (graph.constants.get(value) for value in node.inputs if value)
-    if data is None or data.dtype.itemsize != 1 or not numbers or any(number is None for number in numbers):
-        return None
-    scale, point = numbers[0], numbers[1] if len(numbers) > 1 else np.zeros(1, data.dtype)
-    assert scale is not None and point is not None
-    attrs = Quantization.of(node)
-    if scale.dtype != np.float32 or scale.ndim > 1 or attrs.block_size:
-        return None
-    return real_numbers(data, scale, np.broadcast_to(point, scale.shape), attrs.axis % max(data.ndim, 1))
+    found = stored_constant(node, graph.constants)
+    return real_numbers(*found) if found is not None and found[0].dtype.itemsize == 1 else None

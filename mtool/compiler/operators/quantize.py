@@ -1,7 +1,7 @@
 """QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -10,6 +10,7 @@ import numpy as np
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
 from mtool.compiler.ir.expr import axis, call, const, identity, load, number
+from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED
@@ -84,6 +85,22 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantized | None:
         return Dequantized(value, scales.reshape(1), points.reshape(1), None)
     along = attrs.axis % len(shape)
     return Dequantized(value, scales, points, along, _block(attrs, shape, scales.shape) if blocked else 0)
+
+
+def stored_constant(node: Node, constants: Mapping[str, Array]) -> tuple[Array, Array, Array, int] | None:
+    """Return the constant integers that a canonical node dequantizes, its scales, its zero points, and their axis.
+
+    None: it is another node, or has operands that are not constants, blocks, or scales that are not float32.
+    """
+    operands = [constants.get(value) for value in node.inputs if value]
+    if node.op != "DequantizeLinear" or any(data is None for data in operands) or Quantization.of(node).block_size:
+        return None
+    data, scale, *points = (data for data in operands if data is not None)
+    if scale.dtype != np.float32 or scale.ndim > 1:
+        return None
+    point = points[0] if points else np.zeros(1, data.dtype)
+    point = point if point.size > 1 else point.reshape(())
+    return data, scale, np.broadcast_to(point, scale.shape), Quantization.of(node).axis % max(data.ndim, 1)
 
 
 def _blocks(attrs: Quantization, shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from mtool.compiler.operators.epilogue import real_numbers
 from mtool.compiler.operators.gemm import Gemm
 from mtool.compiler.operators.lowering import Epsilon
 from mtool.compiler.operators.movement import Permutation
-from mtool.compiler.operators.quantize import Quantization
+from mtool.compiler.operators.quantize import Quantization, stored_constant
 from mtool.compiler.operators.window import CONV
 
 
@@ -145,16 +145,12 @@ def _integers(node: Node, axis: int, graph: Graph, kind: type = np.int8) -> tupl
 
     None: it is another node, or they are not of this type then.
     """
-    if node.op != "DequantizeLinear" or not all(value in graph.constants for value in node.inputs if value):
+    found = stored_constant(node, graph.constants)
+    if found is None or (found[1].size > 1 and (found[3] != axis or found[1].size != found[0].shape[axis])):
         return None
-    data, scale, *points = (graph.constants[value] for value in node.inputs if value)
-    attrs = Quantization.of(node)
-    along = scale.ndim == 1 and scale.size == data.shape[axis] and attrs.axis % data.ndim == axis
-    if scale.dtype != np.float32 or attrs.block_size or not (scale.size == 1 or along):
-        return None
-    point = points[0].astype(np.int64) if points else np.zeros(1, np.int64)
+    data, scale, point, _ = found
     view = [-1 if dim == axis and point.size > 1 else 1 for dim in range(data.ndim)]
-    centred = data.astype(np.int64) - point.reshape(view)
+    centred = data.astype(np.int64) - point.astype(np.int64).reshape(view)
     limits = np.iinfo(kind)
     if centred.size and (centred.min() < limits.min or centred.max() > limits.max):
         return None
