@@ -19,10 +19,11 @@ extern "C" {
 struct mt_mve_lines {
     uint16_t copies[8];             /* where eight bytes are copied to, */
     int32_t step, next;             /* bytes to the next eight: in the input, in lines */
-    int32_t before, count, behind;  /* eights of padding, of the image, of padding, */
+    int32_t before, pairs, odd;     /* eights of padding; of the image, by twos, and whether there is one more; */
+    int32_t behind;                 /* of padding, */
     int32_t image, all;             /* where the image begins, and eights of a line of padding */
     int32_t pad;                    /* the padding */
-    int32_t first, end;             /* the image's first line, and the one behind its last */
+    int32_t first, height;          /* the image's first line, and their number */
     int32_t across, inputs;         /* bytes to the next line: in the input, in lines */
     int32_t channels;               /* of which eight are copied together */
     uint16_t places[8];             /* of the results of a step */
@@ -44,25 +45,32 @@ struct mt_mve_lines {
 
 #ifdef MT_MVE_ASM
 
-#define MT_MVE_COPY_LINE(eight)                                                                                  \
-    __asm__ volatile("wls lr, %[n], 2f\n\t"                                                                      \
-                     "1:\n\t" eight                                                                              \
-                     "add %[x], %[step]\n\t"                                                                     \
-                     "add %[to], %[next]\n\t"                                                                    \
-                     "le lr, 1b\n\t"                                                                             \
-                     "2:"                                                                                        \
-                     : [x] "+&l"(x), [to] "+&r"(to)                                                              \
-                     : [n] "r"(how->count), [step] "r"(step), [next] "r"(next), [at] "w"(at), [lanes] "r"(lanes) \
-                     : "lr", "q0", "cc", "memory")
+#define MT_MVE_COPY_LINE                                                                                           \
+    __asm__ volatile("wls lr, %[n], 2f\n\t"                                                                        \
+                     "1:\n\t"                                                                                      \
+                     "vldrb.u16 q0, [%[x]]\n\t"                                                                    \
+                     "add %[x], %[step]\n\t"                                                                       \
+                     "vldrb.u16 q1, [%[x]]\n\t"                                                                    \
+                     "add %[x], %[step]\n\t"                                                                       \
+                     "vstrb.16 q0, [%[to], %q[at]]\n\t"                                                            \
+                     "vstrb.16 q1, [%[to], %q[behind]]\n\t"                                                        \
+                     "add %[to], %[to], %[next], lsl #1\n\t"                                                       \
+                     "le lr, 1b\n\t"                                                                               \
+                     "2:"                                                                                          \
+                     : [x] "+&l"(x), [to] "+&r"(to)                                                                \
+                     : [n] "r"(how->pairs), [step] "r"(step), [next] "r"(next), [at] "w"(at), [behind] "w"(behind) \
+                     : "lr", "q0", "q1", "cc", "memory")
 
 /* Lines from `line` to the one before `end`. Of eight bytes the first `lanes` are read. */
 MT_OPERATOR void mt_mve_copy_lines(int8_t *lines, const int8_t *input, int32_t line, int32_t end, int32_t lanes,
                                    const struct mt_mve_lines *how)
 {
-    const uint16x8_t at = vldrhq_u16(how->copies), pad = vdupq_n_u16((uint16_t)how->pad);
+    const uint16x8_t at = vldrhq_u16(how->copies), behind = vaddq_n_u16(at, (uint16_t)how->next);
+    const uint16x8_t pad = vdupq_n_u16((uint16_t)how->pad);
+    const mve_pred16_t some = vctp16q((uint32_t)lanes);
     const int32_t next = how->next, step = how->step;
     for (; line < end; ++line) {
-        const int is_inside = line >= how->first && line < how->end;
+        const int is_inside = (uint32_t)(line - how->first) < (uint32_t)how->height;
         const int8_t *x = input + (line - how->first) * how->across;
         uint8_t *to = (uint8_t *)lines + line * how->inputs;
         for (int32_t n = is_inside ? how->before : how->all; n; --n, to += next)
@@ -71,149 +79,149 @@ MT_OPERATOR void mt_mve_copy_lines(int8_t *lines, const int8_t *input, int32_t l
             continue;
         to = (uint8_t *)lines + line * how->inputs + how->image;
         if (lanes == 8)
-            MT_MVE_COPY_LINE("vldrb.u16 q0, [%[x]]\n\tvstrb.16 q0, [%[to], %q[at]]\n\t");
-        else
-            MT_MVE_COPY_LINE("vctp.16 %[lanes]\n\tvpstt\n\tvldrbt.u16 q0, [%[x]]\n\tvstrbt.16 q0, [%[to], %q[at]]\n\t");
+            MT_MVE_COPY_LINE;
+        for (int32_t n = lanes == 8 ? how->odd : 2 * how->pairs + how->odd; n; --n, x += step, to += next)
+            vstrbq_scatter_offset_p_u16(to, at, vldrbq_z_u16((const uint8_t *)x, some), some);
         for (int32_t n = how->behind; n; --n, to += next)
             vstrbq_scatter_offset_u16(to, at, pad);
     }
 }
 
 /* Four windows, `apart` bytes from one to the next, by both sets: a vector of each. */
-#define MT_MVE_LINES_BLOCK(sum)                      \
-    "vldrb.u8 q1, [%[w], #%c[second]]\n\t"             \
-    "vldrb.u8 q0, [%[w]], #%c[both]\n\t"               \
-    "vldrb.u8 q2, [%[c]], #16\n\t"                     \
-    sum " r0, q0, q2\n\t"                              \
-    "vldrb.u8 q3, [%[c], #%c[apart]-16]\n\t"           \
-    sum " r2, q1, q2\n\t"                              \
-    sum " r4, q0, q3\n\t"                              \
-    "vldrb.u8 q2, [%[c], #2*%c[apart]-16]\n\t"         \
-    sum " r6, q1, q3\n\t"                              \
-    sum " r8, q0, q2\n\t"                              \
-    "vldrb.u8 q3, [%[c], #3*%c[apart]-16]\n\t"         \
-    sum " r10, q1, q2\n\t"                             \
-    sum " r12, q0, q3\n\t"                             \
+#define MT_MVE_LINES_BLOCK(sum)                \
+    "vldrb.u8 q1, [%[w], #%c[second]]\n\t"     \
+    "vldrb.u8 q0, [%[w]], #%c[both]\n\t"       \
+    "vldrb.u8 q2, [%[c]], #16\n\t"             \
+    sum " r0, q0, q2\n\t"                      \
+    "vldrb.u8 q3, [%[c], #%c[apart]-16]\n\t"   \
+    sum " r2, q1, q2\n\t"                      \
+    sum " r4, q0, q3\n\t"                      \
+    "vldrb.u8 q2, [%[c], #2*%c[apart]-16]\n\t" \
+    sum " r6, q1, q3\n\t"                      \
+    sum " r8, q0, q2\n\t"                      \
+    "vldrb.u8 q3, [%[c], #3*%c[apart]-16]\n\t" \
+    sum " r10, q1, q2\n\t"                     \
+    sum " r12, q0, q3\n\t"                     \
     sum " lr, q1, q3\n\t"
 #define MT_MVE_LINES_MORE(block) "1:\n\t" block "cmp %[c], %[end]\n\tbne 1b\n\t"
 
-#define MT_MVE_LINES_SUMS             \
-    "vmov q0[2], q0[0], r0, r4\n\t"   \
-    "vmov q0[3], q0[1], r2, r6\n\t"   \
-    "vmov q1[2], q1[0], r8, r12\n\t"  \
+#define MT_MVE_LINES_SUMS            \
+    "vmov q0[2], q0[0], r0, r4\n\t"  \
+    "vmov q0[3], q0[1], r2, r6\n\t"  \
+    "vmov q1[2], q1[0], r8, r12\n\t" \
     "vmov q1[3], q1[1], r10, lr\n\t"
-#define MT_MVE_LINES_BIAS             \
-    "vadd.i32 q0, q0, %q[bias]\n\t"   \
+#define MT_MVE_LINES_BIAS           \
+    "vadd.i32 q0, q0, %q[bias]\n\t" \
     "vadd.i32 q1, q1, %q[bias]\n\t"
 #define MT_MVE_LINES_ALL "vstrb.16 q0, [%[o], %q[at]]\n\t"
 #define MT_MVE_LINES_SOME "ldr r0, %[stored]\n\tvmsr p0, r0\n\tvpst\n\tvstrbt.16 q0, [%[o], %q[at]]\n\t"
 #define MT_MVE_LINES_USED "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory"
 
 /* A step: the products, what is added to the sums, the scaling, what is stored, and their operands. */
-#define MT_MVE_LINES_STEP(products, added, scale, store, ...)                                               \
-    __asm__ volatile(products MT_MVE_LINES_SUMS added scale store                                           \
-                     : [c] "+&r"(x), [w] "+&r"(w)                                                           \
+#define MT_MVE_LINES_STEP(products, added, scale, store, ...)                                                \
+    __asm__ volatile(products MT_MVE_LINES_SUMS added scale store                                            \
+                     : [c] "+&r"(x), [w] "+&r"(w)                                                            \
                      : [o] "r"(o), [at] "w"(at), [apart] "i"(apart), [second] "i"(second), [both] "i"(both), \
-                       __VA_ARGS__                                                                          \
+                       __VA_ARGS__                                                                           \
                      : MT_MVE_LINES_USED, "q0", "q1", "q2", "q3")
-#define MT_MVE_LINES_STORED(products, added, scale, ...)                                                \
-    do {                                                                                                \
-        if (some)                                                                                       \
+#define MT_MVE_LINES_STORED(products, added, scale, ...)                                                     \
+    do {                                                                                                     \
+        if (some)                                                                                            \
             MT_MVE_LINES_STEP(products, added, scale, MT_MVE_LINES_SOME, __VA_ARGS__, [stored] "m"(stored)); \
-        else                                                                                            \
-            MT_MVE_LINES_STEP(products, added, scale, MT_MVE_LINES_ALL, __VA_ARGS__);                   \
+        else                                                                                                 \
+            MT_MVE_LINES_STEP(products, added, scale, MT_MVE_LINES_ALL, __VA_ARGS__);                        \
     } while (0)
-#define MT_MVE_LINES_NEAR(products, scaling, ...)                                                              \
-    MT_MVE_LINES_STORED(products, MT_MVE_LINES_BIAS, scaling("%q[scale]", "%q[near]"), [bias] "w"(bias),       \
+#define MT_MVE_LINES_NEAR(products, scaling, ...)                                                        \
+    MT_MVE_LINES_STORED(products, MT_MVE_LINES_BIAS, scaling("%q[scale]", "%q[near]"), [bias] "w"(bias), \
                         [scale] "w"(scale), [near] "w"(near), __VA_ARGS__)
 
 /* Steps are counted in twos: k begins at twice their number less 1 or, if the last one begins earlier than behind the
  * one before it, at twice their number less 2. It is negative after the last, and 0 before one that begins earlier.
  *
  * All sets, with windows of one vector and near floats: one set's weights and numbers stay in registers. */
-#define MT_MVE_LINES_HELD(get, scaling, store)                                                                      \
-    __asm__ volatile("1:\n\t"                                                                                       \
-                     "vldrb.u8 q3, [%[w], #%c[second]]\n\t"                                                         \
-                     "vldrb.u8 q2, [%[w]], #%c[both]\n\t" get                                                       \
-                     "ldr %[k], %[steps]\n\t"                                                                       \
-                     "2:\n\t"                                                                                       \
-                     "vldrb.u8 q0, [%[c]], #4*%c[apart]\n\t"                                                        \
-                     "vmladav.s8 r0, q0, q2\n\t"                                                                    \
-                     "vldrb.u8 q1, [%[c], #-3*%c[apart]]\n\t"                                                       \
-                     "vmladav.s8 r2, q0, q3\n\t"                                                                    \
-                     "vmladav.s8 r4, q1, q2\n\t"                                                                    \
-                     "vldrb.u8 q0, [%[c], #-2*%c[apart]]\n\t"                                                       \
-                     "vmladav.s8 r6, q1, q3\n\t"                                                                    \
-                     "vmladav.s8 r8, q0, q2\n\t"                                                                    \
-                     "vldrb.u8 q1, [%[c], #-%c[apart]]\n\t"                                                         \
-                     "vmladav.s8 r10, q0, q3\n\t"                                                                   \
-                     "vmladav.s8 r12, q1, q2\n\t"                                                                   \
-                     "vmladav.s8 lr, q1, q3\n\t" MT_MVE_LINES_SUMS                                                  \
-                     "vadd.i32 q0, q0, q4\n\t"                                                                      \
-                     "vadd.i32 q1, q1, q4\n\t" scaling("q5", "%q[near]") store                                      \
-                     "add %[o], %[step]\n\t"                                                                        \
-                     "subs %[k], #2\n\t"                                                                            \
-                     "bgt 2b\n\t"                                                                                   \
-                     "bmi 3f\n\t"                                                                                   \
-                     "ldr r0, %[back]\n\t"                                                                          \
-                     "ldr r2, %[out_back]\n\t"                                                                      \
-                     "sub %[c], r0\n\t"                                                                             \
-                     "sub %[o], r2\n\t"                                                                             \
-                     "b 2b\n\t"                                                                                     \
-                     "3:\n\t"                                                                                       \
-                     "ldr r0, %[pitch]\n\t"                                                                         \
-                     "ldr r2, %[along]\n\t"                                                                         \
-                     "ldr r4, %[sets]\n\t"                                                                          \
-                     "add %[c], r0\n\t"                                                                             \
-                     "sub %[o], r2\n\t"                                                                             \
-                     "subs r4, #1\n\t"                                                                              \
-                     "str r4, %[sets]\n\t"                                                                          \
-                     "bne 1b"                                                                                       \
+#define MT_MVE_LINES_HELD(get, scaling, store)                                                                       \
+    __asm__ volatile("1:\n\t"                                                                                        \
+                     "vldrb.u8 q3, [%[w], #%c[second]]\n\t"                                                          \
+                     "vldrb.u8 q2, [%[w]], #%c[both]\n\t" get                                                        \
+                     "ldr %[k], %[steps]\n\t"                                                                        \
+                     "2:\n\t"                                                                                        \
+                     "vldrb.u8 q0, [%[c]], #4*%c[apart]\n\t"                                                         \
+                     "vmladav.s8 r0, q0, q2\n\t"                                                                     \
+                     "vldrb.u8 q1, [%[c], #-3*%c[apart]]\n\t"                                                        \
+                     "vmladav.s8 r2, q0, q3\n\t"                                                                     \
+                     "vmladav.s8 r4, q1, q2\n\t"                                                                     \
+                     "vldrb.u8 q0, [%[c], #-2*%c[apart]]\n\t"                                                        \
+                     "vmladav.s8 r6, q1, q3\n\t"                                                                     \
+                     "vmladav.s8 r8, q0, q2\n\t"                                                                     \
+                     "vldrb.u8 q1, [%[c], #-%c[apart]]\n\t"                                                          \
+                     "vmladav.s8 r10, q0, q3\n\t"                                                                    \
+                     "vmladav.s8 r12, q1, q2\n\t"                                                                    \
+                     "vmladav.s8 lr, q1, q3\n\t" MT_MVE_LINES_SUMS                                                   \
+                     "vadd.i32 q0, q0, q4\n\t"                                                                       \
+                     "vadd.i32 q1, q1, q4\n\t" scaling("q5", "%q[near]") store                                       \
+                     "add %[o], %[step]\n\t"                                                                         \
+                     "subs %[k], #2\n\t"                                                                             \
+                     "bgt 2b\n\t"                                                                                    \
+                     "bmi 3f\n\t"                                                                                    \
+                     "ldr r0, %[back]\n\t"                                                                           \
+                     "ldr r2, %[out_back]\n\t"                                                                       \
+                     "sub %[c], r0\n\t"                                                                              \
+                     "sub %[o], r2\n\t"                                                                              \
+                     "b 2b\n\t"                                                                                      \
+                     "3:\n\t"                                                                                        \
+                     "ldr r0, %[pitch]\n\t"                                                                          \
+                     "ldr r2, %[along]\n\t"                                                                          \
+                     "ldr r4, %[sets]\n\t"                                                                           \
+                     "add %[c], r0\n\t"                                                                              \
+                     "sub %[o], r2\n\t"                                                                              \
+                     "subs r4, #1\n\t"                                                                               \
+                     "str r4, %[sets]\n\t"                                                                           \
+                     "bne 1b"                                                                                        \
                      : [c] "+&r"(x), [w] "+&r"(w), [n] "+&r"(numbers), [o] "+&r"(o), [k] "=&r"(k), [sets] "+m"(left) \
-                     : [step] "r"(step), [steps] "m"(steps), [pitch] "m"(pitch), [along] "m"(along), [at] "w"(at),  \
-                       [near] "w"(near), [stored] "m"(stored), [back] "m"(back), [out_back] "m"(out_back),          \
-                       [apart] "i"(apart), [second] "i"(second), [both] "i"(both)                                   \
+                     : [step] "r"(step), [steps] "m"(steps), [pitch] "m"(pitch), [along] "m"(along), [at] "w"(at),   \
+                       [near] "w"(near), [stored] "m"(stored), [back] "m"(back), [out_back] "m"(out_back),           \
+                       [apart] "i"(apart), [second] "i"(second), [both] "i"(both)                                    \
                      : MT_MVE_LINES_USED, "q0", "q1", "q2", "q3", "q4", "q5")
-#define MT_MVE_LINES_ONE               \
-    "ldrd r0, r2, [%[n]], #8\n\t"      \
-    "vdup.32 q4, r0\n\t"               \
+#define MT_MVE_LINES_ONE          \
+    "ldrd r0, r2, [%[n]], #8\n\t" \
+    "vdup.32 q4, r0\n\t"          \
     "vdup.32 q5, r2\n\t"
-#define MT_MVE_LINES_TWO               \
-    "ldrd r0, r2, [%[n]], #8\n\t"      \
-    "vdup.32 q4, r0\n\t"               \
-    "vmov q4[3], q4[1], r2, r2\n\t"    \
-    "ldrd r0, r2, [%[n]], #8\n\t"      \
-    "vdup.32 q5, r0\n\t"               \
+#define MT_MVE_LINES_TWO            \
+    "ldrd r0, r2, [%[n]], #8\n\t"   \
+    "vdup.32 q4, r0\n\t"            \
+    "vmov q4[3], q4[1], r2, r2\n\t" \
+    "ldrd r0, r2, [%[n]], #8\n\t"   \
+    "vdup.32 q5, r0\n\t"            \
     "vmov q5[3], q5[1], r2, r2\n\t"
-#define MT_MVE_LINES_HELD_BY(scaling)                                             \
-    do {                                                                          \
-        if (pairs && some)                                                        \
+#define MT_MVE_LINES_HELD_BY(scaling)                                        \
+    do {                                                                     \
+        if (pairs && some)                                                   \
             MT_MVE_LINES_HELD(MT_MVE_LINES_TWO, scaling, MT_MVE_LINES_SOME); \
-        else if (pairs)                                                           \
-            MT_MVE_LINES_HELD(MT_MVE_LINES_TWO, scaling, MT_MVE_LINES_ALL);       \
-        else if (some)                                                            \
+        else if (pairs)                                                      \
+            MT_MVE_LINES_HELD(MT_MVE_LINES_TWO, scaling, MT_MVE_LINES_ALL);  \
+        else if (some)                                                       \
             MT_MVE_LINES_HELD(MT_MVE_LINES_ONE, scaling, MT_MVE_LINES_SOME); \
-        else                                                                      \
-            MT_MVE_LINES_HELD(MT_MVE_LINES_ONE, scaling, MT_MVE_LINES_ALL);       \
+        else                                                                 \
+            MT_MVE_LINES_HELD(MT_MVE_LINES_ONE, scaling, MT_MVE_LINES_ALL);  \
     } while (0)
 
-#define MT_MVE_LINES_WIDE(products, scale, ...)                                                                    \
-    MT_MVE_LINES_STORED(products, "vldrw.32 q2, [%[n]]\n\tvadd.i32 q0, q0, q2\n\tvadd.i32 q1, q1, q2\n\t", scale,  \
+#define MT_MVE_LINES_WIDE(products, scale, ...)                                                                   \
+    MT_MVE_LINES_STORED(products, "vldrw.32 q2, [%[n]]\n\tvadd.i32 q0, q0, q2\n\tvadd.i32 q1, q1, q2\n\t", scale, \
                         [n] "r"(spread), [zero] "w"(zero), [low] "w"(low), [high] "w"(high), __VA_ARGS__)
 #define MT_MVE_LINES_SCALES "vldrw.32 q2, [%[n], #16]\n\t"
 #define MT_MVE_LINES_MULTIPLIERS MT_MVE_LINES_SCALES "vldrw.32 q3, [%[n], #32]\n\t"
-#define MT_MVE_LINES_SCALED(products, ...)                                                               \
-    do {                                                                                                 \
-        if (by == MT_TWICE)                                                                              \
-            MT_MVE_LINES_WIDE(products, MT_MVE_SCALE_TWICE(MT_MVE_LINES_MULTIPLIERS), __VA_ARGS__);      \
-        else if (by == MT_ONCE)                                                                          \
-            MT_MVE_LINES_WIDE(products, MT_MVE_SCALE_ONCE(MT_MVE_LINES_MULTIPLIERS), __VA_ARGS__);       \
-        else if (by == MT_BY_FLOAT)                                                                      \
-            MT_MVE_LINES_WIDE(products, MT_MVE_SCALE_FLOAT(MT_MVE_LINES_SCALES), __VA_ARGS__);           \
-        else if (by == MT_BY_ODD_FLOAT)                                                                  \
-            MT_MVE_LINES_NEAR(products, MT_MVE_ODD_FLOATS, __VA_ARGS__);                                 \
-        else                                                                                             \
-            MT_MVE_LINES_NEAR(products, MT_MVE_NEAR_FLOATS, __VA_ARGS__);                                \
+#define MT_MVE_LINES_SCALED(products, ...)                                                          \
+    do {                                                                                            \
+        if (by == MT_TWICE)                                                                         \
+            MT_MVE_LINES_WIDE(products, MT_MVE_SCALE_TWICE(MT_MVE_LINES_MULTIPLIERS), __VA_ARGS__); \
+        else if (by == MT_ONCE)                                                                     \
+            MT_MVE_LINES_WIDE(products, MT_MVE_SCALE_ONCE(MT_MVE_LINES_MULTIPLIERS), __VA_ARGS__);  \
+        else if (by == MT_BY_FLOAT)                                                                 \
+            MT_MVE_LINES_WIDE(products, MT_MVE_SCALE_FLOAT(MT_MVE_LINES_SCALES), __VA_ARGS__);      \
+        else if (by == MT_BY_ODD_FLOAT)                                                             \
+            MT_MVE_LINES_NEAR(products, MT_MVE_ODD_FLOATS, __VA_ARGS__);                            \
+        else                                                                                        \
+            MT_MVE_LINES_NEAR(products, MT_MVE_NEAR_FLOATS, __VA_ARGS__);                           \
     } while (0)
 #define MT_MVE_LINES_OF(times) times(MT_MVE_LINES_BLOCK(MT_MVE_BEGIN), MT_MVE_LINES_BLOCK)
 
@@ -283,7 +291,7 @@ MT_OPERATOR void mt_mve_copy_lines(int8_t *lines, const int8_t *input, int32_t l
                                    const struct mt_mve_lines *how)
 {
     for (; line < end; ++line) {
-        const int is_inside = line >= how->first && line < how->end;
+        const int is_inside = (uint32_t)(line - how->first) < (uint32_t)how->height;
         const int8_t *x = input + (line - how->first) * how->across;
         int8_t *to = lines + line * how->inputs;
         for (int32_t n = is_inside ? how->before : how->all; n; --n, to += how->next)
@@ -292,7 +300,7 @@ MT_OPERATOR void mt_mve_copy_lines(int8_t *lines, const int8_t *input, int32_t l
         if (!is_inside)
             continue;
         to = lines + line * how->inputs + how->image;
-        for (int32_t n = how->count; n; --n, x += how->step, to += how->next)
+        for (int32_t n = 2 * how->pairs + how->odd; n; --n, x += how->step, to += how->next)
             for (int32_t i = 0; i < lanes; ++i)
                 to[how->copies[i]] = x[i];
         for (int32_t n = how->behind; n; --n, to += how->next)
@@ -364,11 +372,11 @@ MT_OPERATOR void mt_mve_by_lines(const int8_t *input, int8_t *output, const int8
 
 /* The instances that operators share: of windows of `vectors`, `apart` bytes from one to the next; `second`: where the
  * second set of weights begins, before the first, or MT_MVE_PAIRS; `some`: not all results of a step are stored. */
-#define MT_MVE_LINES(name, vectors, apart, second, some, by)                                                        \
-    MT_OPERATOR void name(const int8_t *x, int8_t *o, const int8_t *w, const int32_t *numbers, int32_t sets,        \
-                          const struct mt_mve_lines *how, const struct mt_mve_range *range)                         \
-    {                                                                                                               \
-        mt_mve_line_sets(x, o, w, numbers, sets, how, range, vectors, apart, second, some, by);             \
+#define MT_MVE_LINES(name, vectors, apart, second, some, by)                                                 \
+    MT_OPERATOR void name(const int8_t *x, int8_t *o, const int8_t *w, const int32_t *numbers, int32_t sets, \
+                          const struct mt_mve_lines *how, const struct mt_mve_range *range)                  \
+    {                                                                                                        \
+        mt_mve_line_sets(x, o, w, numbers, sets, how, range, vectors, apart, second, some, by);              \
     }
 
 #ifdef __cplusplus

@@ -100,7 +100,7 @@ class Lines:
         out_along, out_across = bytes_of(conv.out_size, conv.out_channels)
         other = {"along": out_along, "across": out_across, "channels": 1}[way]
         places = tuple(window * out_along * many[0] // WINDOWS + second * other for window, second in LANES)
-        if max(*copies, *places) >= REACH:
+        if max(*places, max(copies) + at_once * position) >= REACH:
             return None
 
         # Steps; the last ones begin earlier, to end with the image, if it is that large.
@@ -117,10 +117,10 @@ class Lines:
         back, step, total = over_along * stride[0] * position, many[0] * out_along, (windows - 1) * slide + lines
         fields: dict[str, int | tuple[int, ...]] = {
             "copies": copies, "step": at_once * along, "next": at_once * position,
-            "before": math.ceil(pad[0] / at_once), "count": copied // at_once,
+            "before": math.ceil(pad[0] / at_once), "pairs": copied // at_once // 2, "odd": copied // at_once % 2,
             "behind": math.ceil(max(needed - pad[0] - copied, 0) / at_once),
             "image": pad[0] * position, "all": math.ceil(needed / at_once), "pad": conv.pad_value,
-            "first": pad[1], "end": pad[1] + size[1], "across": across, "inputs": inputs,
+            "first": pad[1], "height": size[1], "across": across, "inputs": inputs,
             "channels": channels * at_once, "places": places, "out_step": step,
             "steps": 2 * steps - (2 if over_along else 1), "back": back, "out_back": over_along * out_along,
             "stored": sum(3 << 2 * lane for lane, yes in enumerate(stored) if yes),
@@ -136,10 +136,10 @@ class Lines:
         }  # fmt: skip
 
         def cost(each: int, once: int) -> int:
-            """Instructions: `each` of a step, `once` for a set; 80 a call, 5 a position for a line."""
+            """Instructions: `each` of a step, `once` for a set; 80 a call, 4 a position for a line."""
             of_window = groups * sets * ((each + 3 * (not all(stored))) * steps + once + 5 * (over_along > 0))
             of_window += 80 * (1 if alone else groups) + 60
-            of_line = 22 + (5 * copied + 3 * (needed - copied)) // at_once
+            of_line = 26 + (4 * copied + 3 * (needed - copied)) // at_once
             return math.ceil(channels / AT_ONCE) * (windows * of_window + total * of_line)
 
         wide = 14 * vectors + 8 * (vectors > 4) + 24
