@@ -126,13 +126,16 @@ extern "C" {
 #define MT_DSP_OFFSET(u, v)              \
     "sadd16 " u ", " u ", r4\n\t"        \
     "sadd16 " v ", " v ", r4\n\t"
-#define MT_DSP_TAP_PAIRS                                                              \
-    "ldm r2, {r4, r5, r6}\n\t"                                                    \
-    MT_DSP_PAIR("r6", "r10", "r11") MT_DSP_PAIR("r5", "r8", "r9") MT_DSP_PAIR("r4", "r6", "r7") \
-    ".if %c[offset]\n\t"                                                          \
-    "movw r4, #(%c[offset] & 0xffff)\n\t"                                         \
-    "movt r4, #(%c[offset] & 0xffff)\n\t"                                         \
-    MT_DSP_OFFSET("r6", "r7") MT_DSP_OFFSET("r8", "r9") MT_DSP_OFFSET("r10", "r11") \
+#define MT_DSP_TAPS_STORED     \
+    "ldm r2, {r4, r5, r6}\n\t" \
+    MT_DSP_PAIR("r6", "r10", "r11") MT_DSP_PAIR("r5", "r8", "r9") MT_DSP_PAIR("r4", "r6", "r7")
+#define MT_DSP_OFFSETS MT_DSP_OFFSET("r6", "r7") MT_DSP_OFFSET("r8", "r9") MT_DSP_OFFSET("r10", "r11")
+#define MT_DSP_TAP_PAIRS                    \
+    MT_DSP_TAPS_STORED                      \
+    ".if %c[offset]\n\t"                    \
+    "movw r4, #(%c[offset] & 0xffff)\n\t"   \
+    "movt r4, #(%c[offset] & 0xffff)\n\t"   \
+    MT_DSP_OFFSETS                          \
     ".endif\n\t"
 
 /* All rows: a row's pairs end `reach` bytes after its start, and the next row starts `down` bytes after that. */
@@ -341,9 +344,9 @@ MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, cons
 #endif
 
 /* The same as mt_dsp_slide_exact, for layers whose sizes are known only at run time: two outputs a row or more. If
- * `floats`, a channel without a multiplier is scaled by a float, the offset. */
+ * `floats`, a channel without a multiplier is scaled by a float, the offset; if `has_offset`, weights have one. */
 struct mt_dsp_plane_sizes {
-    int32_t rows, count, row_step, step;
+    int32_t rows, count, row_step, step, offset;
 };
 
 #ifdef MT_DSP_FPU
@@ -351,7 +354,10 @@ struct mt_dsp_plane_sizes {
 /* FPU registers hold the sizes. */
 #define MT_DSP_ADD_SIZE(x, size) "vmov r4, %[" size "]\n\tadd " x ", " x ", r4\n\t"
 #define MT_DSP_SIZED(pair, narrow)                                                                              \
-    __asm__ volatile(MT_DSP_SLIDE_BEGIN MT_DSP_TAP_PAIRS                                                        \
+    __asm__ volatile(MT_DSP_SLIDE_BEGIN MT_DSP_TAPS_STORED                                                      \
+                     ".if %c[has_offset]\n\t"                                                                   \
+                     "vmov r4, %[offset]\n\t" MT_DSP_OFFSETS                                                   \
+                     ".endif\n\t"                                                                               \
                      "vmov r2, %[reach]\n\t"                                                                    \
                      "vmov r4, %[all]\n\t"                                                                      \
                      "add r2, r2, r0\n\t"                                                                       \
@@ -388,20 +394,21 @@ struct mt_dsp_plane_sizes {
                      : "+r"(i), "+r"(o), "+r"(w)                                                                \
                      : "r"(b), [exact] "w"(exact), [places] "i"(shift), [row1] "i"(2 * pitch),                  \
                        [row2] "i"(4 * pitch), [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high),       \
-                       [offset] "i"(offset), [down] "i"(2 * pitch * stride), [floats] "i"(floats),              \
+                       [has_offset] "i"(has_offset), [offset] "t"(by_size[6]), [down] "i"(2 * pitch * stride), [floats] "i"(floats),              \
                        [reach] "t"(by_size[0]), [all] "t"(by_size[1]), [next] "t"(by_size[2]),                  \
                        [skip] "t"(by_size[3]), [step] "t"(by_size[4]), [odd] "t"(by_size[5])                    \
                      : MT_DSP_SLIDE_R12 MT_DSP_SLIDE_CLOBBERS)
 
-MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, const uint32_t *words, int has_offset,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch, int32_t stride,
                                       const struct mt_dsp_plane_sizes *sizes, int floats, int32_t zero_point,
                                       int32_t low, int32_t high)
 {
     const int32_t reach = 4 * (sizes->count / 2) * stride, odd = sizes->count % 2, down = 2 * pitch * stride;
     const int32_t skip = sizes->row_step - sizes->count / 2 * 2 * sizes->step;
-    const int32_t numbers[6] = {reach, down * sizes->rows, down - reach - 4 * odd, skip, sizes->step, odd};
-    float by_size[6];
+    const int32_t pair = (int32_t)((uint32_t)(sizes->offset & 0xffff) * 0x10001u);
+    const int32_t numbers[7] = {reach, down * sizes->rows, down - reach - 4 * odd, skip, sizes->step, odd, pair};
+    float by_size[7];
     double exact;
     memcpy(by_size, numbers, sizeof(by_size));
     memcpy(&exact, &fixed->multiplier, 8);
@@ -418,12 +425,13 @@ MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, cons
 
 #else /* portable version */
 
-MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+MT_DSP_INLINE void mt_dsp_slide_sized(const int16_t *plane, int8_t *output, const uint32_t *words, int has_offset,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch, int32_t stride,
                                       const struct mt_dsp_plane_sizes *sizes, int floats, int32_t zero_point,
                                       int32_t low, int32_t high)
 {
     const int32_t rows = sizes->rows, count = sizes->count, row_step = sizes->row_step, step = sizes->step;
+    const int32_t offset = has_offset ? sizes->offset : 0;
     float scale;
     memcpy(&scale, &fixed->places, sizeof(scale));
     MT_DSP_EACH_SUM(fixed->bias,

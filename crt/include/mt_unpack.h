@@ -35,7 +35,7 @@ static inline void mt_in_order(mt_word *word, const mt_word *end, uint32_t eleme
 }
 
 /* Defines a function that unpacks words of fields of `bits`, each of which becomes `together` words; it returns `to`.
- * Five words tell how, of `rows` rows:
+ * Five words say how, of `rows` rows:
  *     rows
  *     packed words of a row
  *     plain words before them, in 12 bits; behind them, in 12 bits; bit 24: fields are of bytes, not of halfwords;

@@ -33,7 +33,7 @@ def instances() -> list[str]:
                     found += [f"{tile}_PLAIN(f{{}}, {loop}, {apart}, {by})"]
                     found += [f"{tile}_RANGE(f{{}}, {loop}, {apart}, {by}, 1)"]
         found += [f"MT_DSP_ROWS_PLAIN(f{{}}, 8, {by})", f"MT_DSP_ROWS_RANGE(f{{}}, 8, {by}, 1)"]
-    found += ["MT_DSP_ROWS8_PLAIN(f{}, 4, MT_EXACT + 4)", "MT_DSP_ROWS8_RANGE(f{}, 4, MT_EXACT + 4, 1)"]
+    found += ["MT_DSP_ROWS8_PLAIN(f{}, 4, 8, MT_EXACT + 4)", "MT_DSP_ROWS8_RANGE(f{}, 4, 8, MT_EXACT + 4, 1)"]
     return [one.format(number) for number, one in enumerate(found)]
 
 
@@ -45,6 +45,7 @@ def planes() -> list[str]:
         for stride, limits, offset in ((1, "-128, 127", 0), (2, "-11, 100", -7)):
             zero = "" if name == "mt_dsp_slide_exact" else "-5, "
             sizes, floats = ("&sizes", "1, ") if name == "mt_dsp_slide_sized" else ("3, 5, 25, 5", "")
+            weights = f"scratch, output, weights + 3, {int(offset != 0) if floats else offset}"
             lines += [
                 f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch);",
                 f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch)",
@@ -52,11 +53,10 @@ def planes() -> list[str]:
                 "    int32_t " + ", ".join(f"{one} = input[{number}]" for number, one in enumerate(kept)) + ";",
                 "    for (int32_t c = 0; c < 5; ++c, ++input, ++output, weights += 6) {",
                 "        struct mt_dsp_fixed by;",
-                "        const struct mt_dsp_plane_sizes sizes = {input[12], input[13], input[14], input[15]};"
-                * ("sizes" in sizes),
+                "        const struct mt_dsp_plane_sizes sizes = {k0, k1, k2, k3, k4};" * ("sizes" in sizes),
                 "        memcpy(&by, weights, sizeof(by));",
                 "        scratch[c] = *input;",
-                f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride},",
+                f"        {name}({weights}, {scaling}, 12, {stride},",
                 f"                     {sizes}, {floats}{zero}{limits});",
                 *(f"        {one} += {other} ^ c;" for one, other in zip(kept, kept[1:] + kept[:1], strict=True)),
                 "    }",
@@ -99,7 +99,7 @@ def test_bytecode_compiles_without_an_fpu(tmp_path: Path) -> None:
         ("tile_3x2", "MT_DSP_APART4_SIZE", "MT_DSP_COLUMNS_PLAIN(f, 0, 4, 1, MT_ONCE)"),
         ("tile_2x2", "MT_DSP_2X2_MAC4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 0, MT_ONCE)"),
         ("tile_2x2", "MT_DSP_2X2_APART4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 1, MT_ONCE)"),
-        ("gemv", "MT_DSP_ROW8_4_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, MT_EXACT + 4)"),
+        ("gemv", "MT_DSP_ROW8_4_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 8, MT_EXACT + 4)"),
     ],
 )
 def test_a_loop_of_another_size_than_its_entry_jumps_by_is_an_error(

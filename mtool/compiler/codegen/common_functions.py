@@ -33,6 +33,7 @@ _AT_RUN_TIME = frozenset(
         "mt_dsp_fill1",
         "mt_dsp_fill1_2x2",
         "mt_dsp_sum",
+        "mt_dsp_sums",
         "mt_factor",
     }
 )
@@ -110,4 +111,4 @@ def _joined(alike: _Alike) -> dict[Hashable, Kernel]:
 
 
 def _are_short(columns: Sequence[Sequence[int]]) -> bool:
-    return max(map(max, columns)) < 1 << 15
+    return all(-(1 << 15) <= number < 1 << 15 for column in columns for number in column)

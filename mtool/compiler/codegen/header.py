@@ -40,7 +40,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
         note = " /* shared with other models */" * arena.is_shared
         lines += [f"extern uint8_t {arena.symbol}[];{note}"] * bool(plan.arena_bytes) + [""]
     if bytes_in_ram:
-        note = "Weights in RAM, outside the arena, for faster reads; --optimize size leaves them in flash."
+        note = "Weights in RAM, outside the arena, for faster reads; --optimize size takes less."
         lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]

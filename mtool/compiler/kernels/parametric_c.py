@@ -95,7 +95,21 @@ def unrolled(text: str, turns: int) -> str:
 
 def skeleton_of(text: str) -> str:
     """Return C without comments and hints, with its integers replaced by placeholders."""
-    return "".join("#" if token.isdecimal() else token for token in _tokens(_COMMENT.sub("", unrolled(text, 0))))
+    tokens = _signed(_tokens(_COMMENT.sub("", unrolled(text, 0))))
+    return "".join("#" if token.lstrip("-").isdecimal() else token for token in tokens)
+
+
+def _signed(tokens: Sequence[str]) -> list[str]:
+    """Return tokens in which a number has its sign."""
+    made, last = list[str](), ""
+    for token in tokens:
+        if token.isdecimal() and made and made[-1] == "-" and last in ("(", ",", "{", "="):
+            made[-1] = f"-{token}"
+            continue
+        if made and not made[-1].isspace():
+            last = made[-1]
+        made.append(token)
+    return made
 
 
 def token_count(text: str) -> int:
@@ -115,7 +129,7 @@ def numbers_apart(texts: Sequence[str], table: str, at_run_time: Collection[str]
         DifferError: a number that differs has to be a constant.
     """
     texts = without_hints(texts)
-    tokens = [_tokens(text) for text in texts]
+    tokens = [_signed(_tokens(text)) for text in texts]
     made, columns = list(tokens[0]), dict[tuple[int, ...], int]()
     before: list[tuple[int, str]] = []
     for index, column in enumerate(zip(*tokens, strict=True)):
@@ -125,10 +139,15 @@ def numbers_apart(texts: Sequence[str], table: str, at_run_time: Collection[str]
         if len(set(column)) > 1:
             inside = _Bracket.around(before)
             after = next((token for token in tokens[0][index + 1 :] if not token.isspace()), "")
-            is_argument = after in (",", ")") and [token for _, token in before[-2:] if token != "-"][-1] in (",", "(")
+            is_argument = after in (",", ")") and before[-1][1] in (",", "(")
             is_call = _NAME.fullmatch(inside.name) is not None and inside.name not in (*_STATEMENTS, *_BYTES)
             is_constant = is_argument and is_call and inside.name not in at_run_time
-            if is_constant or inside.is_declared_length or _is_static(before) or max(map(int, column)) >= 1 << 31:
+            if (
+                is_constant
+                or inside.is_declared_length
+                or _is_static(before)
+                or max(map(abs, map(int, column))) >= 1 << 31
+            ):
                 raise DifferError(f"a constant of its C differs: {', '.join(dict.fromkeys(column))}")
             number = columns.setdefault(tuple(map(int, column)), len(columns))
             cast = "(size_t)" if inside.name in _BYTES and inside.commas == 2 else ""

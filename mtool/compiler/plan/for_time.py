@@ -170,7 +170,7 @@ def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
 
 RESERVED_BYTES = 48 * 1024
 """RAM that is reserved for the stack, the framework and the application."""
-SMALL_SHARE = 0.02
+SMALL_SHARE = 0.04
 """The most of the RAM that they take if memory is to be saved."""
 BYTES_A_PRODUCT = 0.3
 """Bytes of constants that are read per multiply-accumulate, at least: a weight serves several pixels."""

@@ -130,7 +130,7 @@ def test_numbers_that_differ_are_read_from_a_table() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "    f(x, -{});",
+        "    f(x, {});",
         "    int32_t sums[{}];",
         "    static const int8_t t[] = {{1, {}}};",
         "    x = g(x, {}) + 1;",
