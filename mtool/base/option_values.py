@@ -91,3 +91,6 @@ Method = Literal["minmax", "entropy", "percentile"]
 
 Integer = Literal["int8", "uint8", "int16"]
 """The type of a quantized activation."""
+
+WeightType = Literal["int8", "int4", "int2", "auto"]
+"""The type of quantized weights; "auto": for each layer, the fewest bits with a small error."""

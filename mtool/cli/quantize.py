@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mtool import commands
 from mtool.base import plural
-from mtool.base.option_values import Integer, Method
+from mtool.base.option_values import Integer, Method, WeightType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
@@ -23,6 +23,7 @@ def quantize(
     output: Path | None = None,
     board: str = parameters.HOST,
     method: Method = "minmax",
+    weights: WeightType = "int8",
     activations: Integer = "int8",
     symmetric: bool = False,
     per_tensor: bool = False,
@@ -39,17 +40,20 @@ def quantize(
 
     The ranges of its activations come from --data; the result is an ONNX model in QDQ form, also for a .tflite model.
     """
-    quantized = commands.quantize(
-        model,
-        data,
-        output=output,
-        board=board,
-        scheme=commands.Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io),
-        evaluate=evaluate,
-        labels=labels,
-        pixels=commands.Pixels(scale, offset),
-        options=options,
-    )
+    scheme = commands.Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io, weights)
+    with out.progress() as progress:
+        quantized = commands.quantize(
+            model,
+            data,
+            output=output,
+            board=board,
+            scheme=scheme,
+            evaluate=evaluate,
+            labels=labels,
+            pixels=commands.Pixels(scale, offset),
+            options=options,
+            listener=progress,
+        )
     accuracy = [one.as_json() for one in quantized.accuracy]
     plain = dataclasses.asdict(dataclasses.replace(quantized, accuracy=()))
     out.result({**plain, "path": str(quantized.path), "accuracy": accuracy})
@@ -58,7 +62,7 @@ def quantize(
 
 def _print(out: Output, done: "QuantizationResult") -> None:
     from mtool.quantization import metrics
-    from mtool.quantization.quantizing import side_by_side
+    from mtool.quantization.quantizing import WIDE, side_by_side
 
     over = plural.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
@@ -72,14 +76,15 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     if done.accuracy:
         out.text("", "against the labels")
         out.text(table(("", "float", "quantized"), metrics.rows(done.accuracy), right=(1, 2)))
-    worst = done.layers[:_WORST]
+    has_few = any(layer.bits not in (WIDE, None) for layer in done.layers)
+    worst = [layer for layer in done.layers if layer.bits is not None] if has_few else done.layers[:_WORST]
     if worst:
         out.text("", f"worst of {plural.count(len(done.layers), 'layer')}; --exclude keeps one in float")
         # Not a table: a node's name may be of any length, and --exclude needs all of it.
-        out.text(f"  {'output SQNR':>11}  {'weights SQNR':>12}  {'operator':<12}  node")
+        out.text(f"  {'output SQNR':>11}  {'weights' if has_few else 'weights SQNR':>12}  {'operator':<12}  node")
         for layer in worst:
-            sqnr, weights = decibels(layer.sqnr_db), decibels(layer.weights_sqnr_db)
-            out.text(f"  {sqnr:>11}  {weights:>12}  {layer.op:<12}  {layer.node}")
+            of_weights = f"{layer.bits} bits" if has_few else decibels(layer.weights_sqnr_db)
+            out.text(f"  {decibels(layer.sqnr_db):>11}  {of_weights:>12}  {layer.op:<12}  {layer.node}")
     out.text("")
     is_board = done.board != parameters.HOST
     rows = side_by_side(done.before, done.after, is_board=is_board)

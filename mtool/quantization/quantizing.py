@@ -9,7 +9,7 @@ import math
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 from mtool import boards
 from mtool.base import checked, files, plural, spelling
 from mtool.base.errors import BuildError, FitError, ModelError, UsageError
-from mtool.base.option_values import Integer, Method
+from mtool.base.option_values import Integer, Method, WeightType
 from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
@@ -32,7 +32,7 @@ from mtool.compiler.frontend.tflite.schema import read as read_tflite
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
-from mtool.quantization import dataset, recurrent
+from mtool.quantization import dataset, few_bits, recurrent
 from mtool.quantization.dataset import Data, Pixels
 from mtool.quantization.metrics import Figures, Output, Scoring, check, figures, output_of
 from mtool.stages import formatting
@@ -122,6 +122,7 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 # The loss by quantization: the distance of outputs and layers from the float model's, and changes of classes.
 
 
+WIDE = 8  # bits of a weight, unless fewer are requested
 LAYER_SAMPLES = 16  # samples for the comparison of layers: all of their activations are held in memory
 
 
@@ -152,13 +153,16 @@ class Classes:
 class LayerLoss:
     """The distance of a layer from the float model's: of its output, including earlier losses, and of its weights.
 
-    `node` is its name for `exclude`. Signal-to-difference ratios in decibels; None: no difference, or no weights.
+    `node` is its name for `exclude`. Signal-to-difference ratios in decibels; None: no difference, no weights, or
+    weights of few bits, which also make up for the errors of earlier layers. `bits` are those of a weight; None: the
+    weights are not quantized.
     """
 
     node: str
     op: str
     sqnr_db: float | None
     weights_sqnr_db: float | None
+    bits: int | None = None
 
 
 def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[OutputLoss, ...]:
@@ -196,7 +200,9 @@ def of_labels(before: Sequence[Sample], after: Sequence[Sample], labels: Array |
     return tuple(figures(scores, labels, Scoring(), output) for scores in rows)
 
 
-def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path) -> tuple[LayerLoss, ...]:
+def of_layers(
+    before: Path, after: Path, samples: Sequence[Sample], source: Path, bits: Mapping[str, int]
+) -> tuple[LayerLoss, ...]:
     """Compare activations and weights layer by layer; the worst come first.
 
     Args:
@@ -204,9 +210,13 @@ def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path
         after: the QDQ model.
         samples: inputs; the first `LAYER_SAMPLES` are used.
         source: the user's file, for messages.
+        bits: the bits of the weights of layers, by name, if they are not 8.
     """
     found = _call("of_layers", source, before=str(before), after=str(after), samples=samples[:LAYER_SAMPLES])
-    losses = [LayerLoss(*layer) for layer in found]
+    losses = [
+        LayerLoss(node, op, sqnr, None if node in bits else weights, bits.get(node, None if weights is None else WIDE))
+        for node, op, sqnr, weights in found
+    ]
     return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
 
 
@@ -282,6 +292,29 @@ def doubts_of_layers(layers: Sequence[LayerLoss]) -> tuple[str, ...]:
         f"all layers differ a lot from the float model, from the first on (SQNR below {_LEAST_SQNR_DB:g} dB): "
         "the calibration data have another range than the compared data; check that both are scaled as in training",
     )
+
+
+_MOST_LOST = 0.02  # of top-1
+_LEAST_OUTPUT_DB = 8.0
+
+
+def doubts_of_bits(
+    bits: Mapping[str, int], outputs: Sequence[OutputLoss], accuracy: Sequence[Figures]
+) -> tuple[str, ...]:
+    """Return a line if weights of few bits cost accuracy, or if no layer can have fewer bits than 8."""
+    if not bits:
+        return ()
+    if all(each == WIDE for each in bits.values()):
+        return ("no layer can have fewer bits without a large error: its weights stay int8",)
+    top = [one.by_name["top1"] for one in accuracy if "top1" in one.by_name]
+    worst = min((one.sqnr_db for one in outputs if one.sqnr_db is not None), default=math.inf)
+    if top and top[0] - top[1] > _MOST_LOST:
+        lost = f"top-1 is {top[1]:.1%} instead of {top[0]:.1%}"
+    elif not top and worst < _LEAST_OUTPUT_DB:
+        lost = f"an output's SQNR is {worst:.1f} dB"
+    else:
+        return ()
+    return (f"weights of few bits cost accuracy: {lost}; try --weights auto, more calibration data, or --weights int8",)
 
 
 def _difference(values: Array, mean: Array, variance: Array) -> str:
@@ -386,7 +419,7 @@ _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMu
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """The scheme of a quantization. Weights are int8 and symmetric.
+    """The scheme of a quantization. Weights are symmetric.
 
     method: how an activation's range is found: "minmax" uses all of it, "entropy" and "percentile" cut rare values.
     activations: the activations' type.
@@ -394,6 +427,7 @@ class Scheme:
     per_channel: convolutions and matrix products have a weight scale for each output channel.
     exclude: names of nodes that stay float.
     integer_io: the inputs and outputs are integers too; their scales are in the model.
+    weights: the type of the weights of convolutions and matrix products, which the model stores as int8 in any case.
     """
 
     method: Method = "minmax"
@@ -402,6 +436,7 @@ class Scheme:
     per_channel: bool = True
     exclude: tuple[str, ...] = ()
     integer_io: bool = False
+    weights: WeightType = "int8"
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -410,6 +445,10 @@ class Scheme:
             UsageError: one has the wrong type, or is not one of the choices.
         """
         checked.fields(self, {"exclude": tuple})
+        if self.weights != "int8" and not self.per_channel:
+            raise UsageError(
+                f"weights of type {self.weights} need a scale for each channel", hint="leave out --per-tensor"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,6 +483,7 @@ def quantize(
     labels: str | Path | None = None,
     pixels: Pixels | None = None,
     options: Options | None = None,
+    listener: Callable[[int, int], None] = lambda done, total: None,
 ) -> QuantizationResult:
     """Quantize a float model to integers, and report losses and savings.
 
@@ -453,7 +493,7 @@ def quantize(
         path: the float ONNX or TFLite model. The result is ONNX.
         data: calibration data: a .npz or .npy file, a folder of .npy files or images
             (`mtool.quantization.dataset.read`), or samples (dictionaries from input name to array).
-        output: the file to write; default: <model>_int8.onnx, or _int16, in the working folder.
+        output: the file to write; default: <model>_int8.onnx, or _int16, _int4, _int2, _auto, in the working folder.
         board: a board or its name, for the footprints.
         scheme: how to quantize.
         evaluate: other data for the comparison of the two models; default: `data`.
@@ -461,6 +501,7 @@ def quantize(
             `mtool` says what they may be.
         pixels: how the pixels of images become values.
         options: symbolic dimensions, and inputs that become constants.
+        listener: called with the number of layers that have weights of few bits, and that of all.
 
     Raises:
         UsageError: the data does not fit the model, or the model is already quantized; or `output` is not given, and
@@ -469,8 +510,8 @@ def quantize(
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
-    bits = 16 if how.activations == "int16" else 8
-    target = Path(output) if output is not None else Path(f"{source.stem}_int{bits}.onnx")
+    kind = how.weights if how.weights != "int8" else "int16" if how.activations == "int16" else "int8"
+    target = Path(output) if output is not None else Path(f"{source.stem}_{kind}.onnx")
     files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     if not ort.version():
@@ -500,15 +541,25 @@ def quantize(
             onnx.save(model, str(bound))
             _call("prepare", source, model=str(bound), prepared=str(prepared))
             _check_excluded(prepared, how.exclude)
+            few: dict[str, int] = {}
+            if how.weights != "int8":
+                floats = onnx.load(str(prepared))
+                few_bits.prepare(floats)
+                onnx.save(floats, str(prepared))
             _quantize(prepared, made, calibrating.samples, how, source)
+            if how.weights != "int8":
+                integers = onnx.load(str(made))
+                few = few_bits.rewrite(integers, floats, calibrating.samples, how.weights, folder, listener)
+                onnx.save(integers, str(made))
             log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - start, _described(how, calibrating))
             doubts += of_statistics(model, calibrating.samples, source)
-            layers = of_layers(prepared, made, comparing.samples, source)
+            layers = of_layers(prepared, made, comparing.samples, source, few)
             doubts += doubts_of_layers(layers)
             before = reference.outputs(prepared, comparing.samples)
             after = reference.outputs(made, comparing.samples)
             accuracy = of_labels(before, after, comparing.labels)
             doubts += doubts_of_classes(before, comparing.labels)
+            doubts += doubts_of_bits(few, of_outputs(before, after), accuracy)
         if how.integer_io:
             make_integer_io(made)
         if evaluate is None or _is_same_file(data, evaluate):
@@ -746,4 +797,4 @@ def _described(how: Scheme, data: Data) -> str:
     scales = "per channel" if how.per_channel else "per tensor"
     zero = "symmetric" if how.symmetric else "asymmetric"
     count = plural.count(len(data.samples), "sample")
-    return f"{count}, {how.method}; activations {how.activations} {zero}; weights int8 {scales}"
+    return f"{count}, {how.method}; activations {how.activations} {zero}; weights {how.weights} {scales}"

@@ -1,0 +1,482 @@
+"""Weights of 4 and 2 bits without training: each layer is rounded so that its output changes least.
+
+A layer computes y = W x + b in the float model, and V z + c in the quantized one, whose input z has the errors of the
+layers before it. From the calibration data this module has the means of y and z, and the covariances A of y and z, and
+H of z. The output's mean square error is least for
+
+  bias      c = mean(y) - V mean(z), whatever V is (bias correction)
+  weights   V = A / H, without rounding (least squares)
+
+and rounding V adds e H e' for a row's error e. The columns are rounded one after another, and the columns to the right
+make up for each one's error (GPTQ, Frantar et al. 2022; Optimal Brain Surgeon before that); then each is chosen again
+for what all others have become, by turns with the scale, as long as it pays. The scale is the best of many.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.lib.stride_tricks import sliding_window_view
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool.base.tensors import Array, Sample
+from mtool.compiler.frontend.tensors import read_names
+from mtool.verification import reference
+
+_DAMPING = 0.01  # of the mean variance of an input, added to each: weights without effect stay near the float model's
+LEAST_DB = 16.0  # of a layer's output and the error that rounding adds, for "auto"
+_SHARES = 20  # ranges that are tried, as parts of the largest weight
+_SWEEPS = 6  # at most
+_AT_ONCE = 16  # samples in a call of onnxruntime
+_UNEVEN = 16.0  # between the factors of channels that are equalized: for less, the scale of each row does as well
+_ROUNDS = 10  # of equalization: each changes the ranges of the next
+_ROWS = 1 << 15  # of a layer's input, over all samples
+
+
+# Rounding.
+
+
+def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
+    """Round weights to integers of few bits with a scale for each row.
+
+    Args:
+        target: [groups, rows, columns], the best weights without rounding.
+        hessian: [groups, columns, columns], the covariance of the columns' inputs; positive definite.
+        bits: 2 to 8.
+
+    Returns:
+        The integers, and the scales [groups, rows]: `codes * scale` approximates `target`.
+    """
+    high = 2 ** (bits - 1) - 1
+    low = -high if bits == 8 else -high - 1
+    upper = np.linalg.cholesky(np.linalg.inv(hessian)).swapaxes(1, 2)
+    largest = np.abs(target).max(-1)
+    largest = np.where(largest > 0, largest, largest.max() or 1.0)
+    codes, scale, best = np.zeros_like(target), np.ones_like(largest), np.full(largest.shape, np.inf)
+
+    def tried(found: Array, its_scale: Array) -> bool:
+        """Keep the integers of the rows that are better than the best so far; return whether there are any."""
+        error = _error(target, hessian, found, its_scale)
+        is_better = error < best
+        for kept, new in ((codes, found), (scale, its_scale), (best, error)):
+            kept[is_better] = new[is_better]
+        return bool(is_better.any())
+
+    for share in np.linspace(0.2, 1, _SHARES) if bits < 8 else (1.0,):
+        its_scale = (share * largest / high).astype(np.float32).astype(np.float64)
+        tried(np.clip(np.rint(target / its_scale[..., None]), low, high), its_scale)
+        found = _with_feedback(target, upper, its_scale, low, high)
+        tried(_descended(target, hessian, found, its_scale, low, high), its_scale)
+    for _ in range(_SWEEPS):
+        its_scale = _refitted(target, hessian, codes, scale)
+        if not tried(_descended(target, hessian, codes, its_scale, low, high), its_scale):
+            break
+    return codes, scale
+
+
+def _error(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
+    off = target - codes * scale[..., None]
+    error: Array = ((off @ hessian) * off).sum(-1)
+    return error
+
+
+def _with_feedback(target: Array, upper: Array, scale: Array, low: int, high: int) -> Array:
+    """Round column by column; those to the right make up for the error."""
+    left, codes = target.copy(), np.empty_like(target)
+    for column in range(target.shape[-1]):
+        codes[..., column] = np.clip(np.rint(left[..., column] / scale), low, high)
+        off = (left[..., column] - codes[..., column] * scale) / upper[:, None, column, column]
+        left[..., column + 1 :] -= off[..., None] * upper[:, None, column, column + 1 :]
+    return codes
+
+
+def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
+    """Return the best scale for the integers as they are."""
+    weighted = codes @ hessian
+    power, product = (weighted * codes).sum(-1), (weighted * target).sum(-1)
+    found: Array = np.divide(product, power, out=scale.copy(), where=(power > 0) & (product > 0))
+    again: Array = found.astype(np.float32).astype(np.float64)
+    return again
+
+
+def _descended(target: Array, hessian: Array, codes: Array, scale: Array, low: int, high: int) -> Array:
+    """Choose each column's integers once more for what the others are."""
+    codes = codes.copy()
+    gradient = (target - codes * scale[..., None]) @ hessian
+    for column in range(target.shape[-1]):
+        step = gradient[..., column] / (scale * hessian[:, None, column, column])
+        chosen = np.clip(np.rint(codes[..., column] + step), low, high)
+        change = (chosen - codes[..., column]) * scale
+        codes[..., column] = chosen
+        gradient -= change[..., None] * hessian[:, None, column]
+    return codes
+
+
+# Layers.
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution or matrix product of constant weights: its nodes in both models, and its constants.
+
+    Attributes:
+        node, before: the node in the QDQ model and in the float model.
+        weights: [groups, rows, columns], of the float model.
+        kernel: the size of a convolution's window.
+        bias: [groups, rows]; None: it has none.
+        input_scale: of its quantized input.
+    """
+
+    node: onnx.NodeProto
+    before: onnx.NodeProto
+    weights: Array
+    kernel: tuple[int, ...]
+    bias: Array | None
+    input_scale: float
+
+    def rows(self, x: Array) -> Array:
+        """Return what its products read of an input: [groups, positions, columns]."""
+        groups, _, columns = self.weights.shape
+        if self.node.op_type != "Conv":
+            return x.reshape(1, -1, columns)
+        windows = _windows(x, self.kernel, _attributes(self.node))  # [batch, channels, *output, *kernel]
+        windows = windows.reshape(len(x), groups, -1, *windows.shape[2:])
+        rank = len(self.kernel)
+        order = (1, 0, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
+        return windows.transpose(order).reshape(groups, -1, columns)
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
+
+
+def _windows(x: Array, kernel: Sequence[int], attrs: Mapping[str, Any]) -> Array:
+    rank = len(kernel)
+    strides, dilations = (attrs.get(name, [1] * rank) for name in ("strides", "dilations"))
+    extents = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
+    pads, kind = attrs.get("pads", [0] * 2 * rank), attrs.get("auto_pad", b"NOTSET")
+    both = list(zip(pads[:rank], pads[rank:], strict=True))
+    if kind.startswith(b"SAME"):
+        both = []
+        for size, stride, extent in zip(x.shape[2:], strides, extents, strict=True):
+            total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+            less = total // 2
+            both.append((less, total - less) if kind == b"SAME_UPPER" else (total - less, less))
+    padded = np.pad(x, [(0, 0), (0, 0), *both])
+    found = sliding_window_view(padded, extents, axis=tuple(range(2, 2 + rank)))
+    steps = (*(slice(None, None, stride) for stride in strides), *(slice(None, None, one) for one in dilations))
+    chosen: Array = found[(slice(None), slice(None), *steps)]
+    return chosen
+
+
+def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
+    """Return the layers of a QDQ model that can have few bits, in the order in which they run."""
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    floats = {tensor.name: tensor for tensor in before.graph.initializer}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    originals = {node.name: node for node in before.graph.node}
+    readers = [name for node in model.graph.node for name in node.input]
+    found = []
+    for node in model.graph.node:
+        attrs, original = _attributes(node), originals.get(node.name)
+        if node.op_type not in ("Conv", "Gemm", "MatMul") or original is None or original.input[1] not in floats:
+            continue
+        points = [makers[name] for name in node.input if name in makers]
+        if len(points) < len(node.input) or any(one.op_type != "DequantizeLinear" for one in points):
+            continue
+        read, *held = points
+        scale, weights = constants.get(read.input[1]), numpy_helper.to_array(floats[original.input[1]])
+        own = [*node.input[1:], *(name for one in held for name in one.input)]
+        is_own = all(readers.count(name) == 1 for name in own) and all(one.input[0] in constants for one in held)
+        is_plain = not attrs.get("transA") and attrs.get("alpha", 1) == attrs.get("beta", 1) == 1
+        if scale is None or scale.size != 1 or not (is_own and is_plain) or weights.ndim < 2:
+            continue
+        if node.op_type != "Conv" and weights.ndim > 2:
+            continue
+        groups = attrs.get("group", 1)
+        rows = weights if node.op_type == "Conv" or attrs.get("transB") else weights.T
+        rows = rows.reshape(groups, len(rows) // groups, -1).astype(np.float64)
+        bias = numpy_helper.to_array(floats[original.input[2]]).astype(np.float64) if len(held) > 1 else None
+        if bias is None or bias.size == rows[..., 0].size:
+            bias = bias if bias is None else bias.reshape(rows.shape[:2])
+            found.append(Layer(node, original, rows, weights.shape[2:], bias, scale.item()))
+    return found
+
+
+@dataclass(slots=True)
+class _Statistics:
+    """The means and covariances of a layer's float output and its quantized input."""
+
+    hessian: Array
+    product: Array
+    power: Array
+    of_input: Array
+    of_output: Array
+
+    @classmethod
+    def of(cls, layer: Layer, pairs: Sequence[tuple[Array, Array]]) -> "_Statistics":
+        """Return those over pairs of the float input and the quantized one."""
+        groups, rows, columns = layer.weights.shape
+        sums = [np.zeros(shape) for shape in ((columns, columns), (rows, columns), (rows,), (columns,), (rows,))]
+        h, a, yy, z, y = (np.zeros((groups, *one.shape)) for one in sums)
+        count, most = 0, max(_ROWS // len(pairs), 1)
+        weights = layer.weights.astype(np.float32).swapaxes(1, 2)
+        for pair in pairs:
+            real, quantized = (layer.rows(one) for one in pair)
+            step = -(-real.shape[1] // most)
+            real, quantized = real[:, ::step], quantized[:, ::step]
+            output, turned = real @ weights, quantized.swapaxes(1, 2)
+            count += real.shape[1]
+            h += turned @ quantized
+            a += output.swapaxes(1, 2) @ quantized
+            yy += np.square(output).sum(1)
+            z += quantized.sum(1)
+            y += output.sum(1)
+        h, a, yy, z, y = (one / count for one in (h, a, yy, z, y))
+        if layer.bias is None:
+            z, y = np.zeros_like(z), np.zeros_like(y)
+        h -= z[..., None] * z[:, None]
+        a -= y[..., None] * z[:, None]
+        return cls(h, a, yy - y * y, z, y)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A layer's weights: [groups, rows, columns], the scale of each row, and the bias."""
+
+    codes: Array
+    scale: Array
+    bias: Array | None
+    bits: int
+
+
+def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence[int]) -> Fitted:
+    """Round a layer's weights to the first number of bits with a small error, or to the last.
+
+    Args:
+        layer: the layer.
+        pairs: samples of its input in the float model, and in the quantized one.
+        choices: numbers of bits.
+    """
+    seen = _Statistics.of(layer, pairs)
+    variances = np.einsum("gkk->gk", seen.hessian)
+    damping = np.maximum(_DAMPING * variances.mean(-1), np.finfo(np.float32).tiny)
+    damped = seen.hessian + damping[:, None, None] * np.eye(seen.hessian.shape[-1])
+    target = np.linalg.solve(damped, (seen.product + damping[:, None, None] * layer.weights).swapaxes(1, 2)).swapaxes(
+        1, 2
+    )
+    signal = max(float(seen.power.sum()), np.finfo(np.float64).tiny)
+    for bits in choices:
+        codes, scale = rounded(target, damped, bits)
+        weights = codes * scale[..., None]
+        noise = float(_error(target, seen.hessian, codes, scale).sum())
+        sqnr = 10 * math.log10(signal / max(noise, signal * 1e-12))
+        if sqnr >= LEAST_DB:
+            break
+    bias = layer.bias
+    if bias is not None:
+        bias = bias + seen.of_output - (weights @ seen.of_input[..., None])[..., 0]
+    return Fitted(codes, scale, bias, bits)
+
+
+def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
+    """Replace a layer's constants in its QDQ model."""
+    graph, node = model.graph, layer.node
+    makers = {name: each for each in graph.node for name in each.output}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    is_turned = node.op_type != "Conv" and not _attributes(node).get("transB")
+    shape = tuple(constants[makers[node.input[1]].input[0]].dims)
+    flat = found.codes.reshape(found.scale.size, -1)
+    codes = (flat.T if is_turned else flat).reshape(shape).astype(np.int8)
+    scale = found.scale.reshape(-1).astype(np.float32)
+    written = [(1, codes, scale, int(is_turned))]
+    if found.bias is not None:
+        steps = scale * np.float32(layer.input_scale)
+        info = np.iinfo(np.int32)
+        bias = np.clip(np.rint(found.bias.reshape(-1) / steps), info.min, info.max).astype(np.int32)
+        written.append((2, bias, steps, 0))
+    for place, data, each, axis in written:
+        point = makers[node.input[place]]
+        zeros = np.zeros(each.shape, data.dtype)
+        for name, values in zip(point.input, (data, each, zeros), strict=False):
+            constants[name].CopyFrom(numpy_helper.from_array(values, name))
+        del point.attribute[:]
+        point.attribute.append(helper.make_attribute("axis", axis))
+
+
+def rewrite(
+    model: onnx.ModelProto,
+    before: onnx.ModelProto,
+    samples: Sequence[Sample],
+    kind: str,
+    folder: Path,
+    listener: Callable[[int, int], None],
+) -> dict[str, int]:
+    """Replace the weights of a QDQ model by weights of few bits.
+
+    Args:
+        model: the QDQ model of 8 bits.
+        before: the float model that it was made of.
+        samples: calibration data.
+        kind: "int4" or "int2", where the first layer, the last one and depthwise convolutions, which have few weights,
+            have 4 bits; or "auto": the fewest with a small error.
+        folder: where models may be written.
+        listener: called with the numbers of layers that are done and of all.
+
+    Returns:
+        The bits of each layer, by the node's name.
+    """
+    layers = layers_of(model, before)
+    reads, originals = [layer.node.input[0] for layer in layers], [layer.before.input[0] for layer in layers]
+    walks = Walk(before, originals, samples, folder), Walk(model, reads, samples, folder)
+    bits = {}
+    for number, layer in enumerate(layers):
+        names = layer.before.input[0], layer.node.input[0]
+        pairs = list(zip(*(walk.at(name) for walk, name in zip(walks, names, strict=True)), strict=True))
+        has_few = number in (0, len(layers) - 1) or layer.weights.shape[:2] == (len(layer.weights), 1)
+        choices = {"int4": (4,), "int2": (4 if has_few else 2,), "auto": (2, 4, 8)}[kind]
+        found = fitted(layer, pairs, choices)
+        put(model, layer, found)
+        bits[layer.node.name] = found.bits
+        for walk, name in zip(walks, names, strict=True):
+            walk.forget(name)
+        listener(number + 1, len(layers))
+    return bits
+
+
+# The inputs of layers.
+
+
+class Walk:
+    """Some tensors of a model in the order in which it computes them, each computed from those before."""
+
+    def __init__(self, model: onnx.ModelProto, tensors: Sequence[str], samples: Sequence[Sample], folder: Path) -> None:
+        """Plan the walk. The model may change behind the tensors that were computed."""
+        self.model, self.path = model, folder / "part.onnx"
+        self.values: list[dict[str, Array]] = [dict(sample) for sample in samples]
+        self.last: dict[str, str] = {}  # the last of the tensors that is computed from each
+        stops = {*self.values[0]}
+        for tensor in tensors:
+            self.last |= dict.fromkeys([*self._part(tensor, stops)[1], tensor], tensor)
+            stops.add(tensor)
+
+    def _part(self, tensor: str, stops: AbstractSet[str]) -> tuple[list[onnx.NodeProto], list[str]]:
+        """Return the nodes that compute a tensor from others, and those."""
+        waiting, first, chosen = {tensor}, list[str](), []
+        for node in reversed(self.model.graph.node):
+            first += waiting & stops
+            waiting -= {*stops}
+            if waiting & {*node.output}:
+                chosen.append(node)
+                waiting |= _reads([node])
+        return chosen[::-1], [*dict.fromkeys([*first, *(waiting & stops)])]
+
+    def at(self, tensor: str) -> list[Array]:
+        """Return a tensor's values for all samples."""
+        if tensor not in self.values[0]:
+            self._compute(tensor)
+        return [each[tensor] for each in self.values]
+
+    def forget(self, tensor: str) -> None:
+        """Drop the values that are not read behind a tensor."""
+        for name in [name for name, last in self.last.items() if last == tensor]:
+            for each in self.values:
+                each.pop(name, None)
+
+    def _compute(self, tensor: str) -> None:
+        nodes, first = self._part(tensor, {*self.values[0]})
+        one, info = self.values[0], helper.make_tensor_value_info
+        ins = [info(name, helper.np_dtype_to_tensor_dtype(one[name].dtype), one[name].shape) for name in first]
+        read = _reads(nodes)
+        held = [constant for constant in self.model.graph.initializer if constant.name in read]
+        made = onnx.ModelProto()
+        made.CopyFrom(self.model)
+        made.graph.CopyFrom(helper.make_graph(nodes, "part", ins, [info(tensor, TensorProto.FLOAT, None)], held))
+        onnx.save(made, str(self.path))
+        for start in range(0, len(self.values), _AT_ONCE):
+            some = self.values[start : start + _AT_ONCE]
+            results = reference.outputs(self.path, [{name: each[name] for name in first} for each in some])
+            for each, result in zip(some, results, strict=True):
+                each[tensor] = result[tensor]
+
+
+def _reads(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    return read_names(helper.make_model(helper.make_graph(nodes, "part", [], [])))
+
+
+# Changes of the float model that keep its results.
+
+
+def prepare(model: onnx.ModelProto) -> None:
+    """Give each convolution and Gemm a bias of its own, to be corrected, and equalize channels that differ a lot."""
+    there = {tensor.name: tensor for tensor in model.graph.initializer}
+    readers = [name for node in model.graph.node for name in node.input]
+    for node in model.graph.node:
+        has_bias = len(node.input) > 2 and bool(node.input[2])
+        if (
+            node.op_type not in ("Conv", "Gemm")
+            or node.input[1] not in there
+            or (has_bias and node.input[2] not in there)
+        ):
+            continue
+        if not has_bias or readers.count(node.input[2]) > 1:
+            weights = there[node.input[1]]
+            rows = weights.dims[int(node.op_type == "Gemm" and not _attributes(node).get("transB"))]
+            data = numpy_helper.to_array(there[node.input[2]]) if has_bias else np.zeros(rows, np.float32)
+            del node.input[2:]
+            node.input.append(f"{node.name}/bias")
+            model.graph.initializer.append(numpy_helper.from_array(data, node.input[2]))
+    _equalize(model.graph)
+
+
+def _equalize(graph: onnx.GraphProto) -> None:
+    """Make the channels between two convolutions alike: cross-layer equalization, Nagel et al. 2019.
+
+    A channel is divided by a factor, and the weights that read it are multiplied; ReLU lets both through.
+    """
+    there = {tensor.name: tensor for tensor in graph.initializer}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    ends = {value.name for value in graph.output}
+    pairs = []
+    for node in graph.node:
+        value, after = node.output[0], readers.get(node.output[0], [])
+        if len(after) == 1 and after[0].op_type == "Relu" and value not in ends:
+            value = after[0].output[0]
+            after = readers.get(value, [])
+        own = [name for each in (node, *after[:1]) for name in each.input[1:]]
+        is_chain = len(after) == 1 and node.op_type == after[0].op_type == "Conv" and value not in ends
+        if is_chain and all(name in there and len(readers[name]) == 1 for name in own):
+            pairs.append((node, after[0]))
+    values = {name: numpy_helper.to_array(there[name]) for pair in pairs for node in pair for name in node.input[1:]}
+    uneven = [pair for pair in pairs if np.ptp(np.log(_factors(values, *pair))) > math.log(_UNEVEN)]
+    for one, other in uneven * _ROUNDS:
+        factors = _factors(values, one, other)
+        made, read = values[one.input[1]], values[other.input[1]]
+        groups = _attributes(other).get("group", 1)
+        ones = [1] * (made.ndim - 2)
+        values[one.input[1]] = made / factors.reshape(-1, 1, *ones)
+        if len(one.input) > 2:
+            values[one.input[2]] = values[one.input[2]] / factors
+        by_group = read.reshape(groups, -1, *read.shape[1:]) * factors.reshape(groups, 1, -1, *ones)
+        values[other.input[1]] = by_group.reshape(read.shape)
+    for name in {name for pair in uneven for node in pair for name in node.input[1:]}:
+        there[name].CopyFrom(numpy_helper.from_array(values[name].astype(np.float32), name))
+
+
+def _factors(values: Mapping[str, Array], one: onnx.NodeProto, other: onnx.NodeProto) -> Array:
+    """Return the factor of each channel between two convolutions that gives its weights the same range in both."""
+    made, read = values[one.input[1]].astype(np.float64), values[other.input[1]].astype(np.float64)
+    by_group = np.abs(read.reshape(_attributes(other).get("group", 1), -1, *read.shape[1:]))
+    reads = by_group.max((1, *range(3, by_group.ndim))).reshape(-1)
+    makes = np.abs(made).reshape(len(made), -1).max(1)
+    is_used = (makes > 0) & (reads > 0)
+    factors: Array = np.sqrt(np.divide(makes, reads, out=np.ones(len(made)), where=is_used))
+    return factors
