@@ -163,3 +163,9 @@ def test_small_models_may_take_more_working_memory_than_they_have_weights() -> N
     assert offers.taken("balanced", None, 1 << 16) == (("a", worked),)
     assert offers.taken("balanced", None, 20_000) == ()
     assert replace(offers, at_run_time=(Offer("a", 0.4, 11_000, worked),)).taken("balanced", None, 1 << 16) == ()
+
+
+@pytest.mark.parametrize("optimize", ["balanced", "speed"])
+def test_a_buffer_for_unpacked_weights_is_defined_where_it_is_passed(saved: Path, optimize: Optimize) -> None:
+    text = compile_model(saved, board(96 * 1024), Request(optimize=optimize)).files.text("two.c")
+    assert "winograd" in text and (", row)" in text) == ("*const row = " in text)
