@@ -207,7 +207,7 @@ def test_every_board_has_an_estimate_by_each_template(board: Board, tmp_path: Pa
         found = fit_of(model, folder=tmp_path / "none")
         assert found.fits
         placed = board.placed_by(template).memories
-        assert [need.memory for need in found.needs] == [name for name, one in placed.items() if one.holds]
+        assert [need.memory for need in found.needs] == [name for name, one in placed.items() if one.is_always_used]
         if board.memories:
             assert found.flash and found.flash.bytes > manifest.constant_bytes + 3_000
             assert found.ram and found.ram.bytes > manifest.arena_bytes + 256
