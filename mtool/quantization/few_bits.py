@@ -30,6 +30,8 @@ from mtool.verification import reference
 
 _DAMPING = 0.01  # of the mean variance of an input, added to each: weights without effect stay near the float model's
 LEAST_DB = 16.0  # of a layer's output and the error that rounding adds, for "auto"
+_ROUNDING = 1e-8  # of the mean square, added too: a constant input has no variance
+_BLOCK = 64  # columns
 _SHARES = 20  # ranges that are tried, as parts of the largest weight
 _SWEEPS = 6  # at most
 _AT_ONCE = 16  # samples in a call of onnxruntime
@@ -54,7 +56,8 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
     """
     high = 2 ** (bits - 1) - 1
     low = -high if bits == 8 else -high - 1
-    upper = np.linalg.cholesky(np.linalg.inv(hessian)).swapaxes(1, 2)
+    # The triangle whose product with itself is the inverse, without the inverse, which would lose digits.
+    upper = np.linalg.inv(np.linalg.cholesky(hessian[:, ::-1, ::-1])[:, ::-1, ::-1])
     largest = np.abs(target).max(-1)
     largest = np.where(largest > 0, largest, largest.max() or 1.0)
     codes, scale, best = np.zeros_like(target), np.ones_like(largest), np.full(largest.shape, np.inf)
@@ -87,12 +90,20 @@ def _error(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
 
 def _with_feedback(target: Array, upper: Array, scale: Array, low: int, high: int) -> Array:
     """Round column by column; those to the right make up for the error."""
-    left, codes = target.copy(), np.empty_like(target)
-    for column in range(target.shape[-1]):
-        codes[..., column] = np.clip(np.rint(left[..., column] / scale), low, high)
-        off = (left[..., column] - codes[..., column] * scale) / upper[:, None, column, column]
-        left[..., column + 1 :] -= off[..., None] * upper[:, None, column, column + 1 :]
+    left, codes, off = target.copy(), np.empty_like(target), np.empty_like(target)
+    for columns in _blocks(target.shape[-1]):
+        for column in range(target.shape[-1])[columns]:
+            later = slice(column + 1, columns.stop)
+            codes[..., column] = np.clip(np.rint(left[..., column] / scale), low, high)
+            off[..., column] = (left[..., column] - codes[..., column] * scale) / upper[:, None, column, column]
+            left[..., later] -= off[..., column, None] * upper[:, None, column, later]
+        left[..., columns.stop :] -= off[..., columns] @ upper[:, columns, columns.stop :]
     return codes
+
+
+def _blocks(columns: int) -> list[slice]:
+    """Return parts of the columns: one matrix product applies the changes of a part to all columns behind it."""
+    return [slice(start, min(start + _BLOCK, columns)) for start in range(0, columns, _BLOCK)]
 
 
 def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
@@ -106,14 +117,17 @@ def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Arra
 
 def _descended(target: Array, hessian: Array, codes: Array, scale: Array, low: int, high: int) -> Array:
     """Choose each column's integers once more for what the others are."""
-    codes = codes.copy()
+    codes, change = codes.copy(), np.empty_like(target)
     gradient = (target - codes * scale[..., None]) @ hessian
-    for column in range(target.shape[-1]):
-        step = gradient[..., column] / (scale * hessian[:, None, column, column])
-        chosen = np.clip(np.rint(codes[..., column] + step), low, high)
-        change = (chosen - codes[..., column]) * scale
-        codes[..., column] = chosen
-        gradient -= change[..., None] * hessian[:, None, column]
+    for columns in _blocks(target.shape[-1]):
+        for column in range(target.shape[-1])[columns]:
+            later = slice(column + 1, columns.stop)
+            step = gradient[..., column] / (scale * hessian[:, None, column, column])
+            chosen = np.clip(np.rint(codes[..., column] + step), low, high)
+            change[..., column] = (chosen - codes[..., column]) * scale
+            codes[..., column] = chosen
+            gradient[..., later] -= change[..., column, None] * hessian[:, None, column, later]
+        gradient[..., columns.stop :] -= change[..., columns] @ hessian[:, columns, columns.stop :]
     return codes
 
 
@@ -210,13 +224,14 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
 
 @dataclass(slots=True)
 class _Statistics:
-    """The means and covariances of a layer's float output and its quantized input."""
+    """The means and covariances of a layer's float output and its quantized input, and the damping of each group."""
 
     hessian: Array
     product: Array
     power: Array
     of_input: Array
     of_output: Array
+    damping: Array
 
     @classmethod
     def of(cls, layer: Layer, pairs: Sequence[tuple[Array, Array]]) -> "_Statistics":
@@ -225,11 +240,11 @@ class _Statistics:
         sums = [np.zeros(shape) for shape in ((columns, columns), (rows, columns), (rows,), (columns,), (rows,))]
         h, a, yy, z, y = (np.zeros((groups, *one.shape)) for one in sums)
         count, most = 0, max(_ROWS // len(pairs), 1)
-        weights = layer.weights.astype(np.float32).swapaxes(1, 2)
+        weights = layer.weights.swapaxes(1, 2)
         for pair in pairs:
             real, quantized = (layer.rows(one) for one in pair)
             step = -(-real.shape[1] // most)
-            real, quantized = real[:, ::step], quantized[:, ::step]
+            real, quantized = (one[:, ::step].astype(np.float64) for one in (real, quantized))
             output, turned = real @ weights, quantized.swapaxes(1, 2)
             count += real.shape[1]
             h += turned @ quantized
@@ -238,11 +253,13 @@ class _Statistics:
             z += quantized.sum(1)
             y += output.sum(1)
         h, a, yy, z, y = (one / count for one in (h, a, yy, z, y))
+        variance, square = (np.einsum("gkk->g", one) / columns for one in (h - z[..., None] * z[:, None], h))
+        damping = _DAMPING * variance + _ROUNDING * square
         if layer.bias is None:
             z, y = np.zeros_like(z), np.zeros_like(y)
         h -= z[..., None] * z[:, None]
         a -= y[..., None] * z[:, None]
-        return cls(h, a, yy - y * y, z, y)
+        return cls(h, a, yy - y * y, z, y, np.where(damping > np.finfo(np.float32).tiny, damping, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +281,9 @@ def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence
         choices: numbers of bits.
     """
     seen = _Statistics.of(layer, pairs)
-    variances = np.einsum("gkk->gk", seen.hessian)
-    damping = np.maximum(_DAMPING * variances.mean(-1), np.finfo(np.float32).tiny)
-    damped = seen.hessian + damping[:, None, None] * np.eye(seen.hessian.shape[-1])
-    target = np.linalg.solve(damped, (seen.product + damping[:, None, None] * layer.weights).swapaxes(1, 2)).swapaxes(
-        1, 2
-    )
+    damped = seen.hessian + seen.damping[:, None, None] * np.eye(seen.hessian.shape[-1])
+    wanted = seen.product + seen.damping[:, None, None] * layer.weights
+    target = np.linalg.solve(damped, wanted.swapaxes(1, 2)).swapaxes(1, 2)
     signal = max(float(seen.power.sum()), np.finfo(np.float64).tiny)
     for bits in choices:
         codes, scale = rounded(target, damped, bits)

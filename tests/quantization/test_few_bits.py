@@ -47,7 +47,7 @@ def test_weights_that_are_on_a_grid_are_found(bits: int) -> None:
 @pytest.mark.parametrize("bits", [2, 4])
 def test_the_error_is_less_than_that_of_rounding_to_nearest(bits: int) -> None:
     low, high = LIMITS[bits]
-    hessian, target = covariance(24), RANDOM(3).normal(size=(1, 16, 24))
+    hessian, target = covariance(100), RANDOM(3).normal(size=(1, 16, 100))
     codes, scale = few_bits.rounded(target, hessian, bits)
     assert codes.min() >= low and codes.max() <= high and (codes == np.rint(codes)).all()
     nearest = np.full((1, 16), np.inf)
@@ -59,10 +59,15 @@ def test_the_error_is_less_than_that_of_rounding_to_nearest(bits: int) -> None:
     assert (ours <= nearest).all() and ours.sum() < 0.6 * nearest.sum()
 
 
-def test_weights_of_zero_and_inputs_of_zero_are_rounded() -> None:
-    layer = gemm(np.zeros((3, 4)), np.zeros(3))
-    found = few_bits.fitted(layer, [(np.zeros((1, 4), np.float32),) * 2], (4,))
-    assert not found.codes.any() and np.isfinite(found.scale).all() and (found.scale > 0).all()
+@pytest.mark.parametrize("value", [0, 1e-20, 1, 300.3])
+def test_weights_of_zero_and_constant_inputs_are_rounded(value: float) -> None:
+    for weights in (np.zeros((3, 90)), RANDOM(0).normal(size=(3, 90))):
+        x = np.full((50, 90), value, np.float32)
+        x[:, :3] *= RANDOM(1).normal(1, 1e-5, (50, 3)).astype(np.float32)
+        found = few_bits.fitted(gemm(weights, np.zeros(3)), [(x, x)], (4,))
+        assert np.isfinite(found.scale).all() and (found.scale > 0).all()
+        off = found.codes[0] * found.scale[0][:, np.newaxis] - weights
+        assert np.sqrt(np.square(off).mean()) < 0.3
 
 
 def gemm(weights: Array, bias: Array | None) -> few_bits.Layer:
