@@ -36,6 +36,7 @@ _SHARES = 20  # ranges that are tried, as parts of the largest weight
 _SWEEPS = 6  # at most
 _AT_ONCE = 16  # samples in a call of onnxruntime
 _UNEVEN = 16.0  # between the factors of channels that are equalized: for less, the scale of each row does as well
+_UNUSED = 1e-6  # of the largest channel's weights: one with less is left as it is
 _ROUNDS = 10  # of equalization: each changes the ranges of the next
 _ROWS = 1 << 15  # of a layer's input, over all samples
 
@@ -491,6 +492,8 @@ def _factors(values: Mapping[str, Array], one: onnx.NodeProto, other: onnx.NodeP
     by_group = np.abs(read.reshape(_attributes(other).get("group", 1), -1, *read.shape[1:]))
     reads = by_group.max((1, *range(3, by_group.ndim))).reshape(-1)
     makes = np.abs(made).reshape(len(made), -1).max(1)
-    is_used = (makes > 0) & (reads > 0)
+    if len(one.input) > 2:  # of a channel without weights, the bias alone makes the range
+        makes = np.maximum(makes, np.abs(values[one.input[2]]))
+    is_used = (makes > _UNUSED * makes.max()) & (reads > _UNUSED * reads.max())
     factors: Array = np.sqrt(np.divide(makes, reads, out=np.ones(len(made)), where=is_used))
     return factors
