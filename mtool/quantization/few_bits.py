@@ -471,7 +471,8 @@ def _equalize(graph: onnx.GraphProto) -> None:
         if is_chain and all(name in there and len(readers[name]) == 1 for name in own):
             pairs.append((node, after[0]))
     values = {name: numpy_helper.to_array(there[name]) for pair in pairs for node in pair for name in node.input[1:]}
-    uneven = [pair for pair in pairs if np.ptp(np.log(_factors(values, *pair))) > math.log(_UNEVEN)]
+    spread = [np.percentile(_factors(values, *pair), (10, 90)) for pair in pairs]  # few odd channels do no harm
+    uneven = [pair for pair, (low, high) in zip(pairs, spread, strict=True) if high > _UNEVEN * low]
     for one, other in uneven * _ROUNDS:
         factors = _factors(values, one, other)
         made, read = values[one.input[1]], values[other.input[1]]

@@ -117,7 +117,7 @@ def test_a_convolution_is_a_product_of_its_rows(
 def chain(path: Path) -> onnx.ModelProto:
     """Write convolutions whose channels have very different ranges, which a depthwise one passes on."""
     random = RANDOM(8)
-    uneven = 2.0 ** np.arange(-5, 7)
+    uneven = 4.0 ** np.arange(-5, 7)
     wide = [1, 1, 1]
     constants = {
         "w1": random.normal(size=(12, 2, 3, 3)) * uneven.reshape(-1, *wide),
@@ -155,7 +155,7 @@ def test_channels_of_different_ranges_are_equalized(tmp_path: Path) -> None:
     there = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.graph.initializer}
     ranges = np.abs(there["w1"]).max((1, 2, 3))
     assert ranges[1:].max() < 8 * ranges[1:].min()
-    assert abs(there["b1"][0]) < 4 * ranges.max()
+    assert abs(there["b1"][0]) < 100  # not 1e10: a bias of its own has a range
     assert [len(node.input) for node in made.graph.node if node.op_type == "Conv"] == [3, 3, 3]  # of which one is new
 
 
