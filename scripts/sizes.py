@@ -71,7 +71,8 @@ def corpus(core: str, models: Path) -> Iterator[Made]:
     """Yield the compiled models of the corpus."""
     from graphs import compiled
     from onnx_suite.cases import node_cases
-    from ops.test_schedules import cases_of
+
+    from tests.compiler.kernels.test_schedules import cases_of
 
     target = target_of(boards.get(BOARDS[core]))
     for path in networks(models):
