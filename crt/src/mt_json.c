@@ -74,7 +74,8 @@ uint32_t mt_json_read_quoted_number(struct mt_json *json)
 static void skip_word(struct mt_json *json)
 {
     const char *const begin = json->at;
-    while (json->at < json->end && strchr(",]}: \n\r\t", *json->at) == NULL) {
+    static const char ends[] = ",]}: \n\r\t"; /* and its 0 */
+    while (json->at < json->end && memchr(ends, *json->at, sizeof(ends)) == NULL) {
         ++json->at;
     }
     if (json->at == begin) {

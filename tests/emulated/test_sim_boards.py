@@ -1,5 +1,6 @@
 """Models on the boards sim_*: built by ziglang, run by unicorn, with QEMU's outputs and exact instruction counts."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -56,6 +57,20 @@ def feed(number: int) -> dict[str, Any]:
 
 def test_all_boards_are_there() -> None:
     assert SIMULATED == ["sim_m0", "sim_m3", "sim_m4", "sim_m7", "sim_m33", "sim_rv32"]
+
+
+def test_the_runtime_calls_only_functions_of_the_c_library_that_are_linked() -> None:
+    sources = [path for path in (ROOT / "crt").rglob("*.[ch]") if {"tests", "zephyr", "ports"}.isdisjoint(path.parts)]
+    called = set(re.findall(r"\b(?:mem(?:cpy|move|set|chr|cmp)|str[nr]?(?:chr|cmp|cpy|cat|len|str|spn|tok))(?=\()",
+                            "".join(map(Path.read_text, sources))))  # fmt: skip
+    libc = next((ROOT / "project_templates" / "unicorn").rglob("libc.zig")).read_text()
+    assert called - {"memcpy", "memmove", "memset", "memcmp", "strlen"} <= set(re.findall(r'\.name = "(\w+)"', libc))
+
+
+@pytest.mark.slow
+def test_the_device_s_graph_executor() -> None:
+    here = Options(conventions=conventions(executor="graph"))
+    assert commands.run(DIGITS, board="sim_m4", inputs=[feed(0)], options=here).outputs
 
 
 @pytest.mark.slow
