@@ -85,7 +85,7 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
     "add %[b0], %[b0], r3\n\t"         \
     "add %[b1], %[b1], r4\n\t"
 #define MT_INT_PAIRS_TURNS(pairs)                                                                              \
-    MT_KEPT(__asm__ volatile(".syntax unified\n"                                                               \
+    __asm__ volatile(".syntax unified\n"                                                                       \
                      "1:\n\t" pairs "ldr %[u], %[end]\n\t"                                                    \
                      "adds %[w], %[w], %[step]\n\t"                                                            \
                      "cmp %[c], %[u]\n\t"                                                                      \
@@ -95,7 +95,7 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
                      : [t0] "+&h"(t0), [b0] "+&h"(b0), [t1] "+&h"(t1), [b1] "+&h"(b1), [c] "+&l"(columns),     \
                        [w] "+&l"(weights), [u] "=&l"(u)                                                        \
                      : [half] "h"(MT_PAIR_HALF), [end] "m"(end), [step] "i"(2 * turn)                          \
-                     : "r3", "r4", "r5", "r6", "cc", "memory"))
+                     : "r3", "r4", "r5", "r6", "cc", "memory")
 
 #endif
 
