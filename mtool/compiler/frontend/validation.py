@@ -90,12 +90,25 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
         kind, dtype = formal[min(index, len(formal) - 1)], types[name].dtype
         if _NAMES[dtype] not in kind.types:
             expected = ", ".join(sorted(one.removeprefix("tensor(").removesuffix(")") for one in kind.types))
-            raise Unsupported(f"its input {kind.name!r} is {dtype.label}; expected {expected}")
+            raise Unsupported(
+                f"its input {kind.name!r} is {dtype.label}{_since(schema, index, dtype)}; expected {expected}"
+            )
         if "(" in kind.type_str or not kind.is_homogeneous:
             continue
         other, first = shared.setdefault(kind.type_str, (kind.name, dtype))
         if dtype != first:
             raise Unsupported(f"its inputs {other!r} and {kind.name!r} differ in type: {first.label}, {dtype.label}")
+
+
+def _since(schema: OpSchema, index: int, dtype: DType) -> str:
+    """Return words on the first later opset in which an operator's input has the type; empty: it has it in none."""
+    versions = [
+        later.since_version
+        for later in onnx.defs.get_all_schemas_with_history()
+        if (later.name, later.domain) == (schema.name, schema.domain) and later.since_version > schema.since_version
+        if later.inputs and _NAMES[dtype] in later.inputs[min(index, len(later.inputs) - 1)].types
+    ]
+    return f", allowed from opset {min(versions)} on" if versions else ""
 
 
 def check_attributes(node: OnnxNode, operator: Operator) -> None:

@@ -31,6 +31,7 @@ def load(op: str, dtypes: list[int], shapes: list[list[int]], opset: int = 21, *
         ("Conv", [T.FLOAT, T.DOUBLE], [[1, 1, 4, 4], [1, 1, 3, 3]], "'X' and 'W' differ in type: float32, float64"),
         ("Add", [T.BOOL, T.BOOL], [[2], [2]], "'A' is bool"),
         ("Where", [T.FLOAT, T.FLOAT, T.FLOAT], [[2], [2], [2]], "'condition' is float32; expected bool"),
+        ("DequantizeLinear", [T.INT2, T.FLOAT], [[2], []], "'x' is int2, allowed from opset 25 on; expected float8"),
         ("GlobalAveragePool", [T.INT8], [[1, 2, 4, 4]], "'X' is int8"),
     ],
 )

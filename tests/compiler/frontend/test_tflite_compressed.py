@@ -152,8 +152,11 @@ def test_metadata_of_a_newer_version(tmp_path: Path) -> None:
         (ancillary(127, VALUES), "the encoding of 'w' is 127; expected 0 (look-up table), 1 (Huffman) or 2 (pruned)"),
         (ancillary(LOOK_UP, VALUES, stride=6), "'w' has 2 bytes for 8 indices of 0 bits"),
         (ancillary(LOOK_UP, VALUES, parameters=3, stride=6), "'w' has 2 bytes for 8 indices of 3 bits"),
-        (ancillary(LOOK_UP, VALUES, parameters=1, stride=1), "'w' has index 1 in tables of 1 values"),
-        (ancillary(LOOK_UP, VALUES, parameters=1, stride=99), "'w' has index 1 in tables of 99 values"),
+        (ancillary(LOOK_UP, VALUES, parameters=1, stride=1), "'w' has index 1, outside a table of 1 value"),
+        (
+            ancillary(LOOK_UP, VALUES, parameters=1, stride=99),
+            "'w' has 1 channel of 99 values; expected 99 values; found",
+        ),
         (ancillary(PRUNED, VALUES[0]), "'w' has 4 elements, but 3 values"),
         (ancillary(HUFFMAN, np.zeros(4, np.uint16), parameters=16), "element 0 of 'w' has an invalid Huffman code"),
         (ancillary(HUFFMAN, np.zeros(1, np.uint16)), "element 0 of 'w' has an invalid Huffman code"),

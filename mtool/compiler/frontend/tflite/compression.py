@@ -12,6 +12,7 @@ import flatbuffers.number_types as numbers
 import numpy as np
 from flatbuffers.table import Table
 
+from mtool.base import plural
 from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 
@@ -135,11 +136,14 @@ def looked_up(encoded: Array, values: Array, bits: int, target: Target, stride: 
     if not 1 <= bits <= _MOST_BITS or encoded.size * 8 < target.count * bits:
         raise Undecodable(f"{target.name} has {encoded.size:,} bytes for {target.count:,} indices of {bits} bits")
     places = np.unpackbits(encoded)[: target.count * bits].reshape(-1, bits) @ (1 << np.arange(bits)[::-1])
-    most = int(places.max(initial=-1))
-    if most >= stride or stride * target.channels > values.size:
+    if stride * target.channels > values.size:
+        needed = f"{plural.count(target.channels, 'channel')} of {plural.count(stride, 'value')}"
         raise Undecodable(
-            f"{target.name} has index {most} in tables of {stride} values; there are {values.size:,} values"
+            f"{target.name} has {needed}; expected {stride * target.channels:,} values; found {values.size:,}"
         )
+    most = int(places.max(initial=-1))
+    if most >= stride:
+        raise Undecodable(f"{target.name} has index {most}, outside a table of {plural.count(stride, 'value')}")
     first = target.along(np.arange(target.channels) * stride)
     return np.asarray(values[places.reshape(target.shape) + first])
 
