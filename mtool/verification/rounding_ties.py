@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -18,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool.compiler.frontend.inference import attributes
 from mtool.compiler.ir.graph import moved
+from mtool.compiler.ir.types import DType
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
 
@@ -37,7 +37,8 @@ _UNIT = 2.0**-24  # roundoff of float32
 _ROUNDINGS = 4  # in a float32 requantization: product and quotient of scales, conversion of the sum, their product
 _PLAUSIBLE = 8.0  # times the float32 error of onnx's reference: a larger error of onnxruntime's is not rounding
 _WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # the bias's axis in the result
-_DEQUANTIZED = ["DequantizeLinear", "DequantizeLinear"]
+_SAME_SCALE = ("Flatten", "Identity", "MaxPool", "Pad", "Relu", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+_CORNERS = ("align_corners", "tf_crop_and_resize")  # coordinate modes with the places of both ends
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
@@ -141,11 +142,11 @@ class RoundingTies:
         """
         if node.op_type not in _WITH_BIAS or len(node.input) < 3 or node.input[2] not in self._constants:
             return None
-        makers = [self._nodes[self._makers[name]] for name in node.input[:2] if name in self._makers]
+        makers = [self._dequantization_of(name) for name in node.input[:2]]
         bias = inputs[2]
-        if bias is None or bias.value.dtype.kind != "f" or [maker.op_type for maker in makers] != _DEQUANTIZED:
+        if bias is None or bias.value.dtype.kind != "f" or None in makers:
             return None
-        scales = [self._value(maker.input[1], values, known) for maker in makers]
+        scales = [self._value(maker.input[1], values, known) for maker in makers if maker]
         step = math.prod((one.value.astype(np.float64).reshape(-1) for one in scales if one), start=np.ones(1))
         wide = bias.value.reshape(-1)
         if step.size not in (1, wide.size):
@@ -153,6 +154,15 @@ class RoundingTies:
         moved = np.rint(wide / step) * step - wide
         rank = values[node.output[0]].value.ndim
         return moved.reshape([-1 if axis == _WITH_BIAS[node.op_type] % rank else 1 for axis in range(rank)])
+
+    def _dequantization_of(self, name: str) -> onnx.NodeProto | None:
+        """Return the node that dequantizes a value, before operators that keep its scale."""
+        while name in self._makers:
+            maker = self._nodes[self._makers[name]]
+            if maker.op_type == "DequantizeLinear":
+                return maker
+            name = maker.input[0] if maker.op_type in _SAME_SCALE else ""
+        return None
 
     def _region(self, tensor: str, held: AbstractSet[str]) -> list[int]:
         """Return the nodes between the held tensors and a tensor, in graph order."""
@@ -192,6 +202,8 @@ class RoundingTies:
         """Run one node with onnx's reference."""
         from onnx.reference import ReferenceEvaluator
 
+        if node.op_type == "Resize":
+            node, inputs = _of_whole_sizes(node, inputs)
         feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
         puts = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in feeds]
         results = [name for name in node.output if name]
@@ -202,6 +214,24 @@ class RoundingTies:
         except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference lacks or restricts
             raise Unknown(f"{node.op_type}: {refused}") from None
         return [np.asarray(made.get(name, 0.0)) for name in node.output]
+
+
+def _of_whole_sizes(
+    node: onnx.NodeProto, inputs: Sequence[Array | None]
+) -> tuple[onnx.NodeProto, Sequence[Array | None]]:
+    """Return a Resize between corners with its sizes instead of its scales.
+
+    From scales, onnx's reference computes the last element's position with a size that is not a whole number;
+    onnxruntime rounds the size down.
+    """
+    attrs, x, scales = attributes(node), inputs[0], inputs[2] if len(inputs) > 2 else None
+    if attrs.get("coordinate_transformation_mode") not in _CORNERS or x is None or scales is None or not scales.size:
+        return node, inputs
+    shape = np.array(x.shape, np.float32)[list(attrs.get("axes") or range(x.ndim))]
+    sized = onnx.NodeProto()
+    sized.CopyFrom(node)
+    sized.input[:] = [node.input[0], node.input[1], "", "sizes"]
+    return sized, [x, inputs[1], None, np.floor(shape * scales).astype(np.int64)]
 
 
 Compute = Callable[[list[Array | None], type], list[Array]]
@@ -227,8 +257,7 @@ def _quantized(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Map
     with np.errstate(invalid="ignore"):
         error = error + _ROUNDINGS * _UNIT * np.maximum(np.abs(x.low), np.abs(x.high)) / scale
         ends = np.rint(x.value / scale), np.ceil(x.low / scale - 0.5 - error), np.floor(x.high / scale + 0.5 + error)
-    limits = np.iinfo(dtype)
-    value, low, high = (np.clip(end + zero, limits.min, limits.max).astype(dtype) for end in ends)
+    value, low, high = (np.clip(end + zero, *dtype.limits).astype(dtype.numpy) for end in ends)
     mine = known.get(node.output[0])
     if mine is not None and mine.shape == value.shape:
         value = mine
@@ -259,16 +288,17 @@ def _furthest(exact: Array, single: Array) -> float:
     return float(distance[np.isfinite(distance)].max(initial=0.0))
 
 
-def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds, Array, Array, np.dtype[Any]]:
+def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds, Array, Array, DType]:
     """Return a (de)quantizing node's input, its scale and zero point in broadcast shape, and the integers' type."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2].value if len(inputs) > 2 and inputs[2] is not None else None
     if x is None or scale is None or attributes(node).get("block_size"):
         raise Unknown(node.op_type)
     named = attributes(node).get("output_dtype") if node.op_type == "QuantizeLinear" else None
-    dtype = zero.dtype if zero is not None else np.dtype(helper.tensor_dtype_to_np_dtype(named) if named else np.uint8)
-    if dtype.kind not in "iu":
-        raise Unknown(f"{node.op_type} of {dtype}")
+    kind = zero.dtype if zero is not None else helper.tensor_dtype_to_np_dtype(named or TensorProto.UINT8)
+    dtype = DType.of(kind)
+    if not dtype.is_integer:
+        raise Unknown(f"{node.op_type} of {kind}")
     shape = [1] * x.value.ndim
     if scale.value.size > 1:
         axis = attributes(node).get("axis")

@@ -82,6 +82,37 @@ def test_a_float_on_a_grid_has_ties_too() -> None:
     assert found.low.tolist() == [15.5, 1.0] and found.high.tolist() == [16.0, 1.0]
 
 
+@pytest.mark.parametrize("kind", ["INT8", "INT4"])
+@pytest.mark.parametrize("between", ["Identity", "Flatten"])
+def test_a_bias_that_is_rounded_to_the_steps_of_few_bits(kind: str, between: str) -> None:
+    """The sum is 1.9, less than half of the result's step 4; with the bias 1 instead of 0.9 it is a half."""
+    nodes = [
+        dequantize("x", "f", "one"),
+        helper.make_node(between, ["f"], ["flat"]),
+        dequantize("w", "wf", "one", "wz"),
+        helper.make_node("Gemm", ["flat", "wf", "b"], ["g"]),
+        quantize("g", "y", "four"),
+    ]
+    constants = {"one": F(1), "four": F(4), "z": np.int8(0), "b": np.array([0.9], F)}
+    proto = graphs.model(nodes, {"x": (np.int8, (1, 1))}, ["y"], constants, opset=21)
+    for name, sizes in {"w": [1, 1], "wz": []}.items():
+        number = int(name == "w")
+        proto.graph.initializer.append(helper.make_tensor(name, getattr(onnx.TensorProto, kind), sizes, [number]))
+    found = RoundingTies(proto).bounds("y", {"x": np.array([[1]], np.int8)}, set())
+    assert (found.low.item(), found.high.item()) == (0, 1)
+
+
+@pytest.mark.parametrize("mode", ["align_corners", "tf_crop_and_resize"])
+def test_a_resize_between_corners_has_whole_sizes(mode: str) -> None:
+    """Of 2.3 x 5 elements 11 are left: the second is at 4 / 10."""
+    resize = helper.make_node(
+        "Resize", ["x", "roi", "times"], ["y"], mode="linear", coordinate_transformation_mode=mode
+    )
+    constants = {"roi": np.array([0, 0, 1, 1], F), "times": np.array([1, 2.3], F)}
+    found = bounds([resize], constants, {"x": np.array([[0, 10, 0, 10, 0]], F)}, "y")
+    assert found.value.shape == (1, 11) and found.value[0, 1] == pytest.approx(4)
+
+
 def test_what_can_not_be_computed_is_reported() -> None:
     with pytest.raises(Unknown):
         bounds([helper.make_node("Relu", ["x"], ["y"])], {}, {"z": np.zeros(1, F)}, "y")
