@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from mtool.base import plural
-from mtool.base.errors import UsageError
+from mtool.base.errors import MismatchError, UsageError
 from mtool.base.identifiers import model_name
 from mtool.cli.output import Output
 
@@ -165,6 +165,7 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
 
     Raises:
         UsageError: an option that is for one model is given.
+        MismatchError: the outputs of some models differ; all models were compared.
         MtoolError: as the command.
     """
     from mtool.stages.job import own_firmware
@@ -181,15 +182,23 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
     if on is None:
         deployment = deployment.with_models(given["model"], board=given["board"], options=given["options"])
     firmware = {"deployment": deployment} | ({"on": on} if "on" in given else {})
-    found = []
+    found, differing = [], dict[str, MismatchError]()
     of_all = {name: value for name, value in given.items() if name not in OF_ONE_MODEL}
     for name, path, one, values in zip(names, given["model"], given["options"], of_each, strict=True):
         part = output.part()
         output.text("", f"{name}:")
-        command(part, **{**of_all, **firmware, "model": path, "options": one, **values})
+        try:
+            command(part, **{**of_all, **firmware, "model": path, "options": one, **values})
+        except MismatchError as differs:
+            differing[name] = differs
         found.append({"name": name, **part.values})
     more = _urgent(output, deployment) if command.__name__ == "bench" and on is None else {}
     output.result({"models": found, **more})
+    if differing:
+        details = [line for name, one in differing.items() for line in (f"{name}: {one.what}", *one.details)]
+        hint = next((one.hint for one in differing.values() if one.hint), "")
+        of_all_models = f"{len(differing)} of {plural.count(len(names), 'model')}"
+        raise MismatchError(f"{of_all_models} differ: {', '.join(differing)}", details=details, hint=hint)
 
 
 def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:

@@ -16,8 +16,9 @@ from graphs import reference
 
 import mtool
 from mtool import manifest
-from mtool.base.errors import DeviceError, ModelError, UsageError
-from mtool.cli import app
+from mtool.base.errors import DeviceError, MismatchError, ModelError, UsageError
+from mtool.cli import app, several
+from mtool.cli.output import Output
 from mtool.commands import write_project
 from mtool.compiler.codegen import conventions
 from mtool.device.rpc import Served
@@ -206,6 +207,25 @@ def test_what_can_not_be_compiled_is_reported_of_all_models(tmp_path: Path) -> N
         and "1 operator of b can't" in reported
         and "Grok" in reported
     )
+
+
+def test_all_models_are_compared_although_the_first_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def verify(output: Output, *, options: mtool.Options, **_: object) -> None:
+        output.result({"ok": options.name == "two"})
+        if options.name != "two":
+            raise MismatchError("the outputs differ", details=[f"largest of {options.name}"], hint="try this")
+
+    names = ("one", "two", "three")
+    given = {"options": [mtool.Options(name=name) for name in names], "model": [DIGITS] * 3, "on": tmp_path}
+    with pytest.raises(MismatchError, match="2 of 3 models differ: one, three") as differs:
+        several.for_each(verify, Output("verify", as_json=True), {**given, "deployment": mtool.Deployment()})
+    assert differs.value.details == (
+        "one: the outputs differ",
+        "largest of one",
+        "three: the outputs differ",
+        "largest of three",
+    )
+    assert [one["ok"] for one in json.loads(capsys.readouterr().out)["models"]] == [False, True, False]
 
 
 def test_models_without_options_of_their_own_are_refused() -> None:
