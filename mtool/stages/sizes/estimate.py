@@ -15,7 +15,7 @@ from typing import Any
 from mtool import project
 from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
-from mtool.base.option_values import CHANNEL, CODE_IN_RAM, IN_RAM
+from mtool.base.option_values import CHANNEL
 from mtool.boards import Board
 from mtool.compiler.codegen.c_text import parts_of
 from mtool.device.build import fit
@@ -68,6 +68,7 @@ CALLS = "calls"
 """In place of a schedule: the code that calls the operators, and the RPC server's descriptor."""
 MARGIN = 1.1  # for code unlike any in the corpus
 _MARGIN_RUNTIME = 1.03  # for another release of the compiler
+_USUAL = {"weights", "code", "work", "bits"}  # knobs that mtool sets itself: the measured models have them
 _TURNED = 1.5  # a schedule with changed knobs may unroll more than any in the corpus
 _ALIGNMENT = 16
 _OBJECT_ALIGNMENT = 4
@@ -203,11 +204,8 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
         schedule, _, knobs = schedules.get(name, CALLS).partition(":")
         key = schedule + (WIDE if function.is_wide else "")
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
-        total += (
-            ratio
-            * (function.tokens + LEAST_TOKENS)
-            * (_TURNED if {*knobs.split(",")} - {"", IN_RAM, CODE_IN_RAM} else 1)
-        )
+        turned = {knob.partition("=")[0] for knob in knobs.split(",") if knob} - _USUAL
+        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if turned else 1)
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
     called = sum(_shared_bytes(name, shared) for name in c_source.called)
