@@ -74,6 +74,7 @@ PEERS: dict[str, dict[str, Peer]] = {
         "ad_int8_qdq": Peer(_TFLM, 149913, 9268, stack=704),
     },
 }
+LEAST_RAM = 256 * 1024
 COLUMNS = ("instructions", "flash_code_bytes", "flash_const_bytes", "arena_bytes", "ram_static_bytes", "stack_bytes")
 
 
@@ -84,9 +85,10 @@ def model_paths(models: Path) -> list[Path]:
 
 
 def emulated() -> list[Board]:
-    """Return the boards without an operating system whose emulator counts instructions."""
+    """Return the boards without an operating system whose emulator counts instructions, with RAM for all models."""
     bare = [board for board in load_all().values() if next(iter(board.templates)) == "baremetal"]
-    return [board for board in bare if board.emulator and board.timer and board.timer.unit == "instructions"]
+    counting = [board for board in bare if board.emulator and board.timer and board.timer.unit == "instructions"]
+    return [board for board in counting if (ram := board.memory_for("arena")) and ram.size >= LEAST_RAM]
 
 
 def tflite_paths(models: Path) -> list[Path]:

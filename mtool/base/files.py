@@ -116,6 +116,16 @@ def append_line(path: Path, line: bytes) -> None:
                 os.fsync(handle)
 
 
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to append to it; the caller closes it.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    with _refusing(path):
+        return path.open("ab")
+
+
 def open_log(path: Path) -> IO[str]:
     """Open a log file that a person named, flushed after each line; the caller closes it.
 

@@ -274,7 +274,7 @@ class _Results:
             self.known = {one["key"].tobytes(): one["output"] for one in found}
             if data != (whole := self._head + found.tobytes()):
                 files.write(self._path, whole)
-            self._file = self._path.open("ab")
+            self._file = files.open_to_append(self._path)
         return self
 
     def __exit__(

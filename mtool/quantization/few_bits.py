@@ -26,6 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.tensors import Array, Sample
 from mtool.compiler.frontend.tensors import read_names
+from mtool.compiler.operators.window import CONV
 from mtool.verification import reference
 
 _DAMPING = 0.01  # of the mean variance of an input, added to each: weights without effect stay near the float model's
@@ -91,7 +92,7 @@ def _error(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
 
 def _with_feedback(target: Array, upper: Array, scale: Array, low: int, high: int) -> Array:
     """Round column by column; those to the right make up for the error."""
-    left, codes, off = target.copy(), np.empty_like(target), np.empty_like(target)
+    left, codes, off = np.array(target), np.empty_like(target), np.empty_like(target)
     for columns in _blocks(target.shape[-1]):
         for column in range(target.shape[-1])[columns]:
             later = slice(column + 1, columns.stop)
@@ -157,7 +158,7 @@ class Layer:
     def rows(self, x: Array) -> Array:
         """Return what its products read of an input: [groups, positions, columns]."""
         groups, _, columns = self.weights.shape
-        if self.node.op_type != "Conv":
+        if self.node.op_type != CONV:
             return x.reshape(1, -1, columns)
         windows = _windows(x, self.kernel, _attributes(self.node))  # [batch, channels, *output, *kernel]
         windows = windows.reshape(len(x), groups, -1, *windows.shape[2:])
@@ -199,7 +200,7 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
     found = []
     for node in model.graph.node:
         attrs, original = _attributes(node), originals.get(node.name)
-        if node.op_type not in ("Conv", "Gemm", "MatMul") or original is None or original.input[1] not in floats:
+        if node.op_type not in (CONV, "Gemm", "MatMul") or original is None or original.input[1] not in floats:
             continue
         points = [makers[name] for name in node.input if name in makers]
         if len(points) < len(node.input) or any(one.op_type != "DequantizeLinear" for one in points):
@@ -211,10 +212,10 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
         is_plain = not attrs.get("transA") and attrs.get("alpha", 1) == attrs.get("beta", 1) == 1
         if scale is None or scale.size != 1 or not (is_own and is_plain) or weights.ndim < 2:
             continue
-        if node.op_type != "Conv" and weights.ndim > 2:
+        if node.op_type != CONV and weights.ndim > 2:
             continue
         groups = attrs.get("group", 1)
-        rows = weights if node.op_type == "Conv" or attrs.get("transB") else weights.T
+        rows = weights if node.op_type == CONV or attrs.get("transB") else weights.T
         rows = rows.reshape(groups, len(rows) // groups, -1).astype(np.float64)
         bias = numpy_helper.to_array(floats[original.input[2]]).astype(np.float64) if len(held) > 1 else None
         if bias is None or bias.size == rows[..., 0].size:
@@ -304,7 +305,7 @@ def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
     graph, node = model.graph, layer.node
     makers = {name: each for each in graph.node for name in each.output}
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    is_turned = node.op_type != "Conv" and not _attributes(node).get("transB")
+    is_turned = node.op_type != CONV and not _attributes(node).get("transB")
     shape = tuple(constants[makers[node.input[1]].input[0]].dims)
     flat = found.codes.reshape(found.scale.size, -1)
     codes = (flat.T if is_turned else flat).reshape(shape).astype(np.int8)
@@ -434,7 +435,7 @@ def prepare(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         has_bias = len(node.input) > 2 and bool(node.input[2])
         if (
-            node.op_type not in ("Conv", "Gemm")
+            node.op_type not in (CONV, "Gemm")
             or node.input[1] not in there
             or (has_bias and node.input[2] not in there)
         ):
@@ -467,7 +468,7 @@ def _equalize(graph: onnx.GraphProto) -> None:
             value = after[0].output[0]
             after = readers.get(value, [])
         own = [name for each in (node, *after[:1]) for name in each.input[1:]]
-        is_chain = len(after) == 1 and node.op_type == after[0].op_type == "Conv" and value not in ends
+        is_chain = len(after) == 1 and node.op_type == after[0].op_type == CONV and value not in ends
         if is_chain and all(name in there and len(readers[name]) == 1 for name in own):
             pairs.append((node, after[0]))
     values = {name: numpy_helper.to_array(there[name]) for pair in pairs for node in pair for name in node.input[1:]}

@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from mtool.base.errors import ModelError
+from mtool.compiler.operators.window import CONV
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
@@ -39,7 +40,7 @@ class HybridBounds:
         self.hybrid = {operator_of(node) for node in dequantized if node.input[0] in self._held}
         self._products = {}
         for node in graph.node:
-            weights = self._makers.get(node.input[1]) if node.op_type in ("Conv", "Gemm") else None
+            weights = self._makers.get(node.input[1]) if node.op_type in (CONV, "Gemm") else None
             if weights is not None and weights.op_type == "DequantizeLinear" and weights.input[0] in self._held:
                 self._products[operator_of(node)] = (node, weights)
 
@@ -62,7 +63,7 @@ class HybridBounds:
         if source not in known or output.shape[-1:] != reach.shape:
             return None
         depth = int(np.prod(self._held[weights.input[0]].dims[1:]))
-        rows = len(known[source]) if product.op_type == "Conv" else known[source].size // max(depth, 1)
+        rows = len(known[source]) if product.op_type == CONV else known[source].size // max(depth, 1)
         x = np.asarray(known[source], np.float64).reshape(rows, -1)
         low, high = x.min(axis=1, initial=0), x.max(axis=1, initial=0)
         off = np.maximum(np.maximum(high, -low) / 254, (high - low) / 255)
