@@ -166,7 +166,9 @@ def _tables(expr: Expr, dim: int, node: Node, graph: Graph) -> dict[Expr, Array]
             continue
         is_index |= any(one in found and one.dtype is DType.INT32 for index in part.args for one in index.parts())
         data = _known(part, node, graph)
-        if data is None or not data.size or data.dtype.kind not in "if" or sum(index == axis(dim) for index in part.args) != 1:
+        if data is None or not data.size or data.dtype.kind not in "if":
+            continue
+        if sum(index == axis(dim) for index in part.args) != 1:
             continue
         if all(index == axis(dim) or index.op == "const" for index in part.args):
             found[part] = data[tuple(slice(None) if index.op == "axis" else index.value for index in part.args)]
