@@ -23,7 +23,7 @@ from mtool.device.build.build import BUILD_FOLDER
 from mtool.manifest import Manifest, Tensor
 from mtool.quantization import dataset
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.metrics import Figures, Scoring, check, figures, output_of
+from mtool.quantization.metrics import Figures, Scoring, check, classes_of, figures, output_of
 from mtool.stages import formatting
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
@@ -80,10 +80,12 @@ class Labelled:
                 details=["expected an array `labels` with a class, or a row of numbers, for each sample"],
                 hint="add it: np.savez(..., labels=[3, 0, ...]); or give a file: --labels FILE",
             )
-        check(found.labels, len(found.samples), self.scoring, output_of(_scores(described, self.scoring.output)))
+        output = output_of(_scores(described, self.scoring.output))
+        labels = classes_of(found.labels, self.scoring, output)
+        check(labels, len(found.samples), self.scoring, output)
         for doubt in found.doubts:
             log.warning("%s", doubt)
-        return Data(found.samples[: self.most], found.labels[: self.most])
+        return Data(found.samples[: self.most], labels[: self.most])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 The kind of the labels determines the metrics: a class for each sample, 0 or 1 for each score, or real values.
 """
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from mtool.base.plural import count
 from mtool.manifest import Tensor
 from mtool.stages.samples import Array
 
+log = logging.getLogger(__name__)
 Scores = NDArray[np.float64]
 """A row for each sample."""
 Labels = NDArray[np.int64]
@@ -121,6 +123,20 @@ def figures(scores: Scores, labels: Array, how: Scoring, output: Output) -> Figu
     missing = [] if kind != "classes" else [one for one in range(output.size) if not (labels == one).any()]
     interval = None if right is None else wilson(round(right * len(scores)), len(scores))
     return Figures(kind, len(scores), output.size, by_name, interval, tuple(missing), how.top_k)
+
+
+def classes_of(labels: Array, how: Scoring, output: Output) -> Array:
+    """Return the classes of one-hot labels, unless a chosen metric is not for classes; other labels as they are."""
+    if labels.dtype.kind not in "biuf" or not output.is_row or not 1 < output.size == labels.size / max(len(labels), 1):
+        return labels
+    if any("classes" not in METRICS[name].kinds for name in how.metrics):
+        return labels
+    rows = labels.reshape(-1, output.size)
+    is_one = rows == 1
+    if not ((is_one | (rows == 0)).all() and (is_one.sum(axis=1) == 1).all()):
+        return labels
+    log.warning("each sample's labels are one 1 among 0s (one-hot): they are taken as its class, of %d", output.size)
+    return np.asarray(is_one.argmax(axis=1))
 
 
 def check(labels: Array, samples: int, how: Scoring, output: Output) -> tuple[Kind, Array]:

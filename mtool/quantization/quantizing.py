@@ -34,7 +34,7 @@ from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
 from mtool.quantization import dataset, few_bits, recurrent
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.metrics import Figures, Output, Scoring, check, figures, output_of
+from mtool.quantization.metrics import Figures, Output, Scoring, check, classes_of, figures, output_of
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
 from mtool.stages.compiling import CompiledModel, compile
@@ -530,7 +530,10 @@ def quantize(
     comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
     outputs = compiled.manifest.outputs
     if comparing.labels is not None and len(outputs) == 1:
-        check(comparing.labels, len(comparing.samples), Scoring(), output_of(outputs[0]))
+        judged = output_of(outputs[0])
+        classes = classes_of(comparing.labels, Scoring(), judged)
+        check(classes, len(comparing.samples), Scoring(), judged)
+        comparing = replace(comparing, labels=classes)
     doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
         folder = Path(name)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mtool.base.errors import ModelError, UsageError
-from mtool.quantization.metrics import Figures, Output, Scoring, check, figures, rows, top, wilson
+from mtool.quantization.metrics import Figures, Output, Scoring, check, classes_of, figures, rows, top, wilson
 
 LABELS = [0, 2, 1, 1, 0, 2]
 SCORES = np.array(
@@ -39,6 +39,16 @@ def test_labels_of_0_and_1_have_a_threshold() -> None:
     several = of([[0.9, 0.2], [0.4, 0.8]], [[True, False], [True, True]])
     assert several.by_name["accuracy"] == 0.5 and several.by_name["auc"] is None, "the first label is always 1"
     assert np.shape(several.by_name["confusion"]) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int64, np.float32])
+def test_one_hot_labels_are_classes(kind: Any, caplog: pytest.LogCaptureFixture) -> None:
+    labels, output = np.eye(3)[LABELS].astype(kind), Output("y", 3)
+    assert classes_of(labels, Scoring(), output).tolist() == LABELS and "one-hot" in caplog.text
+    assert classes_of(labels, Scoring(metrics=("accuracy",)), output) is labels, "a metric for 0 or 1 for each score"
+    for other in (labels[:, :2], labels * 0, np.ones((6, 3), kind), np.array(LABELS), labels[:0]):
+        assert classes_of(other, Scoring(), output) is other
+    assert classes_of(np.ones((6, 1), kind), Scoring(), Output("y", 1)).ndim == 2
 
 
 def test_real_values_have_errors() -> None:
