@@ -37,6 +37,8 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Choice, Plan, make_plan
 from mtool.compiler.plan.for_time import (
+    SHARE_TO_UNPACK,
+    UNKNOWN_RAM_BYTES,
     Grown,
     SlowFlash,
     constant_reads,
@@ -380,6 +382,7 @@ class _Source:
                 dict(grown),
                 self.partial_cache,
                 packs=request.compress == "auto",
+                most_arena=(ram.size if ram else UNKNOWN_RAM_BYTES) // SHARE_TO_UNPACK,
             )
             return plan, chosen
 

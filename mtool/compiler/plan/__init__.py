@@ -1,6 +1,7 @@
 """Choose schedules, order the operators, lay out the arena. Importing `Choice` does not load the operators."""
 
 import importlib
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ def make_plan(
     partial_cache: "PartialCache | None" = None,
     *,
     packs: bool = False,
+    most_arena: int | None = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -44,6 +46,7 @@ def make_plan(
         grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
         partial_cache: results of earlier searches, for other targets of this graph.
         packs: whether constants of few bits are packed, and unpacked in the arena (mtool.compiler.plan.unpacked).
+        most_arena: the bytes up to which the arena may grow for that; None: as the flash shrinks.
 
     Raises:
         UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
@@ -72,8 +75,10 @@ def make_plan(
         return inside if is_worth(plan, inside, partial) else plan
 
     plan = planned(options)
-    packed = worth_packing(plan) if packs else ()
-    return planned(replace(options, packed=packed)) if packed else plan
+    most = max(plan.arena_bytes, 0 if partial == "always" else most_arena or sys.maxsize)
+    names = worth_packing(plan, most) if packs else ()
+    packed = planned(replace(options, packed=names)) if names else plan
+    return packed if packed.arena_bytes <= most else plan
 
 
 def __getattr__(name: str) -> Any:

@@ -341,15 +341,17 @@ def _bytes_read(step: Step, plan: Plan, size: int) -> float:
 # Time and RAM for flash: the operators whose constants are packed, if they have few bits (plan.unpacked).
 #
 # Operators are packed, those that save most flash for their time first, until unpacking takes a small share of the
-# model's instructions; and only if the arena grows by less than the flash shrinks.
+# model's instructions; and only if the arena grows by less than the flash shrinks, to a share of the RAM at most.
 
 
+SHARE_TO_UNPACK = 4
+"""The arena may grow to this part of its memory, so that constants can be unpacked there."""
 MOST_UNPACKING = 0.08
 """The share of the model's instructions that unpacking may take."""
 
 
-def worth_packing(plan: Plan) -> frozenset[str]:
-    """Return the operators of a plan whose constants should be packed."""
+def worth_packing(plan: Plan, most_arena: int) -> frozenset[str]:
+    """Return the operators of a plan whose constants should be packed, for an arena of at most `most_arena` bytes."""
     time: dict[str, float] = {}
     found: dict[str, tuple[int, int]] = {}
     for number, step in enumerate(plan.steps):
@@ -371,6 +373,6 @@ def worth_packing(plan: Plan) -> frozenset[str]:
         if time[title] <= left:
             left -= time[title]
             chosen.append((title, saved, more))
-    levels = sorted({0, *(more for _, _, more in chosen)})
+    levels = sorted({0, *(more for _, _, more in chosen if plan.arena_bytes + more <= most_arena)})
     best = max(levels, key=lambda level: sum(saved for _, saved, more in chosen if more <= level) - level)
     return frozenset(title for title, _, more in chosen if more <= best)
