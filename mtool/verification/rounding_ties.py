@@ -20,6 +20,7 @@ from mtool.compiler.ir.graph import moved
 from mtool.compiler.ir.types import DType
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
+from mtool.verification.oracles import qonnx
 
 # The exact values of a quantized model's tensors, and the integers that float32 arithmetic may round them to.
 #
@@ -37,6 +38,7 @@ _UNIT = 2.0**-24  # roundoff of float32
 _ROUNDINGS = 4  # in a float32 requantization: product and quotient of scales, conversion of the sum, their product
 _PLAUSIBLE = 8.0  # times the float32 error of onnx's reference: a larger error of onnxruntime's is not rounding
 _WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # the bias's axis in the result
+_SCALED = ("DequantizeLinear", "Quant", "IntQuant", "BipolarQuant")  # by their second input
 _SAME_SCALE = ("Flatten", "Identity", "MaxPool", "Pad", "Relu", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 _CORNERS = ("align_corners", "tf_crop_and_resize")  # coordinate modes with the places of both ends
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
@@ -89,10 +91,10 @@ class RoundingTies:
         self._nodes = list(model.graph.node)
         self._makers = {name: index for index, node in enumerate(self._nodes) for name in node.output if name}
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        quantizers = [node for node in self._nodes if node.op_type == "QuantizeLinear"]
+        quantizers = [node for node in self._nodes if node.op_type == "QuantizeLinear" or qonnx.is_own(node)]
         self.tensors = list(dict.fromkeys(node.input[0] for node in quantizers))
         self.held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
-        self.has_rounding = any(node.op_type in _ROUNDING for node in self._nodes)
+        self.has_rounding = any(node.op_type in _ROUNDING or qonnx.is_own(node) for node in self._nodes)
 
     def of_sample(self, inputs: Sample, known: Sample) -> "SampleTies":
         """Return the ties of one sample.
@@ -159,7 +161,7 @@ class RoundingTies:
         """Return the node that dequantizes a value, before operators that keep its scale."""
         while name in self._makers:
             maker = self._nodes[self._makers[name]]
-            if maker.op_type == "DequantizeLinear":
+            if maker.op_type in _SCALED:
                 return maker
             name = maker.input[0] if maker.op_type in _SAME_SCALE else ""
         return None
@@ -192,11 +194,31 @@ class RoundingTies:
     ) -> Sequence[Bounds]:
         if node.op_type == "QuantizeLinear":
             return [_quantized(node, inputs, known)]
+        if qonnx.is_own(node):
+            return [self._on_grid(node, inputs, known)]
         if node.op_type == "DequantizeLinear":
             return _each(inputs, _dequantization(node, inputs))
         if node.op_type == "Cast" and attributes(node).get("to") in _FLOATS:
             return _each(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
         return _each(inputs, lambda arrays, _: self._run(node, arrays))
+
+    def _on_grid(self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]) -> Bounds:
+        """Return the result of one of QONNX's nodes, whose floats are on a grid."""
+        x, *others = (one for one in inputs if one)
+        if node.input[0] not in self._makers:  # its float32 is exact
+            return Bounds.of(qonnx.computed(node, [one.single for one in (x, *others)]))
+        parameters = [one.value for one in others]
+        error = _float_error(x, known.get(node.input[0])) + _ROUNDINGS * _UNIT * (
+            np.maximum(np.abs(x.low), np.abs(x.high)) + (np.abs(parameters[0] * parameters[1]) if others[1:] else 0)
+        )
+        value, low, high = (
+            qonnx.computed(node, [end, *parameters]) for end in (x.value, x.low - error, x.high + error)
+        )
+        mine = known.get(node.output[0])
+        if mine is not None and mine.shape == value.shape:
+            value = mine.astype(np.float64)
+        single = value.astype(np.float32)
+        return Bounds(value, low, high, single) if (low < high).any() else Bounds(value, value, value, single)
 
     def _run(self, node: onnx.NodeProto, inputs: Sequence[Array | None]) -> list[Array]:
         """Run one node with onnx's reference."""

@@ -113,6 +113,31 @@ def test_a_resize_between_corners_has_whole_sizes(mode: str) -> None:
     assert found.value.shape == (1, 11) and found.value[0, 1] == pytest.approx(4)
 
 
+@pytest.mark.parametrize(
+    ("op", "mode", "low", "high"),
+    [
+        ("Quant", "ROUND", [1, 1.5, 4.5, 7.5], [1, 2, 4.5, 7.5]),
+        ("IntQuant", "CEIL", [1, 2, 5, 7.5], [1.5, 2, 5, 7.5]),
+        ("Quant", "FLOOR", [0.5, 1.5, 4.5, 7.5], [1, 1.5, 4.5, 7.5]),
+        ("BipolarQuant", "", [0.5] * 4, [0.5] * 4),
+    ],
+)
+def test_quants_of_qonnx_have_ties_of_their_rounding(op: str, mode: str, low: list[float], high: list[float]) -> None:
+    """Whole steps, halves, what is between, and more than 4 bits have."""
+    parameters = ["s", "z", "b"] if mode else ["s"]
+    attrs = {"signed": 0, "narrow": 0, "rounding_mode": mode} if mode else {}
+    nodes = [helper.make_node("Mul", ["x", "k"], ["m"])]
+    nodes.append(helper.make_node(op, ["m", *parameters], ["y"], domain="qonnx.custom_op.general", **attrs))
+    constants = {"k": F(0.5), "s": F(0.5), "z": F(0), "b": F(4)}
+    found = bounds(nodes, constants, {"x": np.array([2, 3.5, 9.3, 99], F)}, "y")
+    assert (found.low.tolist(), found.high.tolist()) == (low, high)
+    x = np.array([1, 1.75, 4.65, 49.5], F)  # floats of the model are divided alike on both sides
+    alone = bounds(
+        [helper.make_node(op, ["x", *parameters], ["y"], domain="onnx.brevitas", **attrs)], constants, {"x": x}, "y"
+    )
+    assert not alone.open
+
+
 def test_what_can_not_be_computed_is_reported() -> None:
     with pytest.raises(Unknown):
         bounds([helper.make_node("Relu", ["x"], ["y"])], {}, {"z": np.zeros(1, F)}, "y")

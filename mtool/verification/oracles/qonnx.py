@@ -3,7 +3,7 @@
 Source: the package qonnx 1.0 (qonnx.custom_op.general), which computes a model in the same way.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,14 +73,15 @@ _OPERATORS: Mapping[str, Callable[..., Array]] = {
 }  # fmt: skip
 
 
-def _is_own(node: onnx.NodeProto) -> bool:
+def is_own(node: onnx.NodeProto) -> bool:
+    """Whether a node is one of QONNX's."""
     return bool(node.domain) and node.op_type in _OPERATORS
 
 
-def _computed(node: onnx.NodeProto, values: Mapping[str, Array]) -> Array:
+def computed(node: onnx.NodeProto, inputs: Iterable[Array]) -> Array:
+    """Return the result of a node of QONNX, in the inputs' type of floats."""
     plain = {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
     attrs = {name: value.decode() if isinstance(value, bytes) else value for name, value in plain.items()}
-    inputs = (np.asarray(values[name], np.float32) for name in node.input)
     return _OPERATORS[node.op_type](*inputs, **attrs)
 
 
@@ -89,7 +90,7 @@ def _opened(model: str | bytes, *, optimised: bool = False) -> Run:
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
     parts: list[_Part | onnx.NodeProto] = []
     for node in proto.graph.node:
-        if _is_own(node):
+        if is_own(node):
             parts.append(node)
             continue
         if not parts or isinstance(parts[-1], onnx.NodeProto):
@@ -100,7 +101,8 @@ def _opened(model: str | bytes, *, optimised: bool = False) -> Run:
         values = {**constants, **feeds}
         for part in parts:
             if isinstance(part, onnx.NodeProto):
-                values[part.output[0]] = _computed(part, values)
+                inputs = (np.asarray(values[name], np.float32) for name in part.input)
+                values[part.output[0]] = computed(part, inputs)
             else:
                 values |= part.run(values)
         return {output.name: values[output.name] for output in proto.graph.output}
