@@ -1,5 +1,6 @@
 """Weights of few bits: packed in flash, unpacked in the arena, with the results of plain ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,16 @@ def test_packed_weights_give_the_same_results_in_less_flash(tmp_path: Path) -> N
     plain, more = outputs(model, "host", tmp_path, "none")
     assert [output.tobytes() for sample in ran.outputs for output in sample.values()] == plain
     assert mtool.compile(model, board="host", options=options).manifest.constant_bytes < more
+
+
+def test_unpacking_does_not_take_ram_that_is_scarce(tmp_path: Path) -> None:
+    """The arena grows to a quarter of the RAM at most, and not at all with --partial always."""
+    model, plain = with_bits(4, tmp_path), Options(compress="none")
+    arenas = [mtool.compile(model, board="microbit", options=one).manifest.arena_bytes for one in (Options(), plain)]
+    assert arenas[0] <= max(4096, arenas[1])
+    least = [replace(one, partial="always") for one in (Options(), plain)]
+    arenas = [mtool.compile(model, board="mps2_an383", options=one).manifest.arena_bytes for one in least]
+    assert arenas[0] <= arenas[1]
 
 
 def test_weights_of_eight_bits_stay_as_they_are() -> None:
