@@ -129,6 +129,8 @@ def _first_values(texts: Sequence[str] | None) -> dict[str, Array]:
 def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
     """Return the requested schedules by node, from NODE=SCHEDULE[:KNOB=VALUE,...].
 
+    NODE=? and NODE=SCHEDULE:? are unknown names, whose errors list those there are.
+
     Raises:
         UsageError: a text has another form, or a node has two schedules.
     """
@@ -138,7 +140,7 @@ def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
         node, value = _pair(text, "--schedule", example)
         name, _, settings = value.partition(":")
         pairs = [setting.partition("=") for setting in settings.split(",")] if settings else []
-        wrong = next(("".join(pair) for pair in pairs if not all(pair)), None)
+        wrong = next(("".join(pair) for pair in pairs if not all(pair) and settings != "?"), None)
         problem = (
             "the schedule is missing" if not name
             else f"{node} already has a schedule" if node in choices
@@ -284,14 +286,13 @@ class Options(Request):
 
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
-    """Check options that do not depend on the model: the project's template and its options, the folder, schedules.
+    """Check options that do not depend on the model: the project's template and its options, the folder.
 
     Raises:
-        UsageError: the template, one of its options or a schedule is unknown, or the folder holds something else or
-            can't be written to.
+        UsageError: the template, or one of its options, is unknown, or the folder holds something else or can't be
+            written to.
     """
     from mtool import project
-    from mtool.compiler.plan.choice import check_schedules
 
     if options.template or board.templates:
         template, _ = project.choose(board, options.template, options.template_options)
@@ -303,8 +304,6 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
             details=["--arena-section needs a linker script of your own, --protect uses that of mtool's templates"],
             hint="leave out one of them",
         )
-    if options.schedules:
-        check_schedules(options.schedules)
     if folder is not None:
         filetree.check_folder(folder, edits=options.edits)
 

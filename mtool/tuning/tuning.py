@@ -14,7 +14,7 @@ from mtool.base.option_values import Objective
 from mtool.boards import Board
 from mtool.compiler import frontend
 from mtool.compiler.compilation import plan_model, target_of
-from mtool.compiler.plan.choice import Choices, check_names
+from mtool.compiler.plan.choice import Choices
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Setup, Target, Unit, WholePlan, digest, new_id, now
 from mtool.compiler.tuned.tasks import Task, tasks_of, text_of
@@ -163,8 +163,9 @@ def tune(
         )
     target, setup = target_and_setup(target_board, chosen.template, chosen.of_template(target_board))
     setup = setup.model_copy(update={"unit": unit})
+    if chosen.schedules:  # impossible ones are refused now, not after the search
+        plan_model(source, target_board, replace(chosen, partial="never"))
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
-    check_names(chosen.schedules, names)
     tasks = tasks_of(plan, names)
     given_choices = _given(tasks, chosen.schedules)
     to_tune = (task for task in tasks if not {*task.nodes} <= {*chosen.schedules})

@@ -18,7 +18,6 @@ FOLDER = [
 ]
 C = [
     (["--board", "nope"], "unknown board 'nope'"),
-    (["--schedule", "conv_1=dsp_path"], "unknown schedule dsp_path"),
 ]
 TUNED = [(["--tuned", "nope"], "there is no tuning log nope")]
 TEMPLATE = [

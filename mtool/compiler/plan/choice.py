@@ -54,7 +54,10 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
         names = [one.name for one in op.schedules]
         raise UsageError(
             f"{what} has no schedule {choice.schedule}",
-            details=[f"available on this core: {', '.join(_supporting(op, node, graph, target))}"],
+            details=[
+                f"those that can compute it on {target.cpu}, with their knobs:",
+                *(f"  {one.name}{_knobs_of(one)}" for one in op.schedules if one.supports(node, graph, target)),
+            ],
             hint=_similar(choice.schedule, names),
         )
     of_build = {name: value for name, value in choice.knobs.items() if name in (LEVEL, WEIGHTS, CODE)}
@@ -91,24 +94,6 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
     return built(turned, values)
 
 
-def check_schedules(choices: Choices) -> None:
-    """Check that each requested schedule exists for some operator, whatever the nodes.
-
-    Raises:
-        UsageError: one is not.
-    """
-    from mtool.compiler.kernels import registry  # whose schedules are many modules
-
-    names = dict.fromkeys(schedule.name for op in registry.KERNELS.values() for schedule in op.schedules)
-    for node, choice in choices.items():
-        if choice.schedule not in names:
-            raise UsageError(
-                f"unknown schedule {choice.schedule} for node {node}",
-                details=[f"schedules: {', '.join(sorted(names))}"],
-                hint=_similar(choice.schedule, names),
-            )
-
-
 def check_names(choices: Choices, names: Iterable[str]) -> None:
     """Check that all nodes with a requested schedule exist.
 
@@ -129,9 +114,11 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
     knobs, values = schedule.knobs(), {}
     for name, value in settings.items():
         if name not in knobs:
+            from mtool.compiler.plan.function_knobs import KNOBS
+
             raise UsageError(
                 f"{node}: unknown knob {name} of schedule {schedule.name}",
-                details=[f"its knobs: {', '.join([*knobs, LEVEL, WEIGHTS, CODE])}"],
+                details=["its knobs:", *(f"  {own}: {_values(knob)}" for own, knob in {**knobs, **KNOBS}.items())],
                 hint=PAGE,
             )
         values[name] = _read(knobs[name], name, value, schedule, node)
@@ -148,10 +135,18 @@ def _read(knob: "Knob", name: str, value: Any, schedule: "Schedule", node: str) 
     if read is None:
         raise UsageError(
             f"{node}: knob {name} of {schedule.name} can't be {value}",
-            details=[f"allowed values: {', '.join(map(knob.written, knob.values))}", f"{name}: {knob.meaning}"],
+            details=[f"allowed values: {_values(knob)}", f"{name}: {knob.meaning}"],
             hint=PAGE,
         )
     return read
+
+
+def _values(knob: "Knob") -> str:
+    return ", ".join(map(knob.written, knob.values))
+
+
+def _knobs_of(schedule: "Schedule") -> str:
+    return ": " * bool(schedule.knobs()) + ", ".join(schedule.knobs())
 
 
 def _supporting(op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> list[str]:

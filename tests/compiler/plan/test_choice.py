@@ -12,7 +12,9 @@ from mtool.base.errors import UsageError
 from mtool.compiler.plan import Choice
 from mtool.device import session
 from mtool.device.session.tensors import Array
+from mtool.stages.options import schedule_choices
 from mtool.stages.samples import seeded
+from mtool.tuning import tuning
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
 BOARD = "mps2_an386"
@@ -67,7 +69,7 @@ def test_only_its_node_is_another() -> None:
         (
             "conv_2",
             Choice("dsp_path"),
-            ["unknown schedule dsp_path for node conv_2", "c99_call, ", "did you mean dsp_p"],
+            ["conv_2 (conv2d 3x3) has no schedule dsp_path", "dsp_patch: ", "did you mean dsp_p"],
         ),
         ("conv_2", Choice("dsp_window"), ["conv_2 (conv2d 3x3) has no schedule dsp_window", "c99_patch"]),
         (
@@ -88,9 +90,10 @@ def test_only_its_node_is_another() -> None:
         (
             "conv_2",
             Choice("dsp_patch", {"rolls": 1}),
-            ["unknown knob rolls of", "its knobs: ", "unroll"],
+            ["unknown knob rolls of", "its knobs:", "unroll: auto, 32, 16, 8", "opt: auto, "],
         ),
-        ("pool_1", Choice("dsp_window", {"unroll": 1}), ["unknown knob unroll of", "its knobs: opt, weights"]),
+        ("pool_1", Choice("dsp_window", {"unroll": 1}), ["unknown knob unroll of", "its knobs:\n", "opt: auto, "]),
+        ("conv_2", Choice("?"), ["those that can compute it on cortex-m4", "int_columns", "docs/schedules.md"]),
     ],
 )
 def test_impossible_schedules_are_reported(node: str, choice: Choice, reported: list[str]) -> None:
@@ -98,3 +101,18 @@ def test_impossible_schedules_are_reported(node: str, choice: Choice, reported: 
         compiled(**{node: choice})
     for text in reported:
         assert text in str(caught.value)
+    assert "mve_" not in str(caught.value).partition("\n")[2], "it is for another core"
+
+
+def test_a_question_mark_lists_the_knobs() -> None:
+    with pytest.raises(UsageError, match=r"unknown knob \? of schedule dsp_patch(.|\n)*unroll: auto, 32, 16, 8\n"):
+        compiled(**schedule_choices(["conv_2=dsp_patch:?"]))
+
+
+def test_tuning_reports_an_impossible_schedule_before_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "tasks_of", lambda *_: pytest.fail("the search begins"))
+    with pytest.raises(UsageError, match=r"conv_2 \(conv2d 3x3\) has no schedule nope"):
+        options = mtool.Options(schedules={"conv_2": Choice("nope")})
+        tuning.tune(DIGITS, board=BOARD, output=tmp_path / "log.jsonl", options=options)
