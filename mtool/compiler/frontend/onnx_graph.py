@@ -1,5 +1,6 @@
 """Walk an ONNX graph once: infer types, fold constants, convert every node to its canonical form."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.frontend.scope import bodies_of
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.ir import DType, Graph, TensorType
-from mtool.compiler.ir.graph import Source
+from mtool.compiler.ir.graph import Source, quantized
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import TooLarge, Unsupported
 from mtool.compiler.operators.verification import verify
@@ -78,6 +79,7 @@ def import_graph(
     made = [value for proto in model.graph.node for value in proto.output]
     own = [value for value in made if value in state.types and value not in state.bounds]
     sources = {value: Source(value) for value in (*inputs, *own)}
+    sources |= _of_grids(state, sources)
     names, counts = outputs, {}
     for value in outputs:
         if value in state.bounds:
@@ -91,6 +93,23 @@ def import_graph(
     graph = _without_empty_inputs(whole)
     verify(graph)
     return graph
+
+
+def _of_grids(state: Importer, sources: Mapping[str, Source]) -> dict[str, Source]:
+    """Return the sources of integers that are not in the model, whose dequantized floats are: those of QONNX."""
+    found, constants = {}, state.constants
+    for node in state.nodes:
+        if (
+            node.op != "DequantizeLinear"
+            or node.outputs[0] not in sources
+            or (node.inputs[0] in sources or node.inputs[0] in constants)
+        ):
+            continue
+        kind, parameters = state.types[node.inputs[0]].dtype, [constants.get(name) for name in node.inputs[1:]]
+        scale, point = (one if one is not None and one.size == 1 else None for one in parameters)
+        if scale is not None and point is not None and kind.size < 4 and not kind.is_nibble:
+            found[node.inputs[0]] = Source(node.outputs[0], (quantized(scale, int(point.item()), kind),))
+    return found
 
 
 def _without_empty_inputs(graph: Graph) -> Graph:

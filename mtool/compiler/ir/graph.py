@@ -45,6 +45,11 @@ class Source:
         return Source(self.tensor, (*self.moves, move))
 
 
+def quantized(scale: Array, zero_point: int, dtype: DType) -> Move:
+    """Return the move from floats on a grid to its integers."""
+    return "quantised", (int(np.asarray(scale, np.float32).reshape(()).view(np.uint32)), zero_point, *dtype.limits)
+
+
 def moved(data: Array, moves: tuple[Move, ...]) -> Array:
     """Apply moves to the tensor's own array."""
     for what, numbers in moves:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Branches, Carried, Control, DType, Graph, Node, Rounds, has_bodies
-from mtool.compiler.ir.graph import Move, Rewriter, rounded
+from mtool.compiler.ir.graph import Move, Rewriter, quantized, rounded
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantization
 from mtool.compiler.passes.control_flow import prune
@@ -128,7 +128,7 @@ class Grid:
     @property
     def move(self) -> Move:
         """The move from floats on this grid to integers, as in the source of a value."""
-        return "quantised", (int(self.parameters[0].view(np.uint32)), self.zero_point, *self.integer.limits)
+        return quantized(self.parameters[0], self.zero_point, self.integer)
 
     def quantized(self, data: Array) -> Array | None:
         """Return constant floats as integers; None: some of them are not on the grid."""

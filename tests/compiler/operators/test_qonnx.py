@@ -15,6 +15,7 @@ from single_pass import DSP, MVE
 from mtool.base.errors import ModelError
 from mtool.cli import app
 from mtool.compiler.frontend import from_proto
+from mtool.compiler.ir.graph import moved
 from mtool.compiler.operators.qonnx import DOMAINS, ROUNDINGS
 from mtool.verification.oracles import qonnx
 
@@ -220,14 +221,32 @@ def test_a_bias_between_coarse_steps_is_not_rounded(op: str, mode: str) -> None:
     np.testing.assert_allclose(computed(proto, x), expected(proto, x), atol=1e-5)
 
 
+def test_the_floats_of_integers_are_known() -> None:
+    """So `verify --layers` compares the integers, which QONNX does not have."""
+    graph = from_proto(network(rounding_mode="FLOOR"), "net")
+    activations = [
+        node for node in graph.nodes if node.op == "DequantizeLinear" and node.inputs[0] not in graph.constants
+    ]
+    assert [node.outputs[0] for node in activations] == ["q", "rq", "g"]
+    for node in activations:
+        value, scale, point = node.inputs
+        integers = np.arange(100, dtype=graph.types[value].dtype.numpy)
+        source = graph.sources[value]
+        floats = (integers - graph.constants[point]).astype(F) * graph.constants[scale]
+        assert source.tensor == node.outputs[0]
+        np.testing.assert_array_equal(moved(floats, source.moves), integers)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["host", "mps2_an386"])
-def test_verify(board: str, tmp_path: Path) -> None:
+def test_verify(board: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proto = network()
     del proto.opset_import[1:]  # as older versions of Brevitas write it
     onnx.save(proto, tmp_path / "net.onnx")
     command = ["verify", str(tmp_path / "net.onnx"), "--board", board, "-d", str(tmp_path / "project")]
     assert app.invoke(command) == 0
+    assert app.invoke([*command, "--layers"]) == 0
+    assert "not in the model" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
