@@ -244,11 +244,12 @@ class _Loop:
 
     @property
     def cost(self) -> float:
-        """Instructions a channel: blocks, 2.5 a copied element."""
+        """Instructions a channel: blocks, 2.5 a copied element; on Armv6-M 6 a tap, for inputs without a sign."""
         traversal = self.traversal
+        taps = 6 * math.prod(traversal.kernel) if self.target.is_thumb1 else 0
         each = traversal.kernel[0] * self._row + integer.EPILOGUE * traversal.block + 12
         rows = traversal.out_size[0] * (traversal.blocks * each + 8)
-        return rows + 2.5 * math.prod(traversal.copied) + 3 * traversal.copied[0]
+        return taps + rows + 2.5 * math.prod(traversal.copied) + 3 * traversal.copied[0]
 
 
 def _is_local(epilogue: EpilogueText) -> bool:
