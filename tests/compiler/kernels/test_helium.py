@@ -122,6 +122,12 @@ MODELS: dict[str, Any] = {
     "lines_groups": network((16, 6, 7), [Layer(16, (3, 3), 1, same(3), groups=2)], 22),
     "lines_pairs": network((8, 6, 7), [Layer(8, (3, 3), 1, same(3), groups=4)], 23),
     "lines_one": network((1, 9, 24), [Layer(8, (3, 3), 2, same(3))], 24),
+    # few results: a column, a row, a kernel as wide as the image
+    "taps": network((40, 11, 1), [Layer(40, (11, 1), groups=0, zero=5)], 25),
+    "taps_row": network((8, 1, 14), [Layer(8, (1, 9), 3, groups=0, zero=-3)], 26),
+    "taps_wide": network((16, 4, 3), [Layer(16, (3, 3), groups=0)], 27),
+    # columns that become shorter in place
+    "lines_over": network((16, 30, 1), [Layer(16), Layer(16, (5, 1), groups=0), Layer(8)], 28),
     # patches of rows of 9 and of 4 bytes, padding on all sides, pixels that are not in eights
     "columns": network((3, 7, 9), [Layer(16, (3, 3), 1, same(3), zero=-5)], 6),
     "columns_high": network((1, 19, 10), [Layer(8, (10, 4), 2, (4, 1, 5, 1))], 7),
@@ -153,7 +159,7 @@ MODELS: dict[str, Any] = {
 FUNCTIONS = {
     "by_lines", "lines_near_1_4_1", "lines_near_1_4_1_some", "lines_odd_1_4_1", "lines_near_1_6_pairs",
     "lines_near_2_6_1", "lines_near_3_14_2", "lines_odd_4_8_1", "lines_near_6_10_1", "lines_near_5_24_pairs",
-    "patch", "move", "pixels_1", "pixels_2", "pixels_2_odd", "pixels_3", "pixels_4_odd",
+    "taps", "patch", "move", "pixels_1", "pixels_2", "pixels_2_odd", "pixels_3", "pixels_4_odd",
     "columns_near_9_whole", "columns_odd_9", "columns_near_1", "rescale_pair", "copy_rows", "fill",
     "dense_near_8", "dense_odd", "dense_exact4", "dense_exact4_8",
 }  # fmt: skip
@@ -179,6 +185,23 @@ def _cases() -> list[Case]:
         plans = (_plan(proto, f"{name}{suffix}", portable=bool(suffix)) for suffix in ("", "_c99"))
         made.append(Case(*plans, {"x": x}))
     return made
+
+
+def _schedules(layer: Layer, *size: int) -> list[str]:
+    plan = make_plan(lowered(network((layer.outputs, *size), [layer], 1), MVE), MVE)
+    return [step.schedule.name for step in plan.steps if step.op is registry.KERNELS["conv2d"]]
+
+
+@pytest.mark.parametrize("taps", [3, 5, 7, 9, 11, 15, 23])
+def test_few_results_are_computed_over_channels(taps: int) -> None:
+    assert _schedules(Layer(32, (taps, 1), groups=0), taps, 1) == ["mve_taps"]
+    assert _schedules(Layer(32, (taps, 1), groups=0), taps + 23, 1) == ["mve_lines"]
+
+
+def test_lines_of_columns_take_the_place_of_their_input() -> None:
+    plan = _plan(MODELS["lines_over"], "lines_over", portable=False)
+    (lines,) = (step for step in plan.steps if step.schedule.name == "mve_lines")
+    assert lines.schedule.in_place(lines.node, plan.graph) == (0,)
 
 
 @pytest.mark.slow

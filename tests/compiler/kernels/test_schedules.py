@@ -246,6 +246,8 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
         if rng.random() < 0.5:  # beyond 3x3
             kernel, stride = rng.choice([1, 2, 3, 5, 7], 2).tolist(), rng.integers(1, 3, 2).tolist()
             pads = [int(rng.integers(0, k)) for k in kernel * 2]
+            if rng.random() < 0.4:  # along one axis, as models of sound have them
+                kernel[int(rng.integers(2))], pads = 1, [0, 0, 0, 0]
             outputs *= int(rng.integers(1, 3))
     elif not pointwise:
         kernel = rng.integers(1, 5, 2).tolist()

@@ -1,6 +1,6 @@
-"""Depthwise convolutions of int16 and float32 for Helium: vectors of channels from a ring of rows.
+"""Depthwise convolutions for Helium: vectors of channels, of int16 and float32 from a ring of rows.
 
-The inner loops and the layouts of the packed weights: crt/include/mt_mve_depthwise*.h.
+The inner loops and the layouts of the packed weights: crt/include/mt_mve_depthwise*.h, mt_mve_taps_int8.h.
 """
 
 import math
@@ -15,7 +15,7 @@ from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Products
+from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Int8Epilogue, Products
 from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT16_LANES, has_narrow_sums
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
 from mtool.compiler.kernels.schedule import Target, knob
@@ -77,6 +77,50 @@ class DepthwiseInt16(ConvSchedule[Epilogue16]):
         layout += ", bytes of scales" if epilogue.is_scaled else ""
         declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
         return Products(stream, layout, "mt_mve_depthwise_int16.h", declared=declared)
+
+
+class DepthwiseInt8(ConvSchedule[Int8Epilogue]):
+    """Depthwise: pixel by pixel, eight channels at a time, from where the input lies: for few pixels."""
+
+    name = "mve_taps"
+    template = "kernels/conv2d/mve/taps_int8.c.j2"
+    core = "has_mve"
+    forms = (Int8Epilogue,)
+    over_operands = False
+
+    def _step(self, conv: Conv) -> int:
+        """Return the elements from each tap to the next; 0: they are not the same everywhere."""
+        (rows, columns), (down, right) = conv.kernel, conv.dilation
+        if rows == 1 or (columns == conv.size[1] and conv.dilation == (1, 1)):
+            return right * conv.channels
+        return down * conv.size[1] * conv.channels if columns == 1 else 0
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Multiples of 8 channels, no padding; kernels of one row, one column or the image's width; int8 to 8 bits."""
+        int8 = epilogue.weights.dtype == np.int8 and epilogue.stores_kind
+        inside = conv.pad == (0, 0) and all(n <= size for n, size in zip(conv.plane, conv.size, strict=True))
+        return conv.is_channelwise and int8 and inside and conv.channels % 8 == 0 and self._step(conv) > 0
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """No pixel of results lies behind the first that it reads."""
+        return True
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """8 instructions a tap of a vector, 31 for its result, 22 for a pixel; 6 for an element of an epilogue."""
+        after = 6 * conv.channels if epilogue.rest is not None else 0
+        return float(conv.pixels * (conv.channels / 8 * (8 * conv.depth + 31) + 22 + after) + 30)
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Eight channels together."""
+        taps = pack_int16(epilogue.weights.reshape(conv.channels, -1), epilogue.bias)
+        stream = np.concatenate([taps, epilogue.scaling.vectors(INT16_LANES, EVEN_FIRST)], axis=1)
+        layout = f"8 channels a row: bytes of biases (even channels first), a vector a tap, {epilogue.scaling.meaning}"
+        declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
+        return Products(stream, layout, "mt_mve_taps_int8.h", declared=declared)
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """The bytes from each tap to the next."""
+        return {"step": self._step(conv)}
 
 
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
@@ -201,4 +245,4 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
         return own | {"segments": lambda outputs: segments(conv, outputs)}
 
 
-SCHEDULES = (DepthwiseInt16(), DepthwiseF32())
+SCHEDULES = (DepthwiseInt8(), DepthwiseInt16(), DepthwiseF32())

@@ -199,7 +199,7 @@ class LinesInt8(ConvSchedule[Int8Epilogue]):
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """If lines are read before they are written, and channels are their own."""
         lines = self._lines(conv, epilogue)
-        if not conv.is_channelwise or (lines.axis == 0 and (conv.size != conv.out_size or conv.stride != (1, 1))):
+        if not conv.is_channelwise or (lines.axis == 0 and conv.size[1] != conv.out_size[1]):
             return False
         size, out = (conv.size[1], conv.out_size[1]) if lines.axis == 1 else (1, 1)
         return all(written * out <= read * size for written, read in lines.read)
