@@ -122,7 +122,7 @@ def test_a_single_output_of_a_tall_depthwise_window_is_computed_along_it(
 ) -> None:
     """To gather a row of one element takes more than its product.
 
-    The compiler may load ahead for a single sum, and an Armv6-M's bytes without a sign are not worth their correction.
+    The compiler may load ahead for a single output, and an Armv6-M's bytes without a sign cost more than they save.
     """
     rng = np.random.default_rng(3)
     constants: dict[str, Any] = {
