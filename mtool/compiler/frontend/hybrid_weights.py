@@ -4,7 +4,7 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.epilogue import real_numbers
-from mtool.compiler.operators.quantize import stored_constant
+from mtool.compiler.operators.quantize import DEQUANTIZE, stored_constant
 from mtool.compiler.operators.window import CONV
 
 PRODUCTS = (CONV, "ConvTranspose", "Gemm", "MatMul")
@@ -21,7 +21,7 @@ def with_float32_weights(graph: Graph) -> Graph:
     for node in graph.nodes:
         found = readers.get(node.outputs[0], [])
         made = None
-        inner = node.op == "DequantizeLinear" and node.outputs[0] not in graph.outputs
+        inner = node.op == DEQUANTIZE and node.outputs[0] not in graph.outputs
         if inner and found and all(_is_of_floats(reader, index, makers) for reader, index in found):
             made = _dequantized(node, graph)
         if made is None:
@@ -34,7 +34,7 @@ def with_float32_weights(graph: Graph) -> Graph:
 def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
     """Whether an operand is the weights of a product whose activations are real floats, not dequantized integers."""
     maker = makers.get(node.inputs[0])
-    return node.op in PRODUCTS and index == 1 and (maker is None or maker.op != "DequantizeLinear")
+    return node.op in PRODUCTS and index == 1 and (maker is None or maker.op != DEQUANTIZE)
 
 
 def _dequantized(node: Node, graph: Graph) -> Array | None:

@@ -20,6 +20,7 @@ from mtool.compiler.ir import DType, Graph, TensorType
 from mtool.compiler.ir.graph import Source, quantized
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import TooLarge, Unsupported
+from mtool.compiler.operators.quantize import DEQUANTIZE
 from mtool.compiler.operators.verification import verify
 
 
@@ -100,7 +101,7 @@ def _of_grids(state: Importer, sources: Mapping[str, Source]) -> dict[str, Sourc
     found, constants = {}, state.constants
     for node in state.nodes:
         if (
-            node.op != "DequantizeLinear"
+            node.op != DEQUANTIZE
             or node.outputs[0] not in sources
             or (node.inputs[0] in sources or node.inputs[0] in constants)
         ):

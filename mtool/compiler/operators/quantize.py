@@ -20,6 +20,8 @@ from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN
 
+DEQUANTIZE = "DequantizeLinear"
+
 
 class Quantization(Attributes):
     """QuantizeLinear, DequantizeLinear.
@@ -93,7 +95,7 @@ def stored_constant(node: Node, constants: Mapping[str, Array]) -> tuple[Array, 
     None: it is another node, or has operands that are not constants, blocks, or scales that are not float32.
     """
     operands = [constants.get(value) for value in node.inputs if value]
-    if node.op != "DequantizeLinear" or any(data is None for data in operands) or Quantization.of(node).block_size:
+    if node.op != DEQUANTIZE or any(data is None for data in operands) or Quantization.of(node).block_size:
         return None
     data, scale, *points = (data for data in operands if data is not None)
     if scale.dtype != np.float32 or scale.ndim > 1:
@@ -268,7 +270,7 @@ def _rows_outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[T
 def _cases(draw: Draw, op: Operator) -> Case:
     """Draw a per-tensor scale."""
     dtype = draw.rng.choice((np.int8, np.uint8))
-    if op.name == "DequantizeLinear":
+    if op.name == DEQUANTIZE:
         value = draw.pick(dtype)
         return Case([value.name, *draw.grid_of(value).names])
     grid = draw.grid(dtype, draw.rng.uniform(0.01, 0.06))
@@ -281,10 +283,10 @@ OPERATORS = (
         carry=_carry_same_scale, folding=VECTORIZED, lower=_quantize,
     ),
     Operator(
-        "DequantizeLinear", cases=_cases, attributes=Quantization, axis_ends=None, check_shapes=_points_like_scales,
+        DEQUANTIZE, cases=_cases, attributes=Quantization, axis_ends=None, check_shapes=_points_like_scales,
         carry=_carry_same_scale, zero_point={0: 2}.get, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
     ),
-    *(Operator(op, domain=MICROSOFT, cases=_cases, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
+    *(Operator(op, domain=MICROSOFT, cases=_cases, expand=as_in_onnx) for op in ("QuantizeLinear", DEQUANTIZE)),
     Operator("DynamicQuantizeLinear", folding=replace(SLOW, defined=lambda attrs: True)),
     Operator("QuantizedRows", domain=OWN, attributes=QuantizedRows, infer=_rows_outputs, lower=_rows),
 )  # fmt: skip
