@@ -107,7 +107,8 @@ def _float_chain(shape: Sequence[int]) -> Any:
         helper.make_node("Max", ["a", "b"], ["d"]),
         helper.make_node("Min", ["a", "x"], ["e"]),
         helper.make_node("Where", ["c", "d", "e"], ["f"]),
-        helper.make_node("Neg", ["f"], ["g"]),
+        helper.make_node("Where", ["c", "b", "f"], ["f2"]),  # a condition that is read twice
+        helper.make_node("Neg", ["f2"], ["g"]),
         helper.make_node("Sub", ["g", "b"], ["h"]),
         helper.make_node("Add", ["h", "x"], ["i"]),
         helper.make_node("Add", ["i", "w"], ["m"]),

@@ -346,7 +346,8 @@ class Vectors:
                 lines.append(item)
             elif self.uses[item] > 1:
                 part, piece = self.parts[item]
-                lines.append(f"const mt_mve_{_kind(part.dtype)}x4 {self.letter}{item} = {self.text(piece)};")
+                kind = "b32" if part.dtype is DType.BOOL else _kind(part.dtype)
+                lines.append(f"const mt_mve_{kind}x4 {self.letter}{item} = {self.text(piece)};")
         return lines
 
     def text(self, piece: Piece) -> str:
