@@ -365,9 +365,9 @@ def worth_packing(plan: Plan, most_arena: int) -> frozenset[str]:
         live = sum(part.bytes for part in parts if part.live >> number + 1 & 1)
         more = live + made.scratch_bytes(step.node, graph) - step.scratch_bytes - plan.arena_bytes
         saved = step.schedule.grown_bytes(step.node, graph) - made.grown_bytes(step.node, graph)
-        costs = (one.cost(step.node, graph, plan.target) for one in (made, step.schedule))
+        plain, unpacking = (one.cost(step.node, graph, plan.target) for one in (step.schedule, made))
         found[title] = saved, max(more, found.get(title, (0, 0))[1])
-        time[title] = time.get(title, 0) + next(costs) - next(costs)
+        time[title] = time.get(title, 0) + unpacking - plain
     left, chosen = MOST_UNPACKING * plan.cost, list[tuple[str, int, int]]()
     for title, (saved, more) in sorted(found.items(), key=lambda item: (time[item[0]] / item[1][0], item[0])):
         if time[title] <= left:

@@ -11,6 +11,7 @@ from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import KernelOp, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choice, Choices, chosen
+from mtool.compiler.plan.unpacked import packed
 
 
 @frozen
@@ -39,8 +40,6 @@ class PlanOptions:
         step = choose_schedule(node, graph, self.target, self.choices.get(name), self.grown)
         if node.title not in self.packed:
             return step
-        from mtool.compiler.plan.unpacked import packed
-
         made = packed(step.schedule, node, graph, self.target)
         return replace(step, schedule=made, scratch_bytes=made.scratch_bytes(node, graph)) if made else step
 
