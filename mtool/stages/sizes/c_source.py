@@ -26,6 +26,7 @@ class CSource:
     Attributes:
         functions: each function's length, by its name.
         called: every name followed by a parenthesis.
+        made: functions that a macro of the runtime defines: its first argument.
         is_wide: there is 64-bit arithmetic.
         has_float: there is floating-point arithmetic.
         data_bytes: the variables' bytes, without the arena.
@@ -35,6 +36,7 @@ class CSource:
 
     functions: Mapping[str, Function]
     called: frozenset[str]
+    made: frozenset[str]
     is_wide: bool
     has_float: bool
     data_bytes: int = 0
@@ -50,7 +52,7 @@ def sources(files: Iterable[str]) -> list[str]:
 def read(parts: Iterable[Part]) -> CSource:
     """Analyze the parts of a model's C files, without its weights."""
     functions: dict[str, Function] = {}
-    found, called, included = set[str](), set[str](), set[str]()
+    found, called, made, included = set[str](), set[str](), set[str](), set[str]()
     data_bytes = table_bytes = 0
     for part in parts:
         if part.kind == "include":
@@ -60,6 +62,8 @@ def read(parts: Iterable[Part]) -> CSource:
         own = tokens(text)
         found |= {*own}
         called |= {name for name, after in itertools.pairwise(own) if after == "("}
+        if part.kind == "text":
+            made |= {own[n + 2] for n, name in enumerate(own[:-2]) if name.isupper() and own[n + 1] == "("}
         strings = text.replace("\\\\", "__").replace('\\"', "__").split('"')[1::2]
         table_bytes += sum(len(string) + 1 for string in strings)
         if part.kind == "function":
@@ -73,8 +77,9 @@ def read(parts: Iterable[Part]) -> CSource:
             data_bytes += count * SIZES.get(own[own.index(part.name) - 1], _LARGEST)
     has_float = any("float" in token or "double" in token for token in found)
     return CSource(
-        functions, frozenset(called), _is_wide(found), has_float, data_bytes, table_bytes, frozenset(included)
-    )
+        functions, frozenset(called), frozenset(made), _is_wide(found), has_float, data_bytes, table_bytes,
+        frozenset(included),
+    )  # fmt: skip
 
 
 def _is_wide(found: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ could be built; elsewhere it is assumed generously.
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -208,13 +208,16 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
         total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if turned else 1)
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
-    called = sum(_shared_bytes(name, shared) for name in c_source.called)
+    called = sum(_shared_bytes(name, shared, c_source.made) for name in c_source.called)
     return total + called + sum(executors[name] for name in c_source.included if name in executors)
 
 
-def _shared_bytes(name: str, shared: Mapping[str, int]) -> int:
-    """Return the bytes of a function that operators share; if it was not measured, the largest of its kind."""
-    if name in shared or not name.startswith("mt_dsp_"):
+def _shared_bytes(name: str, shared: Mapping[str, int], made: Collection[str]) -> int:
+    """Return the bytes of a function that operators share; if it was not measured, the largest of its kind.
+
+    Other functions of the headers are inlined: a schedule's bytes a token have them.
+    """
+    if name in shared or name not in made or not name.startswith("mt_dsp_"):
         return shared.get(name, 0)
     kind = "_".join(name.split("_")[:3])  # behind it are the scaling and the loop
     return max((size for known, size in shared.items() if f"{known}_".startswith(f"{kind}_")), default=0)

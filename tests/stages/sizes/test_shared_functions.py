@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from mtool.stages.sizes.c_source import CSource
+from mtool.compiler.codegen.c_text import Part
+from mtool.stages.sizes.c_source import read
 from mtool.stages.sizes.estimate import code_of
 
 ENTRY: dict[str, Any] = {
@@ -21,10 +22,17 @@ ENTRY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("called", "size"),
-    [("mt_dsp_rows_8", 300), ("mt_dsp_rows_once_12", 500), ("mt_dsp_rows8_exact1_32", 900), ("mt_json_write", 0)],
+    ("made", "called", "size"),
+    [
+        ("mt_dsp_rows_8", "mt_dsp_rows_8", 300),
+        ("mt_dsp_rows_once_12", "mt_dsp_rows_once_12", 500),
+        ("mt_dsp_rows8_exact1_32", "mt_dsp_rows8_exact1_32", 900),
+        ("mt_dsp_rows_8", "mt_dsp_rows_copied", 0),  # inlined
+        ("mt_json_write", "mt_json_write", 0),
+    ],
 )
-def test_what_was_not_measured_is_the_largest_of_its_kind(called: str, size: int) -> None:
-    source = CSource({}, frozenset({called}), False, False, 0, 0, frozenset())
+def test_what_was_not_measured_is_the_largest_of_its_kind(made: str, called: str, size: int) -> None:
+    source = read([Part(f"MT_DSP_ROWS({made}, 8)\nstatic const int32_t *x = {called}(0);", "text")])
     nothing: Any = SimpleNamespace(models=())
+    assert source.made == {made}
     assert code_of(source, nothing, ENTRY) == size
