@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     compiler_cache.use()
     os.environ["MTOOL_CACHE"] = "off"  # nothing made by an earlier version is reused
     os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's
+    os.environ["MTOOL_VERIFY_PLAN"] = "1"  # the memory of every compiled model is checked (mtool.manifest.plan_check)
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves
     gc.set_threshold(100_000, 20, 20)
     if "MTOOL_CPU_TIMES" in os.environ:

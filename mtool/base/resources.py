@@ -32,6 +32,11 @@ def warnings_are_errors() -> bool:
     return bool(os.environ.get("MTOOL_WERROR"))
 
 
+def plans_are_verified() -> bool:
+    """Whether every compilation checks where its tensors lie (MTOOL_VERIFY_PLAN): set in tests."""
+    return bool(os.environ.get("MTOOL_VERIFY_PLAN"))
+
+
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the folder for data that mtool keeps between runs, which need not exist yet; None: there is no home.
 

@@ -9,6 +9,7 @@ from mtool.base.errors import UsageError
 from mtool.base.option_values import Format, ProjectType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.manifest.plan_check import check_plans
 from mtool.stages.formatting import kilobytes
 
 # `mtool new`: a project of your own.
@@ -205,6 +206,7 @@ def compile(
     emit: Format = "c",
     about: list[str] | None = None,
     rpc: bool = False,
+    verify_plan: bool = False,
 ) -> None:
     """Write a model as C, without a project.
 
@@ -222,6 +224,9 @@ def compile(
         if emit == "mlf"  # whose modules do not know each other
         else commands.compile_models(models, board=board, options=options, folder=output_dir)
     )
+    if verify_plan:
+        for one in (compiled, *more):
+            check_plans(one.manifest.models)
     files = compiled.package(emit, about=metadata, more=more if emit == "mlf" else (), rpc=rpc)
     folder = commands.write_package(compiled, files, output_dir, form=emit)
     manifest = compiled.manifest
@@ -236,6 +241,8 @@ def compile(
     )
     out.text(f"{folder}/")
     out.text(table(("", ""), [[f"  {path}", kilobytes(len(files[path]))] for path in files], right=(1,)))
+    if verify_plan:
+        out.text("", f"memory plan checked: {sum(len(one.operators) for one in manifest.models)} operators")
     if emit == "cmake" and board == parameters.HOST:
         out.text("", "for this computer's core; for a microcontroller's, name its board: --board NAME (mtool boards)")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mtool.base import allocator
+from mtool.base import allocator, resources
 from mtool.base.errors import FitError, ModelError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
@@ -60,6 +60,7 @@ from mtool.compiler.plan.shared_arena import every_pause, interleave, share_aren
 from mtool.compiler.request import USUAL, Compilation, Request
 from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Claim, Refusal
+from mtool.manifest.plan_check import check_plans
 
 _T = TypeVar("_T")
 
@@ -534,6 +535,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         described = zip(manifests, pauses, strict=True)
         manifests = tuple(one.model_copy(update={"pauses": chosen}) for one, chosen in described)
         manifests = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
+    if resources.plans_are_verified():
+        check_plans(manifests)
     seconds, arena_bytes = time.monotonic() - start, max(plan.arena_bytes for plan in plans)
     count = sum(len(plan.steps) for plan in plans)
     log.info("compile %.1f s, %d operators, arena %d B", seconds, count, arena_bytes if sharing else apart_bytes)

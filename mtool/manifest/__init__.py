@@ -121,6 +121,7 @@ class Tensor(Strict):
 
     `shape` is in elements, row-major, including the batch. `arena_offset` is its place in the arena in bytes, or None
     where the caller keeps it (`--io external`); for an arena in several pools, from the start of pool number `pool`.
+    `parts` are the operands whose bytes an output consists of.
     `scale`, `zero_point` and `axis` are those of the quantization, if it has one (value = (q - zero_point) * scale).
     Where the size depends on data, `count` is the name of the output that says how many elements along dimension
     `count_axis` are valid; the elements after them are undefined. Where the shape follows run-time sizes, `shape` is
@@ -137,6 +138,7 @@ class Tensor(Strict):
     bytes: int
     arena_offset: int | None
     pool: int = 0
+    parts: tuple[OfModel, ...] = ()
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None
     axis: int | None = None
@@ -163,8 +165,9 @@ class StateTensor(Strict):
     """A state: an output of the model that feeds an input of its next call; it stays in the arena between calls.
 
     `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may be
-    transposed, or quantized where the model has it as float. `pool` and `arena_offset` are as a Tensor's. `initial`
-    is the initial contents in base64; "": zeros.
+    transposed, or quantized where the model has it as float. `pool` and `arena_offset` are as a Tensor's. Operators
+    read it as the operand `value`; `parts` are those that its next contents consist of. `initial` is the initial
+    contents in base64; "": zeros.
     """
 
     output: OfModel
@@ -175,6 +178,8 @@ class StateTensor(Strict):
     bytes: int
     arena_offset: int
     pool: int = 0
+    value: OfModel = ""
+    parts: tuple[OfModel, ...] = ()
     initial: str = ""
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None
@@ -203,8 +208,10 @@ class Operand(Strict):
 
     `memory` is where it lies: "arena" (`offset` bytes from its start, or from that of its `index`-th pool), or the
     `index`-th of the "inputs" or "outputs". `shape` is in elements, in the layout that the operator uses (NHWC),
-    without dead channels. `source` is the model's tensor that it holds; None: the model has no such
-    tensor. Where the shape follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a Tensor's.
+    without dead channels. `parts` are the tensors whose bytes it consists of, where an operator reads a part of one, or
+    several side by side; empty: `value` itself. `source` is the model's tensor that it holds; None: the model has no
+    such tensor. Where the shape follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a
+    Tensor's.
     """
 
     value: OfModel
@@ -214,6 +221,7 @@ class Operand(Strict):
     memory: Literal["arena", "inputs", "outputs"]
     index: int
     offset: int
+    parts: tuple[OfModel, ...] = ()
     source: Source | None = None
     dims: tuple[FormulaText, ...] | None = None
 
@@ -228,8 +236,9 @@ class Operator(Strict):
 
     `name` is its own, `whole` the operator of which it computes some rows, if any, `function` its C function (equal
     operators share one), `label` a readable name ("conv2d 3x3"), `origins` the ONNX nodes that it was compiled from,
-    `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the order of its arguments. `calls` are the
-    functions that a branch or a loop calls, with the schedule of each. `constant_bytes` is the size of its constants,
+    `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the order of its arguments, `in_place`
+    pairs of numbers: of a tensor that it reads, and of one that it may write over it. `calls` are the functions that a
+    branch or a loop calls, with the schedule of each. `constant_bytes` is the size of its constants,
     which operators may share; `scratch_offset` and `scratch_bytes` are its working memory in the arena, or in the pool
     with number `scratch_pool`; `constants_in` is the name of the pool with a copy of its constants, from which they are
     read. For a region that a backend computes, `backend` is its name, and `device_cycles` its estimate of the
@@ -248,6 +257,7 @@ class Operator(Strict):
     macs: int
     reads: tuple[Operand, ...] = ()
     writes: tuple[Operand, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
     constant_bytes: int = 0
     scratch_offset: int = 0
     scratch_bytes: int = 0

@@ -14,7 +14,7 @@ from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.packed import function_names
 from mtool.compiler.codegen.pools import bytes_in
 from mtool.compiler.codegen.state_reset import states_of
-from mtool.compiler.codegen.tensors import dims_of, reshapes_of
+from mtool.compiler.codegen.tensors import dims_of, parts_of, reshapes_of
 from mtool.compiler.codegen.weights import ModelConstants
 from mtool.compiler.ir import Node
 from mtool.compiler.kernels.expression_cost import cost_of
@@ -94,6 +94,13 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
             macs=step.op.macs(step.node, graph),
             reads=tuple(map(operand, reads)),
             writes=tuple(map(operand, writes)),
+            in_place=tuple(
+                (reads.index(read), writes.index(step.node.outputs[written]))
+                for read, written in (
+                    (step.node.inputs[place], over) for place, over in step.schedule.overwrites(step.node, graph)
+                )
+                if read in reads
+            ),
             constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.place(plan.scratch[number] or 0)[1],
             scratch_pool=plan.place(plan.scratch[number] or 0)[0],
@@ -168,6 +175,7 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
         bytes=kind.bytes,
         arena_offset=None if value not in plan.offsets else plan.place(plan.offsets[value])[1],
         pool=plan.place(plan.offsets[value])[0] if value in plan.offsets else 0,
+        parts=parts_of(graph, value) or (() if value == name else (value,)),
         scale=quant.scale if quant else None,
         zero_point=quant.zero_point if quant else None,
         axis=quant.axis if quant else None,
@@ -241,6 +249,7 @@ def _operand(plan: Plan, value: str) -> Operand:
         memory=address.memory,
         index=address.index,
         offset=address.offset,
+        parts=parts_of(graph, value),
         source=None
         if source is None
         else Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value)),

@@ -13,6 +13,7 @@ from mtool.compiler.codegen.arena import PARAMETER
 from mtool.compiler.codegen.c_text import WIDTH, Part, function
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.model import CModel
+from mtool.compiler.codegen.tensors import parts_of
 from mtool.compiler.ir import DType, Graph, State
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
@@ -23,7 +24,7 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
     """Return the description of each state."""
     graph = plan.graph
     found = []
-    for (state, value, _), c_name in zip(graph.state_values, c_names, strict=True):
+    for (state, value, following), c_name in zip(graph.state_values, c_names, strict=True):
         kind, quant = graph.types[value], graph.quant.get(value)
         begin = b"" if _is_zero(state) else np.ascontiguousarray(state.initial).tobytes()
         found.append(
@@ -36,6 +37,8 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
                 bytes=kind.bytes,
                 pool=plan.place(plan.offsets[value])[0],
                 arena_offset=plan.place(plan.offsets[value])[1],
+                value=value,
+                parts=parts_of(graph, following) or (following,),
                 initial=base64.b64encode(begin).decode(),
                 scale=quant.scale if quant else None,
                 zero_point=quant.zero_point if quant else None,

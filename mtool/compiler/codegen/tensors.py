@@ -8,9 +8,24 @@ from mtool.base.formulas import Formula, fitted
 from mtool.compiler.codegen.c_text import Part, declaration, variable
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.ir import DType, Graph, TensorType
+from mtool.compiler.ir.node import View
 from mtool.manifest import Tensor
 
 # Tensors in C: their bytes, and their types for packed functions (DLPack's code and bits, and a name).
+
+
+def parts_of(graph: Graph, value: str) -> tuple[str, ...]:
+    """Return the values whose bytes a view consists of; empty: it is not a view."""
+
+    def all_views() -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for node in graph.nodes:
+            if isinstance(node.attrs, View):
+                parts = (part for one in node.inputs for part in found.get(one, (one,)))
+                found[node.outputs[0]] = tuple(dict.fromkeys(parts))
+        return found
+
+    return graph.once("parts", all_views).get(value, ())
 
 
 _CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bool": "kDLBool"}

@@ -52,8 +52,8 @@ class Copies(Schedule):
     name = "c99_copies"
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """None."""
-        return ()
+        """The first input, which is not copied, if the output is appended to it."""
+        return (0,) if Concat.of(node).appends else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """One instruction a byte."""
