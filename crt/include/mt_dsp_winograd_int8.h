@@ -266,16 +266,16 @@ MT_OPERATOR const uint32_t *mt_dsp_winograd_weights(uint32_t *to, const uint32_t
     return from;
 }
 
-/* Defines the same for weights of few bits: four output channels are unpacked at a time, into `row`; `packed` is the
- * number of their words. */
-#define MT_DSP_WINOGRAD_UNPACKED(name, unpack, packed)                                                          \
-    MT_OPERATOR const uint32_t *name(uint32_t *to, const uint32_t *from, int32_t fours, int32_t words, int32_t padded, \
-                                     int32_t numbers, uint32_t *row)                                            \
-    {                                                                                                           \
-        for (; fours; --fours, to += 128 * padded + 16 + numbers, from += (packed))                             \
-            mt_dsp_winograd_weights(to, (const uint32_t *)unpack(row, from), 1, words, padded, numbers);        \
-        return from;                                                                                            \
+/* The same of packed weights: four output channels are unpacked at a time, into `row`. */
+MT_OPERATOR const uint32_t *mt_dsp_winograd_unpacked(uint32_t *to, const uint32_t *from, int32_t fours, int32_t words,
+                                                     int32_t padded, int32_t numbers, uint32_t *row)
+{
+    for (; fours; --fours, to += 128 * padded + 16 + numbers) {
+        from = mt_unpack(row, from);
+        mt_dsp_winograd_weights(to, row, 1, words, padded, numbers);
     }
+    return from;
+}
 
 #ifdef MT_DSP_FPU
 

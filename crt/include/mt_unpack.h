@@ -1,9 +1,10 @@
 /* Internal to mtool: applications include mtool.h. */
-/* Constants of few bits: weights that are stored as fields of a word become what a kernel reads. */
+/* Constants that are stored in fewer bits than a kernel reads. */
 #ifndef MT_UNPACK_H
 #define MT_UNPACK_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "mt_math.h"
 
@@ -13,15 +14,6 @@ typedef uint32_t __attribute__((may_alias)) mt_word;
 #else
 typedef uint32_t mt_word;
 #endif
-
-/* Copy `count` plain words; those whose bit is set in `same` from the row before, `width` words back. */
-MT_ALONE static const mt_word *mt_plain_words(mt_word *out, const mt_word *in, int32_t count, uint32_t same,
-                                              int32_t width)
-{
-    for (; count > 0; --count, ++out, same >>= 1)
-        *out = same & 1 ? out[-width] : *in++;
-    return in;
-}
 
 /* Words are unpacked as a little-endian machine has them. */
 static inline void mt_in_order(mt_word *word, const mt_word *end, uint32_t element)
@@ -34,38 +26,81 @@ static inline void mt_in_order(mt_word *word, const mt_word *end, uint32_t eleme
 #endif
 }
 
-/* Defines a function that unpacks words of fields of `bits`, each of which becomes `together` words; it returns `to`.
- * Five words say how, of `rows` rows:
+/* Unpack rows of words; returns the end of `from`. Two words are first:
  *     rows
- *     packed words of a row
- *     plain words before them, in 12 bits; behind them, in 12 bits; bit 24: fields are of bytes, not of halfwords;
- *         in 3 bits: the bytes of an element that the kernel reads
- *     the plain words that are equal in all rows and stored in the first alone, as bits
- *     what is added to a word of fields: it turns the sign of each, so that none carries into the next
- * The lowest field of each byte or halfword is for the first word, the next for the second. */
-#define MT_UNPACK(name, bits, together)                                                                  \
-    MT_ALONE static const void *name(void *to, const void *from)                                         \
-    {                                                                                                    \
-        const mt_word *in = (const mt_word *)from;                                                       \
-        const int32_t packed = (int32_t)in[1], before = (int32_t)(in[2] & 4095);                         \
-        const int32_t after = (int32_t)(in[2] >> 12 & 4095), width = before + packed * (together) + after; \
-        const uint32_t mask = ((1u << (bits)) - 1) * ((bits) * (together) > 8 ? 0x10001u : 0x1010101u);  \
-        const uint32_t added = in[4], turned = in[2] >> 24 & 1 ? 0x80808080u : 0x80008000u;                  \
-        const mt_word *const how = in;                                                                   \
-        mt_word *out = (mt_word *)to;                                                                    \
-        uint32_t same = 0; /* in the first row */                                                        \
-        in += 5;                                                                                         \
-        for (uint32_t row = how[0]; row > 0; --row, same = how[3]) {                                     \
-            in = mt_plain_words(out, in, before, same, width);                                           \
-            out += before;                                                                               \
-            for (const mt_word *const end = in + packed; in < end; ++in)                                 \
-                for (int32_t part = 0; part < (together); ++part)                                        \
-                    *out++ = ((*in >> (bits) * part & mask) + added) ^ turned;                           \
-            in = mt_plain_words(out, in, after, before < 32 ? same >> before : 0, width);                \
-            out += after;                                                                                \
-        }                                                                                                \
-        mt_in_order((mt_word *)to, out, how[2] >> 25);                                                   \
-        return to;                                                                                       \
+ *     words of a row, in 20 bits; bytes of an element that the kernel reads
+ * Then runs of columns, from the left, each of two words and its packed words:
+ *     columns, in 20 bits
+ *         bits 20 to 22: the logarithm of the bits of a number; 6: no packed words, all words of the run are `added`
+ *         bits 23 and 24: numbers are words (0), halfwords (1), halfwords a + 256 * b (2) or bytes (3)
+ *         bit 25: the numbers, times 256, are added to the column before
+ *     added: to the fields of a word; it turns the sign of each but of words, so that none carries into the next
+ * The lowest field of each byte or halfword is for the first word, the next for the second. Then the number of words
+ * that are stored apart, and for each its place and itself. */
+MT_ALONE static const uint32_t *mt_unpack(void *to, const uint32_t *from)
+{
+    const mt_word *in = (const mt_word *)from;
+    const uint32_t rows = in[0], width = in[1] & 0xfffffu, element = in[1] >> 20;
+    mt_word *const all = (mt_word *)to;
+    uint32_t count;
+    in += 2;
+    for (uint32_t first = 0; first < width; first += count) {
+        const uint32_t how = in[0], added = in[1], form = how >> 23 & 3, places = how >> 20 & 7;
+        const uint32_t lanes = form > 1 ? 0x1010101u : form ? 0x10001u : 1u;
+        const uint32_t turned = form > 2 ? 0x80808080u : form ? 0x80008000u : 0;
+        const uint32_t bits = places < 6 ? 1u << places : 0, together = (form > 1 ? 8u : form ? 16u : 32u) >> places;
+        const uint32_t mask = bits < 32 ? ((1u << bits) - 1) * lanes : ~(uint32_t)0;
+        mt_word *out = all + first, *const last = all + rows * width;
+        uint32_t word = 0, left = bits ? 0 : UINT32_MAX;
+        count = how & 0xfffffu;
+        in += 2;
+        if (together == 2 && !(count & 1)) { /* the most usual, in half of the instructions */
+            for (; out < last; out += width - count)
+                for (const mt_word *const end = out + count; out < end; out += 2) {
+                    word = *in++;
+                    out[0] = ((word & mask) + added) ^ turned;
+                    out[1] = ((word >> bits & mask) + added) ^ turned;
+                }
+        } else {
+            for (const mt_word *end = out + count; out < last; --left, word >>= bits & 31) {
+                if (left == 0) {
+                    word = *in++;
+                    left = together;
+                }
+                *out++ = ((word & mask) + added) ^ turned;
+                if (out == end) {
+                    out += width - count;
+                    end += width;
+                }
+            }
+        }
+        if (how >> 25) {
+            for (out = all + first; out < last; out += width)
+                *out = (*out << 8) + out[-1];
+        }
     }
+    for (count = *in++; count > 0; --count, in += 2)
+        all[in[0]] = in[1];
+    mt_in_order(all, all + rows * width, element);
+    return (const uint32_t *)in;
+}
+
+/* Unpack 256 floats, the products of 16 numbers by 16 others, of which each word's lowest bits are corrected. */
+MT_ALONE static void mt_unpack_powers(void *to, const uint32_t *from)
+{
+    float factors[32];
+    uint8_t *out = (uint8_t *)to;
+    memcpy(factors, from, sizeof(factors));
+    for (int32_t i = 0; i < 16; ++i) {
+        uint32_t rest = from[32 + i];
+        for (int32_t j = 16; j < 32; ++j, rest >>= 2, out += 4) {
+            const float product = factors[i] * factors[j];
+            uint32_t word;
+            memcpy(&word, &product, 4);
+            word = word + (rest & 3) - 2;
+            memcpy(out, &word, 4);
+        }
+    }
+}
 
 #endif

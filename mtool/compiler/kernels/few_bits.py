@@ -1,11 +1,11 @@
-"""Streams of constants of few bits: stored as fields of four, two or one bits, unpacked before a kernel reads them.
+"""Constants that are stored in fewer bits than a kernel reads, and unpacked before it runs (crt/include/mt_unpack.h).
 
 A stream is what a kernel reads its weights from, in whatever layout: rows of words, in each of which biases, weights
-and scalings lie one after the other. Unpacking gives the same words, so that no kernel needs to know of it
-(crt/include/mt_unpack.h).
+and scalings lie one after the other. Unpacking gives the same words, so that no kernel needs to know of it. Columns of
+a stream are stored by runs, each in the way that takes the fewest bits; single words that do not fit are stored apart.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,112 +15,135 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 
 LEAST_BYTES = 64  # that packing has to save
-MOST_SAME = 32  # plain words of a row that may be equal in all
-MOST_PLAIN = 4095  # plain words before or behind the packed ones
+LEAST_ROWS = 4  # of a stream whose columns may be equal in all
+MOST_COLUMNS = (1 << 20) - 1
+POWERS = 256  # elements of a table of exponentials
+_HEAD, _RUN_HEAD = 2, 2  # words
+_SAME_BITS = 6  # in place of the logarithm of the bits
+_MISFIT = 2  # words
 
 
 class _Form(NamedTuple):
-    """How numbers lie in a word: their bits, and what stands beside each."""
+    """How numbers lie in a word: code, their bits, and the factor of the least number that each is stored above."""
 
-    name: str
+    code: int
     bits: int
-    offset: int  # the factor of the least number that is subtracted from a field's halfword or byte
+    offset: int
 
 
-BYTES = _Form("bytes", 8, 1)
-PAIRS = _Form("pairs a + 256 * b", 16, 257)
-HALVES = _Form("halfwords", 16, 1)
+WORDS = _Form(0, 32, 1)
+HALVES = _Form(1, 16, 1)
+PAIRS = _Form(2, 8, 257)  # halfwords a + 256 * b
+BYTES = _Form(3, 8, 1)
 
 
 @frozen
-class Packing:
-    """How a stream is packed: `rows` rows of `before` plain words, `count` packed ones, `after` plain ones.
+class _Kind:
+    """A way to store a run of columns.
 
     form: how the numbers lie in a word.
-    bits: of a field.
-    least: the number that a field of 0 stands for.
-    element: the bytes of an element of the stream.
-    same: the plain words, as bits, that are equal in all rows and stored in the first one only.
+    bits: of a number; 0: the run has one word.
+    least: the number that 0 stands for.
+    is_high: the numbers, times 256, are added to the column before; a run has one column.
     """
 
     form: _Form
     bits: int
     least: int
-    rows: int
-    before: int
-    count: int
-    after: int
-    element: int = 4
-    same: int = 0
+    is_high: bool = False
 
     @property
-    def together(self) -> int:
-        """The unpacked words of a packed one."""
-        return (16 if self.form is HALVES else 8) // self.bits
+    def words(self) -> float:
+        """The packed words of a word."""
+        return self.bits / self.form.bits
+
+    def fits(self, rows: Array) -> Array:
+        """Return which words of a stream can be stored so, bool [rows, columns]."""
+        if not self.bits:
+            return np.asarray(rows == _commonest(rows))
+        if self.bits == self.form.bits:
+            return np.ones(rows.shape, bool)
+        numbers, exact = self._numbers(rows)
+        return np.asarray(exact & (numbers >= self.least).all(-1) & (numbers < self.least + (1 << self.bits)).all(-1))
+
+    def packed(self, rows: Array, first: int, count: int) -> tuple[Array, Array]:
+        """Return a run's words, uint32, and which words of it are to be stored apart, bool [rows, count]."""
+        part = rows[:, first : first + count]
+        fits = self.fits(rows[:, first - 1 : first + 1])[:, 1:] if self.is_high else self.fits(part)
+        if not self.bits:
+            logarithm, added, words = _SAME_BITS, int(_commonest(part[:, :1])[0]), part[:0, 0]
+        else:
+            lanes = 0x01010101 if self.form is BYTES else 0x00010001 if self.form is not WORDS else 1
+            turned = 1 << self.form.bits - 1 if self.form is BYTES else 1 << 15 if self.form is not WORDS else 0
+            low = self.least * self.form.offset if self.bits < self.form.bits else 0
+            logarithm, added = self.bits.bit_length() - 1, (turned + low) * lanes & 0xFFFFFFFF
+            if self.bits == self.form.bits:
+                words = part.reshape(-1)
+            else:
+                numbers = self._numbers(rows[:, first - 1 : first + 1] if self.is_high else part)[0][:, -count:]
+                words = self._fields(np.where(fits[..., None], numbers - self.least, 0))
+        code = count | logarithm << 20 | self.form.code << 23 | self.is_high << 25
+        return np.concatenate([np.array([code, added], np.uint32), words]), ~fits
+
+    def _numbers(self, rows: Array) -> tuple[Array, Array]:
+        """Return the numbers of words, int64 [rows, columns, numbers], and whether they give the words back."""
+        exact = np.ones(rows.shape, bool)
+        if self.form is BYTES:
+            return rows.view(np.int8).reshape(*rows.shape, 4).astype(np.int64), exact
+        if self.form is WORDS:
+            words = rows.view(np.int32).astype(np.int64)
+            if self.is_high:
+                words[:, 1:] -= words[:, :-1]
+                exact = words & 255 == 0
+                exact[:, 0] = False
+                words >>= 8
+            return words[..., None], exact
+        halves = rows.view(np.int16).reshape(*rows.shape, 2).astype(np.int64)
+        if self.form is HALVES:
+            return halves, exact
+        low = (halves & 255 ^ 128) - 128
+        return np.stack([low, (halves - low) >> 8], axis=-1).reshape(*rows.shape, 4), exact
+
+    def _fields(self, numbers: Array) -> Array:
+        """Return numbers [rows, columns, numbers of a word] as fields of words; the lowest are of the first word."""
+        together, lanes = self.form.bits // self.bits, numbers.shape[2]
+        flat = numbers.reshape(-1, lanes).astype(np.uint32)
+        filled = np.pad(flat, ((0, -len(flat) % together), (0, 0))).reshape(-1, together, lanes)
+        shifts = (np.arange(together) * self.bits)[:, None] + np.arange(lanes) * (32 // lanes)
+        return np.asarray((filled << shifts.astype(np.uint32)).sum((1, 2), dtype=np.uint32))
+
+
+_SAME, _PLAIN = _Kind(WORDS, 0, 0), _Kind(WORDS, 32, 0)
+_NARROW = (
+    _Kind(WORDS, 16, -(1 << 15)),
+    _Kind(WORDS, 8, -(1 << 7)),
+    _Kind(WORDS, 16, -(1 << 15), is_high=True),
+)
+
+
+@frozen
+class Packed:
+    """A packed constant.
+
+    data: its words, uint32.
+    words: those that it is unpacked to.
+    function: the runtime's function that unpacks it.
+    instructions: those that unpack it.
+    """
+
+    data: Array
+    words: int
+    function: str
+    instructions: float
 
     @property
-    def head(self) -> Array:
-        """The words before the stream, for MT_UNPACK."""
-        ones = 0x01010101 if self.form is BYTES else 0x00010001
-        added = ((1 << self.form.bits - 1) + self.least * self.form.offset) * ones
-        plain = self.before | self.after << 12 | (self.form is BYTES) << 24 | self.element << 25
-        return np.array([self.rows, self.count // self.together, plain, self.same, added], np.uint32)
-
-    @property
-    def packed_words(self) -> int:
-        """The words of the packed stream."""
-        each = self.before + self.count // self.together + self.after
-        return len(self.head) + self.rows * each - (self.rows - 1) * self.same.bit_count()
-
-    @property
-    def words(self) -> int:
-        """The words of the stream."""
-        return self.rows * (self.before + self.count + self.after)
-
-    @property
-    def instructions(self) -> float:
-        """The instructions that unpack the stream: 4.6 for a word and its share of a packed one, 6 for a plain one."""
-        return self.rows * (20 + 4.6 * self.count + 6 * (self.before + self.after))
-
-    @property
-    def function(self) -> str:
-        """The name of its function, which MT_UNPACK of mt_unpack.h defines."""
-        return f"mt_unpack{self.bits}_{self.together}"
-
-    @property
-    def macro(self) -> str:
-        """The line that defines the function."""
-        return f"MT_UNPACK({self.function}, {self.bits}, {self.together})"
-
-    def pack(self, stream: Array) -> Array:
-        """Return the packed words, uint32."""
-        rows = np.ascontiguousarray(stream).reshape(-1).view(np.uint32).reshape(self.rows, -1)
-        fields = _numbers(rows[:, self.before : self.before + self.count], self.form) - self.least
-        lanes = fields.shape[2]
-        turns = fields.reshape(self.rows, -1, self.together, lanes).astype(np.uint32)
-        step = 32 // lanes
-        shifts = (np.arange(self.together) * self.bits)[:, None] + np.arange(lanes) * step
-        words = (turns << shifts.astype(np.uint32)).sum((2, 3), dtype=np.uint32)
-        plain = [rows[:, : self.before], rows[:, self.before + self.count :]]
-        varies = np.array([not self.same >> place & 1 for place in range(self.before + self.after)], bool)
-        parts = plain[0][:, varies[: self.before]], words, plain[1][:, varies[self.before :]]
-        first = np.concatenate([plain[0][:1], words[:1], plain[1][:1]], axis=1)
-        return np.concatenate([self.head, first.reshape(-1), np.concatenate(parts, axis=1)[1:].reshape(-1)])
+    def saved_bytes(self) -> int:
+        """The bytes by which it is smaller."""
+        return 4 * self.words - self.data.nbytes
 
 
-def _numbers(words: Array, form: _Form) -> Array:
-    """Return the numbers in words of a form, int64 [..., numbers of a word]."""
-    if form is BYTES:
-        return words.view(np.int8).reshape(*words.shape, 4).astype(np.int64)
-    halves = words.view(np.int16).reshape(*words.shape, 2).astype(np.int64)
-    if form is HALVES:
-        return halves
-    low = (halves & 255 ^ 128) - 128
-    return np.stack([low, (halves - low) >> 8], axis=-1).reshape(*words.shape, 4)
-
-
-def packing_of(stream: Array, least: int, most: int) -> Packing | None:
-    """Return how a stream is packed in the fewest words; None: it does not become smaller by `LEAST_BYTES`.
+def packed_stream(stream: Array, least: int, most: int) -> Packed | None:
+    """Return a stream in fewer words; None: it does not become smaller by `LEAST_BYTES`.
 
     Args:
         stream: [rows, ...], or one row.
@@ -132,16 +155,60 @@ def packing_of(stream: Array, least: int, most: int) -> Packing | None:
     flat = np.ascontiguousarray(stream).reshape(-1).view(np.uint32)
     found = []
     for rows in {1, len(stream) if stream.ndim > 1 else 1}:
-        if flat.size % rows == 0:
-            found += [
-                one
-                for form in (BYTES, PAIRS, HALVES)
-                if (one := _best(flat.reshape(rows, -1), form, bits, least, most))
-            ]
-    best = min(found, key=lambda one: one.packed_words, default=None)
-    if best is None or 4 * (best.words - best.packed_words) < LEAST_BYTES:
+        if flat.size % rows == 0 and flat.size // rows <= MOST_COLUMNS:
+            found.append(packed_rows(flat.reshape(rows, -1), bits, least, stream.dtype.itemsize))
+    best = min(found, key=lambda one: len(one.data), default=None)
+    return best if best is not None and best.saved_bytes >= LEAST_BYTES else None
+
+
+def packed_rows(rows: Array, bits: int, least: int, element: int = 4) -> Packed:
+    """Return a stream in the fewest words that are found.
+
+    Args:
+        rows: uint32 [rows, columns].
+        bits: of the weights in it.
+        least: the least of them.
+        element: the bytes of what a kernel reads.
+    """
+    kinds = [_Kind(form, bits, least) for form in (BYTES, PAIRS, HALVES)]
+    kinds += [*_NARROW, _PLAIN, *[_SAME] * (len(rows) >= LEAST_ROWS)]
+    parts, apart = [np.array([len(rows), rows.shape[1] | element << 20], np.uint32)], np.zeros(rows.shape, bool)
+    instructions = 40.0
+    for kind, first, count in _runs(rows, kinds):
+        words, wrong = kind.packed(rows, first, count)
+        parts.append(words)
+        apart[:, first : first + count] = wrong
+        if kind.form.bits == 2 * kind.bits and count % 2 == 0:
+            instructions += 60 + len(rows) * (10 + 6.5 * count)
+        else:
+            instructions += 60 + len(rows) * (3 + 12 * count + 6 * kind.is_high)
+    places = np.flatnonzero(apart).astype(np.uint32)
+    listed = np.stack([places, rows.reshape(-1)[places]], axis=1).reshape(-1)
+    data = np.concatenate([*parts, np.array([len(places)], np.uint32), listed])
+    return Packed(data, rows.size, "mt_unpack", instructions + 8 * len(places))
+
+
+def packed_powers(table: Array, product: float) -> Packed | None:
+    """Return a table of float exponentials exp(scale * d), for rising d, as two of 16 factors each.
+
+    The products of factors are the table's numbers but for their lowest bits, whose difference is stored.
+
+    Args:
+        table: the exponentials; any others are not packed: None.
+        product: the instructions of a product.
+    """
+    if table.dtype != np.float32 or table.size != POWERS:
         return None
-    return replace(best, element=stream.dtype.itemsize)
+    words = np.ascontiguousarray(table).reshape(16, 16)
+    coarse, fine = words[:, 15], words[15]
+    with np.errstate(all="ignore"):
+        products = np.ascontiguousarray(coarse[:, None] * fine)
+    rest = words.view(np.int32).astype(np.int64) - products.view(np.int32) + 2
+    if not np.isfinite(products).all() or rest.min() < 0 or rest.max() > 3:
+        return None
+    corrections = (rest.astype(np.uint32) << 2 * np.arange(16, dtype=np.uint32)).sum(1, dtype=np.uint32)
+    data = np.concatenate([np.ascontiguousarray(coarse).view(np.uint32), fine.view(np.uint32), corrections])
+    return Packed(data, POWERS, "mt_unpack_powers", POWERS * (10 + product))
 
 
 def bits_of(least: int, most: int) -> int:
@@ -156,28 +223,48 @@ def range_of(node: Node, graph: Graph) -> tuple[int, int]:
     return min(0, *(int(data.min()) for data in weights), 0), max(0, *(int(data.max()) for data in weights), 0)
 
 
-def _best(rows: Array, form: _Form, bits: int, least: int, most: int) -> Packing | None:
-    """Return the packing of the longest run of words that hold such numbers in all rows."""
-    numbers = _numbers(rows, form)
-    fits = ((numbers >= least) & (numbers <= most)).all((0, 2))
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], fits, [False]])))
-    if not edges.size:
-        return None
-    longest = int(np.argmax(edges[1::2] - edges[::2]))
-    before, end = int(edges[2 * longest]), int(edges[2 * longest + 1])
-    is_same = (rows == rows[:1]).all(0) & (len(rows) > 1)  # stored once, if plain
-    while before < end and is_same[before]:
-        before += 1
-    while before < end and is_same[end - 1]:
-        end -= 1
-    count = end - before
-    together = Packing(form, bits, least, 1, 0, 0, 0).together
-    count -= count % together
-    if not count:
-        return None
-    after = rows.shape[1] - before - count
-    plain = np.concatenate([is_same[:before], is_same[before + count :]])
-    if max(before, after) > MOST_PLAIN:
-        return None
-    same = sum(1 << place for place in np.flatnonzero(plain[:MOST_SAME]).tolist())
-    return Packing(form, bits, least, len(rows), before, count, after, same=same)
+def _runs(rows: Array, kinds: list[_Kind]) -> Iterator[tuple[_Kind, int, int]]:
+    """Yield runs as (kind, first column, columns) that take the fewest words: the shortest path through the columns."""
+    count = rows.shape[1]
+    same = _commonest(rows)
+    costs = np.array([len(rows) * kind.words + _MISFIT * (~kind.fits(rows)).sum(0) for kind in kinds])
+    ends = np.zeros(count, bool)
+    ends[1:] = (costs[:, 1:] != costs[:, :-1]).any(0)
+    if _SAME in kinds:
+        ends[1:] |= same[1:] != same[:-1]
+    starts = np.flatnonzero(ends | (np.arange(count) == 0)).tolist()
+    alone = np.array([_RUN_HEAD * kind.is_high for kind in kinds])
+    total, came = np.zeros(len(kinds)), list[Array]()
+    for number, start in enumerate(starts):
+        end = starts[number + 1] if number + 1 < len(starts) else count
+        stay = np.where([kind.is_high or kind is _SAME for kind in kinds], total + _RUN_HEAD, total)
+        best = int(np.argmin(total))
+        change = total[best] + _RUN_HEAD
+        moved = (change < stay) | (number == 0)
+        came.append(np.where(moved, best, np.arange(len(kinds))))
+        total = np.where(moved, change, stay) + (end - start) * costs[:, start] + (end - start - 1) * alone
+    state, found = int(np.argmin(total)), list[tuple[int, int, int]]()
+    for start, end, before in reversed([*zip(starts, [*starts[1:], count], came, strict=True)]):
+        found.append((state, start, end - start))
+        state = int(before[state])
+    joined = list[tuple[int, int, int]]()
+    for state, start, length in reversed(found):
+        kind = kinds[state]
+        if kind.is_high:
+            joined += [(state, start + place, 1) for place in range(length)]
+        elif joined and joined[-1][0] == state and kind is not _SAME:
+            joined[-1] = (state, joined[-1][1], joined[-1][2] + length)
+        else:
+            joined.append((state, start, length))
+    yield from ((kinds[state], start, length) for state, start, length in joined)
+
+
+def _commonest(rows: Array) -> Array:
+    """Return the most common word of each column."""
+    ordered = np.sort(rows, axis=0)
+    length, best, found = np.zeros(rows.shape[1], int), np.zeros(rows.shape[1], int), ordered[0].copy()
+    for row, before in zip(ordered, [ordered[0], *ordered[:-1]], strict=True):
+        length = np.where(row == before, length + 1, 1)
+        found = np.where(length > best, row, found)
+        best = np.maximum(best, length)
+    return np.asarray(found)

@@ -6,49 +6,45 @@ from typing import Any
 
 from mtool.base.option_values import PACKED, WEIGHTS
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.few_bits import Packing, bits_of, packing_of, range_of
+from mtool.compiler.kernels.few_bits import Packed, bits_of, packed_powers, packed_stream, range_of
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Argument, Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.function_knobs import KNOBS, Around, Built
 
 MOST_BITS = 4
+_SOFT_PRODUCT = 60  # instructions of a product of floats without an FPU
 
 
 @dataclass(eq=False)
 class Unpacking(Around):
-    """A schedule that unpacks its largest constant into its scratch; all else is `inner`'s.
+    """A schedule that unpacks its constants into its scratch; all else is `inner`'s.
 
     Attributes:
         inner: the schedule.
-        constant: the constant's name in the kernel.
-        packing: how it is packed.
+        constants: the packed ones, by their names in the kernel.
         scratch: the scratch of `inner`, rounded up.
     """
 
     inner: Schedule
-    constant: str
-    packing: Packing
+    constants: Mapping[str, Packed]
     scratch: int
     weights: str = PACKED
 
     @classmethod
     def of(cls, schedule: Schedule, node: Node, graph: Graph, target: Target) -> "Unpacking | None":
-        """Return a node's schedule with its weights packed; None: they have too many bits, or are too few."""
+        """Return a node's schedule with its constants packed; None: they have too many bits, or are too few."""
         limits = range_of(node, graph)
-        if limits == (0, 0) or not bits_of(*limits):
+        has_few_bits = limits != (0, 0) and bool(bits_of(*limits))
+        if not has_few_bits and node.op != "softmax":
             return None
-        kernel = schedule.emit(node, graph, target)
-        packings = {
-            name: packing_of(data, *limits)
-            for name, data in kernel.constants.items()
-            if not kernel.layouts.get(name, "").startswith("aligned")
-        }
-        found = {name: packing for name, packing in packings.items() if packing is not None}
-        if not found:
-            return None
-        name = max(found, key=lambda name: found[name].words - found[name].packed_words)
-        return cls(schedule, name, found[name], round_up(schedule.scratch_bytes(node, graph), 4))
+        kernel, found = schedule.emit(node, graph, target), dict[str, Packed]()
+        for name, data in kernel.constants.items():
+            if not kernel.layouts.get(name, "").startswith("aligned"):
+                made = packed_powers(data, 2 if target.has_float else _SOFT_PRODUCT)
+                made = made or (packed_stream(data, *limits) if has_few_bits else None)
+                found |= {name: made} if made else {}
+        return cls(schedule, found, round_up(schedule.scratch_bytes(node, graph), 4)) if found else None
 
     def knobs(self) -> Mapping[str, Knob]:
         """The schedule's knobs, and that of its constants."""
@@ -56,45 +52,46 @@ class Unpacking(Around):
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """The schedule's own, without what is saved."""
-        return self.inner.grown_bytes(node, graph) - 4 * (self.packing.words - self.packing.packed_words)
+        return self.inner.grown_bytes(node, graph) - sum(one.saved_bytes for one in self.constants.values())
 
     def constant_passes(self, node: Node, graph: Graph) -> int:
         """Once."""
         return 1
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """The schedule's own, and the unpacked constant."""
-        return self.scratch + 4 * self.packing.words
+        """The schedule's own, and the unpacked constants."""
+        return self.scratch + sum(4 * one.words for one in self.constants.values())
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The schedule's own, and unpacking."""
-        return self.inner.cost(node, graph, target) + self.packing.instructions
+        return self.inner.cost(node, graph, target) + sum(one.instructions for one in self.constants.values())
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Return the schedule's C behind a call that unpacks the constant."""
-        kernel, packing = self.inner.emit(node, graph, target), self.packing
-        arguments, scratch = list[Argument](), "scratch"
+        """Return the schedule's C behind calls that unpack the constants."""
+        kernel = self.inner.emit(node, graph, target)
+        arguments, calls, layouts, place = list[Argument](), list[str](), dict(kernel.layouts), self.scratch
+        scratch = next((one.name for one in kernel.arguments if one.source == "scratch"), "scratch")
         for one in kernel.arguments:
-            if one.source == ("constant", self.constant):
-                name, c_type = one.name, one.c_type
-                one = Argument("packed", "uint32_t", one.source)
-            scratch = one.name if one.source == "scratch" else scratch
+            packed = self.constants.get(str(one.source[1])) if one.source[0] == "constant" else None
+            if packed is not None:
+                stored = f"packed_{one.name}"
+                at = f"(uint8_t *){scratch} + {place}" if place else scratch
+                calls.append(f"    const {one.c_type} *{one.name} = (const {one.c_type} *)({at});\n")
+                calls.append(f"    {packed.function}({at}, {stored});\n")
+                place += 4 * packed.words
+                layout = layouts.get(str(one.source[1]), "")
+                layouts[str(one.source[1])] = f"packed, unpacked at run time{f'; then {layout}' if layout else ''}"
+                one = Argument(stored, "uint32_t", one.source)
             arguments.append(one)
         if not any(one.source == "scratch" for one in arguments):
             arguments.append(Argument("scratch", "uint32_t", "scratch"))
-        place = f"(uint8_t *){scratch} + {self.scratch}" if self.scratch else scratch
-        call = f"(const {c_type} *){packing.function}({place}, packed)"
-        stored = packing.pack(kernel.constants[self.constant])
-        layout = kernel.layouts.get(self.constant, "")
-        note = f"packed: fields of {packing.bits} bits, unpacked at run time{f'; then {layout}' if layout else ''}"
         return replace(
             kernel,
             arguments=tuple(arguments),
-            body=f"    const {c_type} *{name} = {call};\n{kernel.body}",
-            constants={**kernel.constants, self.constant: stored},
+            body="".join(calls) + kernel.body,
+            constants={**kernel.constants, **{name: packed.data for name, packed in self.constants.items()}},
             headers=(*kernel.headers, "mt_unpack.h"),
-            layouts={**kernel.layouts, self.constant: note},
-            shared=(*kernel.shared, packing.macro),
+            layouts=layouts,
         )
 
 

@@ -27,7 +27,7 @@ from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedul
 from mtool.compiler.kernels.dsp import LIMITS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
-from mtool.compiler.kernels.few_bits import BYTES, Packing, bits_of, range_of
+from mtool.compiler.kernels.few_bits import bits_of, packed_rows, range_of
 from mtool.compiler.kernels.integer import RESULT, is_narrow
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import Scaling
@@ -301,15 +301,6 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         numbers = epilogue.exact_scaling()[0].words.shape[1]
         return FOURS * (1 + numbers + 9 * -(-conv.channels // 4)) if self.bits else 0
 
-    def _packing(self, conv: Conv, epilogue: Int8Epilogue) -> Packing:
-        """Return how four output channels are packed."""
-        taps, (least, _) = FOURS * 9 * -(-conv.channels // 4), range_of(epilogue.node, epilogue.graph)
-        return Packing(BYTES, self.bits, least, 1, FOURS, taps, self._row(conv, epilogue) - FOURS - taps)
-
-    def _unpacked(self, conv: Conv, epilogue: Int8Epilogue) -> str:
-        """Return the function that unpacks and transforms weights."""
-        return f"mt_dsp_winograd_unpacked{self.bits}_{self._row(conv, epilogue)}"
-
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """16 words of 16 bits instead of 9 of 8 for two channels, both padded; at run time what packing saves."""
         conv = Conv.of(node, graph)
@@ -349,10 +340,8 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         stream = packed_by_rows(pack, FOURS, epilogue.weights, bias, scaling)
         name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
         if self.bits:
-            packing = self._packing(conv, epilogue)
-            stream = np.stack([packing.pack(row) for row in stream])
-            unpacked = f"{self._unpacked(conv, epilogue)}, {packing.function}, {packing.packed_words}"
-            shared = (packing.macro, f"MT_DSP_WINOGRAD_UNPACKED({unpacked})")
+            limits = range_of(epilogue.node, epilogue.graph)
+            stream = np.concatenate([packed_rows(row[None], self.bits, limits[0]).data for row in stream])
         if isinstance(scaling, ExactScaling):
             clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
             name += "_range" if clamped else ""
@@ -373,7 +362,7 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         own = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": before // 4, "work": work, "numbers": numbers}
         transform, row = "mt_dsp_winograd_weights", 0
         if self.bits:
-            transform = self._unpacked(conv, epilogue)
+            transform = "mt_dsp_winograd_unpacked"
             row = self.scratch(conv, epilogue) // 4 - self._row(conv, epilogue)
         own |= {"transform": transform, "row": row}
         return own | {"depth": depth, "turns": depth // self._unroll(conv)}
