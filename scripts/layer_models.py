@@ -23,6 +23,7 @@ M0, M3, M4, M55, RV32 = "mps2_an383", "mps2_an385", "mps2_an386", "mps3_an547", 
 CORES = {M0: "M0+", M3: "M3", M4: "M4", M55: "M55", RV32: "RV32IMC"}
 SMALL = (1, 16, 16, 16)
 CALIBRATED = (0.0213, 0.0347, 0.0451)  # scales of two inputs and the output: no sum lies halfway between two results
+BYTES, FOUR_BITS, TWO_BITS, TERNARY, BINARY = range(-127, 128), range(-8, 8), range(-2, 2), (-1, 0, 1), (-1, 1)
 ROUND = (0.02, 0.03, 0.04)  # many sums lie halfway
 
 
@@ -73,10 +74,10 @@ class _Qdq:
         self.inputs[name] = (I8, shape)
         return self.dequantized(name, scale, zero)
 
-    def weights(self, shape: Sequence[int]) -> tuple[str, str]:
+    def weights(self, shape: Sequence[int], values: Sequence[int] = BYTES) -> tuple[str, str]:
         """Return weights with a scale a channel, and the int32 biases of an input of the first calibrated scale."""
-        data = self.random.integers(-127, 128, shape).astype(I8)
-        scales = self.random.uniform(0.002, 0.006, shape[0]).astype(F)
+        data = self.random.choice(values, shape).astype(I8)
+        scales = (self.random.uniform(0.002, 0.006, shape[0]) * 127 / max(values)).astype(F)
         biases = self.constant(self.random.integers(-4000, 4000, shape[0]).astype(np.int32))
         of_sums = self.constant(scales * F(CALIBRATED[0]))
         return self.dequantized(self.constant(data), scales), self.node("DequantizeLinear", [biases, of_sums], axis=0)
@@ -97,7 +98,14 @@ def _unary(op: str, shape: Sequence[int], scale: float, zero: int, *more: Array,
     return net.model(net.quantized(made, scale, zero))
 
 
-def _convolution(shape: Sequence[int], outputs: int, kernel: Sequence[int], group: int = 1, stride: int = 1) -> Any:
+def _convolution(
+    shape: Sequence[int],
+    outputs: int,
+    kernel: Sequence[int],
+    group: int = 1,
+    stride: int = 1,
+    values: Sequence[int] = BYTES,
+) -> Any:
     """Return what makes a convolution whose input and output are NHWC already, and its MACs."""
     batch, channels, height, width = shape
 
@@ -105,13 +113,22 @@ def _convolution(shape: Sequence[int], outputs: int, kernel: Sequence[int], grou
         net = _Qdq()
         pads = [*(size // 2 for size in kernel), *((size - 1) // 2 for size in kernel)]
         x = net.node("Transpose", [net.input((batch, height, width, channels))], perm=[0, 3, 1, 2])
-        inputs = [x, *net.weights((outputs, channels // group, *kernel))]
+        inputs = [x, *net.weights((outputs, channels // group, *kernel), values)]
         made = net.node("Conv", inputs, group=group, pads=pads, strides=[stride, stride], kernel_shape=list(kernel))
         made = net.dequantized(net.quantized(made, 0.11), 0.11)
         return net.model(net.quantized(net.node("Transpose", [made], perm=[0, 2, 3, 1]), 0.11))
 
     pixels = -(-height // stride) * -(-width // stride)
     return make, pixels * outputs * (channels // group) * prod(kernel)
+
+
+def _dense(inputs: int, outputs: int, values: Sequence[int] = BYTES) -> Callable[[], onnx.ModelProto]:
+    def make() -> onnx.ModelProto:
+        net = _Qdq()
+        made = net.node("Gemm", [net.input((1, inputs)), *net.weights((outputs, inputs), values)], transB=1)
+        return net.model(net.quantized(made, 0.11))
+
+    return make
 
 
 def _requantized() -> onnx.ModelProto:
@@ -224,6 +241,8 @@ def _conv(name: str, boards: Sequence[str], bound: Mapping[str, float], *how: An
 
 
 ALL = (M0, M3, M4, M55)
+CORES_ALL = (*ALL, RV32)
+FEW_BITS = {"": BYTES, ", 4 bits": FOUR_BITS, ", 2 bits": TWO_BITS, ", ternary": TERNARY, ", binary": BINARY}
 ELEMENTS = prod(SMALL)
 LAYERS = (
     Layer("Add, calibrated scales", lambda: _binary("Add", CALIBRATED), ELEMENTS, "element", ALL, {M4: 7, M55: 2.3}),
@@ -243,6 +262,10 @@ LAYERS = (
     Layer("MatMul of two variables", _product, 32 * 64 * 32, "MAC", (M4, M55), {}),
     Layer("attention block T = 32, d = 64", _attention, 1, "whole", (M4, M55), {}),
     _conv("1×1 64→64", (M0, M3, M4, M55, RV32), {M4: 0.92, M55: 0.149}, (1, 64, 12, 12), 64, (1, 1)),
+    *(_conv(f"1×1 64→64{name}", CORES_ALL, {}, (1, 64, 12, 12), 64, (1, 1), values=FEW_BITS[name])
+      for name in (", 2 bits", ", ternary", ", binary")),
+    *(Layer(f"dense 128→128{name}", _dense(128, 128, values), 128 * 128, "MAC", CORES_ALL, {})
+      for name, values in FEW_BITS.items()),
     _conv("3×3 16→16", (M0, M3, M4, M55, RV32), {M55: 0.127}, (1, 16, 16, 16), 16, (3, 3)),
     _conv("5×5 8→16", (M4, M55), {M4: 0.81, M55: 0.12}, (1, 8, 16, 16), 16, (5, 5)),
     _conv("3×3 of 4 groups", (M4, M55), {M4: 0.90, M55: 0.145}, (1, 32, 16, 16), 32, (3, 3), 4),

@@ -6,7 +6,7 @@
 
 #define GROUP 8
 
-MT_DSP_ROWS8_RANGE(rows8, 4, 8, MT_EXACT_4, 1)
+MT_DSP_ROWS8_RANGE(rows8, 4, 8, 0, MT_EXACT_4, 1)
 
 static uint32_t padded(const struct mt_bytecode_dense_int8 *call)
 {

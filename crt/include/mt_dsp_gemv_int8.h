@@ -3,7 +3,7 @@
 #ifndef MT_DSP_GEMV_INT8_H
 #define MT_DSP_GEMV_INT8_H
 
-#include "mt_dsp.h"
+#include "mt_dsp_fields_int8.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -255,34 +255,73 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 #define MT_DSP_EXACT_PAIR(a, b) MT_DSP_EXACT(a, "r10", "r11", "%[n]") MT_DSP_EXACT(b, "r12", "lr", "%[k]")
 #define MT_DSP_NEXT_PAIR "ldmia %[w]!, {r10, r11, r12, lr}\n\t"
 
-/* Eight times the sum of `count` inputs. */
-MT_DSP_INLINE int32_t mt_dsp_eightfold(const int8_t *x, int32_t count)
+/* Weights of one or two bits: see mt_dsp_fields_int8.h. Biases of eight outputs, then for each four inputs a word for
+ * each bit. Sums of two outputs each in r0 to r3, inputs r10 and r11, weights r12 and lr, the mask r4. */
+#define MT_DSP_FIELD(x, word, sum)     \
+    "and r5, r4, " word "\n\t"         \
+    "smlad " sum ", " x ", r5, " sum "\n\t"
+#define MT_DSP_FIELDS(x, word, a, b, c, d)                                                            \
+    MT_DSP_FIELD(x, word ", ror #" #a, "r0") MT_DSP_FIELD(x, word ", ror #" #b, "r1")                  \
+        MT_DSP_FIELD(x, word ", ror #" #c, "r2") MT_DSP_FIELD(x, word ", ror #" #d, "r3")
+#define MT_DSP_ROW8_4_FIELDS(load, words)    \
+    "ldr r10, [%[x]], #4\n\t" load           \
+    "sxtb16 r11, r10, ror #8\n\t"            \
+    "sxtb16 r10, r10\n\t" words
+#define MT_DSP_ROW8_4_1 \
+    MT_DSP_ROW8_4_FIELDS("ldr r12, [%[w]], #4\n\t", MT_DSP_FIELDS("r10", "r12", 0, 1, 4, 5) MT_DSP_FIELDS("r11", "r12", 8, 9, 12, 13))
+#define MT_DSP_ROW8_4_2 \
+    MT_DSP_ROW8_4_FIELDS("ldrd r12, lr, [%[w]], #8\n\t", MT_DSP_FIELDS("r10", "r12", 0, 4, 8, 12) MT_DSP_FIELDS("r11", "lr", 0, 4, 8, 12))
+#define MT_DSP_ROW8_4_FIELDS_SIZE 80 /* size of MT_DSP_ROW8_4_1 */
+#define MT_DSP_DENSE_FIELDS(row)                                                                                    \
+    __asm__ volatile("movw r4, %[mask]\n\tmovt r4, %[mask]\n\t" MT_DSP_IN_TURNS( \
+                         "", row, MT_DSP_ROW8_4_FIELDS_SIZE, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t")         \
+                     : "+&r"(r0), "+&r"(r1), "+&r"(r2), "+&r"(r3), [w] "+&r"(weights), [x] "+&r"(x)                 \
+                     : [end] "m"(stop), [skip] "m"(skip), [turn] "i"(turn), [mask] "i"(MT_DSP_FIELD_HALF(bits))     \
+                     : "r4", "r5", "r10", "r11", "r12", "lr", "cc", "memory")
+
+/* Eight sums; `totals` are those of each `block` of inputs, or of all where weights have one bit. */
+MT_DSP_INLINE const uint32_t *mt_dsp_sums_of_fields(const int8_t *x, int32_t count, const uint32_t *weights,
+                                                    int32_t *sums, const int32_t *totals, int turn, int bits,
+                                                    int32_t block)
 {
-    int32_t sum = 0;
-    for (; count >= 4; x += 4, count -= 4) {
-        int32_t four;
-        memcpy(&four, x, 4);
-        __asm__("sxtb16 r12, %[four]\n\t"
-                "smlad %[sum], r12, %[ones], %[sum]\n\t"
-                "sxtb16 r12, %[four], ror #8\n\t"
-                "smlad %[sum], r12, %[ones], %[sum]"
-                : [sum] "+&r"(sum)
-                : [four] "r"(four), [ones] "r"(0x10001)
-                : "r12");
-    }
-    for (; count > 0; --count)
-        sum += *x++;
-    return 8 * sum;
+    register int32_t r0 __asm__("r0") = 0, r1 __asm__("r1") = 0, r2 __asm__("r2") = 0, r3 __asm__("r3") = 0;
+    const uint32_t *const biases = weights;
+    const int8_t *const end = x + count;
+    int32_t low[4] = {0, 0, 0, 0}, total = *totals;
+    weights += 8;
+    do {
+        const int8_t *const stop = end - x < block ? end : x + block;
+        const int32_t skip = (int32_t)(-((uint32_t)(stop - x) / 4) & (uint32_t)(turn - 1)) * MT_DSP_ROW8_4_FIELDS_SIZE;
+        if (bits == 1)
+            MT_DSP_DENSE_FIELDS(MT_DSP_ROW8_4_1);
+        else
+            MT_DSP_DENSE_FIELDS(MT_DSP_ROW8_4_2);
+        if (bits == 2)
+            total = *totals++;
+        MT_DSP_TAKE_LOW(r0, low[0], total, bits);
+        MT_DSP_TAKE_LOW(r1, low[1], total, bits);
+        MT_DSP_TAKE_LOW(r2, low[2], total, bits);
+        MT_DSP_TAKE_LOW(r3, low[3], total, bits);
+    } while (x != end);
+    mt_dsp_from_fields(sums, biases, low[0], r0, total, bits);
+    mt_dsp_from_fields(sums + 2, biases + 2, low[1], r1, total, bits);
+    mt_dsp_from_fields(sums + 4, biases + 4, low[2], r2, total, bits);
+    mt_dsp_from_fields(sums + 6, biases + 6, low[3], r3, total, bits);
+    return weights;
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int8_t *output, int32_t groups, int turn, int bits, enum mt_scaling by,
-                                           int clamped, const struct mt_dsp_range *range)
+                                           int8_t *output, int32_t groups, int turn, int bits, int32_t block,
+                                           enum mt_scaling by, int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
     const int32_t four = bits == 4 ? MT_DSP_ROW8_4_BITS_SIZE : MT_DSP_ROW8_4_SIZE;
-    const int32_t skip = four * (-((int32_t)(end - input) / 4) & (turn - 1)); /* the loop's bytes to skip */
-    const int32_t eight = bits == 4 ? mt_dsp_eightfold(input, (int32_t)(end - input)) : 0;
+    const int32_t count = (int32_t)(end - input), skip = four * (-(count / 4) & (turn - 1)); /* the loop's bytes to skip */
+    int32_t totals[MT_DSP_BLOCKS], eight = 0;
+    if (bits < 8)
+        mt_dsp_totals(totals, input, count, bits == 2 ? block : count);
+    if (bits == 4)
+        eight = 8 * totals[0];
     do {
         const int8_t *x = input;
         int32_t a, b, c, d, e, f, g, h, m;
@@ -291,8 +330,14 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
                 r5 __asm__("r5"), r8 __asm__("r8"), r9 __asm__("r9"), r10 __asm__("r10");
             if (bits == 4)
                 MT_DSP_DENSE8(MT_DSP_LESS_INPUTS, MT_DSP_ROW8_4_BITS, MT_DSP_ROW8_4_BITS_SIZE, MT_DSP_ENDS8_BITS);
-            else
+            else if (bits == 8)
                 MT_DSP_DENSE8("", MT_DSP_ROW8_4, MT_DSP_ROW8_4_SIZE, MT_DSP_ENDS8);
+            else {
+                int32_t sums[8];
+                weights = mt_dsp_sums_of_fields(x, count, weights, sums, totals, turn, bits, block);
+                r0 = sums[0], r1 = sums[1] << 8, r2 = sums[2], r3 = sums[3] << 8;
+                r4 = sums[4], r5 = sums[5] << 8, r8 = sums[6], r9 = sums[7] << 8, r10 = (int32_t)*weights;
+            }
             if (MT_DSP_USUAL(r10)) {
                 __asm__ volatile(MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r0", "r1")
                                  MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r2", "r3")
@@ -359,12 +404,15 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
 
 MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
                                            int32_t *output, int32_t groups, int turn, int rest, int bits,
-                                           int32_t eight)
+                                           int32_t block, const int32_t *totals)
 {
+    const int32_t eight = bits == 4 ? 8 * *totals : 0;
     const int8_t *const whole = end - rest;
     const int32_t four = bits == 4 ? MT_DSP_ROW8_4_BITS_SIZE : MT_DSP_ROW8_4_SIZE;
     const int32_t skip = four * (-((int32_t)(whole - input) / 4) & (turn - 1));
-    do {
+    for (; bits < 4 && groups; --groups, output += 8)
+        weights = mt_dsp_sums_of_fields(input, (int32_t)(end - input), weights, output, totals, turn, bits, block);
+    while (groups--) {
         const int8_t *x = input;
         if (rest == 1)
             MT_DSP_SUMS_OF(MT_DSP_LAST_1);
@@ -374,7 +422,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *en
             MT_DSP_SUMS_OF(MT_DSP_LAST_3);
         else
             MT_DSP_SUMS_OF(MT_DSP_LAST_0);
-    } while (--groups);
+    }
     return weights;
 }
 
@@ -430,27 +478,54 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums_of_bits(const int8_t *input, const int
     return words;
 }
 
+/* Eight sums of weights of one or two bits. */
+MT_DSP_INLINE const uint32_t *mt_dsp_sums_of_fields(const int8_t *x, int32_t count, const uint32_t *weights,
+                                                    int32_t *sums, int bits, int32_t block)
+{
+    const uint32_t *const biases = weights;
+    int32_t both[4] = {0}, low[4] = {0}, total;
+    mt_dsp_totals(&total, x, count, count);
+    weights += 8;
+    for (int32_t k = 0; k < count; k += 4, x += 4, weights += bits) {
+        uint32_t word;
+        memcpy(&word, x, 4);
+        for (int32_t j = 0; j < 8; ++j)
+            both[j % 4] = mt_dsp_add_fields(mt_dsp_sxtb16(j > 3 ? word >> 8 | word << 24 : word),
+                                            bits == 2 && j > 3 ? weights[1] : *weights, bits == 2 ? j % 4 : j, bits,
+                                            both[j % 4]);
+        if ((k + 4) % block == 0 || k + 4 == count) {
+            int32_t inputs;
+            mt_dsp_totals(&inputs, x - k % block, k % block + 4, block);
+            for (int32_t j = 0; j < 4; ++j)
+                MT_DSP_TAKE_LOW(both[j], low[j], inputs, bits);
+        }
+    }
+    for (int32_t j = 0; j < 4; ++j)
+        mt_dsp_from_fields(sums + 2 * j, biases + 2 * j, low[j], both[j], total, bits);
+    return weights;
+}
+
 /* Some outputs at a time, an even number. */
 MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                             int8_t *output, int32_t groups, int32_t outputs, int bits,
+                                             int8_t *output, int32_t groups, int32_t outputs, int bits, int32_t block,
                                              enum mt_scaling by, const struct mt_dsp_range *range)
 {
     for (; groups; --groups, output += outputs) {
         uint32_t sums[8];
         const uint32_t *first;
-        weights = first = bits == 4 ? mt_dsp_sums_of_bits(input, end, weights, sums, 0)
-                                    : mt_dsp_sums_of(input, end, weights, sums, outputs, 0);
+        if (bits < 4) {
+            int32_t whole[8];
+            weights = mt_dsp_sums_of_fields(input, (int32_t)(end - input), weights, whole, bits, block);
+            for (int32_t j = 0; j < 8; ++j)
+                sums[j] = j % 2 ? ((uint32_t)whole[j] << 8) + sums[j - 1] : (uint32_t)whole[j];
+        } else
+            weights = bits == 4 ? mt_dsp_sums_of_bits(input, end, weights, sums, 0)
+                                : mt_dsp_sums_of(input, end, weights, sums, outputs, 0);
+        first = weights;
         for (int32_t j = 0; j < outputs; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
             output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, first, by, range);
     }
     return weights;
-}
-
-MT_DSP_INLINE int32_t mt_dsp_eightfold(const int8_t *x, int32_t count)
-{
-    (void)x;
-    (void)count;
-    return 0; /* not needed here */
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
@@ -459,26 +534,30 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 {
     (void)unroll;
     (void)clamped;
-    return mt_dsp_rows_of(input, end, weights, output, groups, 4, 8, by, range);
+    return mt_dsp_rows_of(input, end, weights, output, groups, 4, 8, 0, by, range);
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                           int8_t *output, int32_t groups, int turn, int bits, enum mt_scaling by,
-                                           int clamped, const struct mt_dsp_range *range)
+                                           int8_t *output, int32_t groups, int turn, int bits, int32_t block,
+                                           enum mt_scaling by, int clamped, const struct mt_dsp_range *range)
 {
     (void)turn;
     (void)clamped;
-    return mt_dsp_rows_of(input, end, weights, output, groups, 8, bits, by, range);
+    return mt_dsp_rows_of(input, end, weights, output, groups, 8, bits, block, by, range);
 }
 
 MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *end, const uint32_t *weights,
                                            int32_t *output, int32_t groups, int turn, int rest, int bits,
-                                           int32_t eight)
+                                           int32_t block, const int32_t *totals)
 {
     (void)turn;
-    (void)eight;
+    (void)totals;
     for (; groups; --groups, output += 8) {
         uint32_t sums[8];
+        if (bits < 4) {
+            weights = mt_dsp_sums_of_fields(input, (int32_t)(end - input), weights, output, bits, block);
+            continue;
+        }
         weights = bits == 4 ? mt_dsp_sums_of_bits(input, end, weights, sums, rest)
                             : mt_dsp_sums_of(input, end, weights, sums, 8, rest);
         for (int32_t j = 0; j < 8; ++j)
@@ -503,31 +582,31 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums8(const int8_t *input, const int8_t *en
         const struct mt_dsp_range own = *range;                                                       \
         return mt_dsp_rows(input, end, weights, output, groups, unroll, by, clamped, &own);           \
     }
-#define MT_DSP_SUMS8(name, turn, rest)                                                                  \
+#define MT_DSP_SUMS8(name, turn, rest)                                                                \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int32_t *output, int32_t groups)                                 \
     {                                                                                                 \
-        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest, 8, 0);                   \
+        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest, 8, 0, 0);                \
     }
-/* With weights of 4 bits; `eight` is mt_dsp_eightfold of the inputs. */
-#define MT_DSP_SUMS8_BITS(name, turn, rest)                                                            \
+/* With weights of fewer bits; `totals` are the sums of each `block` of inputs, or of all unless weights have two. */
+#define MT_DSP_SUMS8_BITS(name, turn, rest, bits, block)                                              \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
-                                     int32_t *output, int32_t groups, int32_t eight)                  \
+                                     int32_t *output, int32_t groups, const int32_t *totals)          \
     {                                                                                                 \
-        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest, 4, eight);               \
+        return mt_dsp_sums8(input, end, weights, output, groups, turn, rest, bits, block, totals);    \
     }
-#define MT_DSP_ROWS8_PLAIN(name, unroll, bits, by)                                                           \
+#define MT_DSP_ROWS8_PLAIN(name, unroll, bits, block, by)                                             \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int8_t *output, int32_t groups)                                  \
     {                                                                                                 \
-        return mt_dsp_rows8(input, end, weights, output, groups, unroll, bits, by, 0, 0);                    \
+        return mt_dsp_rows8(input, end, weights, output, groups, unroll, bits, block, by, 0, 0);      \
     }
-#define MT_DSP_ROWS8_RANGE(name, unroll, bits, by, clamped)                                                  \
-    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+#define MT_DSP_ROWS8_RANGE(name, unroll, bits, block, by, clamped)                                     \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights,  \
                                      int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
-    {                                                                                                 \
-        const struct mt_dsp_range own = *range;                                                       \
-        return mt_dsp_rows8(input, end, weights, output, groups, unroll, bits, by, clamped, &own);           \
+    {                                                                                                  \
+        const struct mt_dsp_range own = *range;                                                        \
+        return mt_dsp_rows8(input, end, weights, output, groups, unroll, bits, block, by, clamped, &own); \
     }
 
 #ifdef __cplusplus

@@ -33,7 +33,7 @@ def instances() -> list[str]:
                     found += [f"{tile}_PLAIN(f{{}}, {loop}, {apart}, {by})"]
                     found += [f"{tile}_RANGE(f{{}}, {loop}, {apart}, {by}, 1)"]
         found += [f"MT_DSP_ROWS_PLAIN(f{{}}, 8, {by})", f"MT_DSP_ROWS_RANGE(f{{}}, 8, {by}, 1)"]
-    for bits in (8, 4):
+    for bits in ("8, 0", "4, 999", "2, 64", "1, 64"):
         found += [f"MT_DSP_ROWS8_PLAIN(f{{}}, 4, {bits}, MT_EXACT + 4)"]
         found += [f"MT_DSP_ROWS8_RANGE(f{{}}, 4, {bits}, MT_EXACT + 4, 1)"]
     return [one.format(number) for number, one in enumerate(found)]
@@ -101,8 +101,9 @@ def test_bytecode_compiles_without_an_fpu(tmp_path: Path) -> None:
         ("tile_3x2", "MT_DSP_APART4_SIZE", "MT_DSP_COLUMNS_PLAIN(f, 0, 4, 1, MT_ONCE)"),
         ("tile_2x2", "MT_DSP_2X2_MAC4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 0, MT_ONCE)"),
         ("tile_2x2", "MT_DSP_2X2_APART4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 1, MT_ONCE)"),
-        ("gemv", "MT_DSP_ROW8_4_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 8, MT_EXACT + 4)"),
-        ("gemv", "MT_DSP_ROW8_4_BITS_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 4, MT_EXACT + 4)"),
+        ("gemv", "MT_DSP_ROW8_4_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 8, 0, MT_EXACT + 4)"),
+        ("gemv", "MT_DSP_ROW8_4_BITS_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 4, 999, MT_EXACT + 4)"),
+        ("gemv", "MT_DSP_ROW8_4_FIELDS_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 2, 64, MT_EXACT + 4)"),
     ],
 )
 def test_a_loop_of_another_size_than_its_entry_jumps_by_is_an_error(

@@ -127,21 +127,28 @@ def test_what_is_not_packed(words: NDArray[np.generic]) -> None:
 M4 = Target("cortex-m4", frozenset({"dsp", "fpu"}))
 
 
+VALUES = {4: range(-8, 8), 2: range(-2, 2), 1: (-1, 1)}
+LAYERS = [  # bits, inputs, outputs, whether an expression follows the sums
+    (4, 5, 3, False),
+    (4, 6, 8, True),
+    (4, 7, 9, False),
+    (4, 100, 24, True),
+    (2, 7, 9, False),
+    (2, 8, 8, True),
+    (2, 260, 16, False),
+    (1, 64, 9, False),
+    (1, 260, 24, True),
+]
+
+
 def dense_cases() -> list[Case]:
-    """Return dense layers of weights of 4 bits: all rests of the inputs, few and many outputs, the extremes."""
+    """Return dense layers of weights of few bits: all rests of the inputs, few and many outputs, the extremes."""
     cases = []
-    for number, (depth, outputs, is_real) in enumerate(
-        [
-            (5, 3, False),
-            (6, 8, True),
-            (7, 9, False),
-            (64, 16, False),
-            (100, 24, True),
-        ]
-    ):
+    for number, (bits, depth, outputs, is_real) in enumerate(LAYERS):
         rng = np.random.default_rng(number)
-        weights = rng.integers(-8, 8, (depth, outputs)).astype(np.int8)
-        weights[:, ::3] = rng.choice([-8, 7], (depth, len(range(0, outputs, 3))))
+        weights = rng.choice(VALUES[bits], (depth, outputs)).astype(np.int8)
+        weights[:, ::3] = rng.choice((VALUES[bits][0], VALUES[bits][-1]), (depth, len(range(0, outputs, 3))))
+        weights[:, 2] = VALUES[bits][number % 2 - 1]
         constants = {
             "w": weights, "b": rng.integers(-3000, 3000, outputs).astype(np.int32), "s": np.float32(0.1),
             "ws": rng.uniform(0.005, 0.02, outputs).astype(np.float32), "ys": np.float32(0.15), "z": np.int8(3),
@@ -163,24 +170,25 @@ def dense_cases() -> list[Case]:
         graph = passes.run(import_graph(proto, f"packed{number}"), M4)
         (node,) = (node for node in graph.nodes if node.op == "dense")
         plans = []
-        for name, choice in (("packed", few_bits_of(node, graph)), ("plain", Choice("c99_rows"))):
+        for name, choice in (("packed", few_bits_of(node, graph, bits)), ("plain", Choice("c99_rows"))):
             named = replace(graph, name=f"{name}{number}")
             plans.append(make_plan(named, M4, schedules={node.title: choice}))
-        feeds = {"x": rng.integers(-128, 128, (1, depth)).astype(np.int8)}
-        cases += [
-            Case(plans[0], plans[1], feeds),
-            Case(plans[0], plans[1], {"x": np.full((1, depth), -128, np.int8)}),
-        ]
+        for feed in (
+            rng.integers(-128, 128, (1, depth)),
+            rng.choice((-128, 127), (1, depth)),
+            np.full((1, depth), -128),
+        ):
+            cases.append(Case(plans[0], plans[1], {"x": feed.astype(np.int8)}))
     return cases
 
 
-def few_bits_of(node: Node, graph: Graph) -> Choice:
-    """Return the schedule with weights of 4 bits that supports a node."""
-    found = [one for one in (Gemv(bits=4), GemvByteSums(bits=4)) if one.supports(node, graph, M4)]
-    return Choice(found[0].name, {"bits": 4})
+def few_bits_of(node: Node, graph: Graph, bits: int) -> Choice:
+    """Return the schedule with weights of this number of bits that supports a node."""
+    found = [one for one in (Gemv(bits=bits), GemvByteSums(bits=bits)) if one.supports(node, graph, M4)]
+    return Choice(found[0].name, {"bits": bits})
 
 
-def test_four_bits_in_plain_c(tmp_path: Path) -> None:
+def test_dense_layers_in_plain_c(tmp_path: Path) -> None:
     cases = dense_cases()
     assert {case.plan.steps[0].schedule.name for case in cases} == {"dsp_rows", "dsp_row_sums"}
     assert failures(cases, tmp_path, None) == []
@@ -188,5 +196,5 @@ def test_four_bits_in_plain_c(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimise", ["-O2", "-Os"])
-def test_four_bits_with_simd(optimise: str, tmp_path: Path) -> None:
+def test_dense_layers_with_simd(optimise: str, tmp_path: Path) -> None:
     assert failures(dense_cases(), tmp_path, "mps2_an386", optimise) == []

@@ -10,6 +10,7 @@ from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels import dsp
@@ -113,26 +114,84 @@ def quads_fit(weights: Array, bias: Array) -> bool:
     return bool((most < np.resize(QUAD_LIMITS, len(most))).all())
 
 
+def pack_fields(weights: Array, bias: Array, scaling: Scaling, depth: int, bits: int) -> Array:
+    """Return the stream of mt_dsp_rows8 with weights of one or two bits, uint32 [N/8, ...]; arguments as for pack."""
+    bias, scaling = scaling.without_dead_channels(weights, bias)
+    sums = _field_sums(weights, bias, depth, bits)
+    scales = scaling.padded(8 * len(sums)).paired(np.ones(4 * len(sums), np.float32))
+    return np.concatenate([sums, scales.reshape(len(sums), -1)], axis=1)
+
+
+def _field_sums(weights: Array, bias: Array, depth: int, bits: int) -> Array:
+    """Return such a stream without scales."""
+    words = dsp.fields(weights, 8, depth, bits)
+    heads = np.pad(bias, (0, 8 * len(words) - len(bias))).astype(np.int32).view(np.uint32).reshape(len(words), 8)
+    return np.concatenate([heads, words], axis=1)
+
+
 def best_unroll(depth: int) -> int:
     """Return the largest unrolling of mt_dsp_gemv_int8.h that divides the depth."""
     return next(unroll for unroll in UNROLLS if depth % unroll == 0)
 
 
+@frozen
+class Stored:
+    """How weights are stored: their bits, and of one or two bits the inputs after which sums are split."""
+
+    bits: int = 8
+    block: int = 0
+
+    def products(self, depth: int, unroll: int) -> float:
+        """Return the instructions of eight outputs' sums, with `unroll` inputs an iteration."""
+        if self.bits < 4:
+            return 5 * depth + 3 * depth / unroll + 45 * -(-depth // self.block) + 40
+        return (8.25 if self.bits == 4 else 7.75) * depth + 3 * depth / unroll + (19 if self.bits == 4 else 0)
+
+    @property
+    def name(self) -> str:
+        """A part of functions' names."""
+        return "" if self.bits == 8 else f"_{self.bits}bit" + (f"_{self.block}" if self.bits < 4 else "")
+
+    @property
+    def words_text(self) -> str:
+        """How weights lie in words."""
+        if self.bits < 4:
+            return f"their biases, words of fields of {self.bits} bits (mt_dsp_fields_int8.h)"
+        return f"each four, weights as halfwords of {QUAD_TEXT}" if self.bits == 4 else f"each two, {dsp.PAIRED}"
+
+
 @dataclass(frozen=True)
 class FewBits(GroupedGemv[T]):
-    """The knob of schedules that can read weights of 4 bits, eight outputs at a time."""
+    """The knob of schedules that can read weights of few bits, eight outputs at a time."""
 
-    bits: int = knob(0, 4, meaning="bits of a stored weight: 4 take half of the flash; auto: 8")
+    bits: int = knob(0, 4, 2, 1, meaning="bits of a stored weight; auto: 8, or 2 or 1 where these take less time")
+
+    def takes_few(self, size: Matrix, epilogue: T) -> bool:
+        """Whether the layer can have weights of fewer than 8 bits."""
+        raise NotImplementedError
+
+    def stored(self, size: Matrix, epilogue: T) -> Stored | None:
+        """Return how the weights are stored; None: they do not have the number of bits."""
+        own = None if self.bits else Stored()
+        if not self.takes_few(size, epilogue):
+            return own
+        if self.bits == 4:
+            return Stored(4) if quads_fit(epilogue.weights, epilogue.bias_of_model) else None
+        for bits in (self.bits,) if self.bits else (1, 2):
+            block = dsp.field_block(epilogue.node, epilogue.graph, bits)
+            if size.depth <= block * dsp.MOST_BLOCKS and self.filled(size) % dsp.WORD == 0:
+                return Stored(bits, block)
+        return own
 
     def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
-        """With weights of 4 bits."""
-        fewer = replace(self, bits=4)
-        return None if self.bits else fewer if fewer.supports(node, graph, target) else None
+        """With weights of four bits or fewer."""
+        fewer = (replace(self, bits=bits) for bits in (1, 2, 4))
+        return None if self.bits else next((one for one in fewer if one.supports(node, graph, target)), None)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """With 4 bits, half of the weights less."""
+        """With fewer bits than are fastest, what these save."""
         size = self.sizes(node, graph)
-        return -(round_up(size.outputs, 8) * round_up(size.depth, 4) // 2) if self.bits else 0
+        return -(round_up(size.outputs, 8) * round_up(size.depth, 4) * (8 - self.bits) // 8) if self.bits else 0
 
 
 @dataclass(frozen=True)
@@ -150,9 +209,14 @@ class Gemv(FewBits[Int8Epilogue]):
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, weights that can be paired."""
-        if self.bits == 4:
-            return _is_scaled(epilogue) and quads_fit(epilogue.weights, epilogue.bias)
+        stored = self.stored(size, epilogue)
+        if stored is None or stored.bits == 4:
+            return stored is not None
         return bool(epilogue.weights.dtype == np.int8) and dsp.go_in_pairs(epilogue.node, epilogue.graph)
+
+    def takes_few(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
+        """If results are scaled by multipliers."""
+        return epilogue.scale is not None and isinstance(epilogue.how, Requantize)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Four on a Cortex-M7: eight leave no registers for products that do not wait for one another."""
@@ -160,21 +224,32 @@ class Gemv(FewBits[Int8Epilogue]):
 
     def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
         """Four, or eight if that saves more than unused outputs cost; eight only for scaling by multipliers."""
-        if not _is_scaled(epilogue):
+        if not self.takes_few(size, epilogue):
             return 4
-        if self.bits or (epilogue.graph.for_size and not self.outputs):  # one function for all depths
+        stored = self._stored(size, epilogue)
+        if stored.bits < 8 or (epilogue.graph.for_size and not self.outputs):  # one function for all depths
             return 8
-        return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
+        return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group, stored))
+
+    def _stored(self, size: Matrix, epilogue: Int8Epilogue) -> Stored:
+        """In fields of one or two bits, if that takes less time."""
+        stored = self.stored(size, epilogue) or Stored()
+        if self.bits or stored.bits == 8:
+            return stored
+        whole = min(
+            self._cost(size, epilogue, group, Stored()) for group in ((self.outputs,) if self.outputs else (4, 8))
+        )
+        return stored if self._cost(size, epilogue, 8, stored) < whole else Stored()
 
     def _unroll(self, depth: int, group: int, graph: Graph) -> int:
         if group == 8:
             return self.unroll or (LONGEST // 2 if graph.for_size else LONGEST)
         return min(self.unroll, best_unroll(depth)) or best_unroll(depth)
 
-    def _cost(self, size: Matrix, epilogue: Int8Epilogue, group: int) -> float:
+    def _cost(self, size: Matrix, epilogue: Int8Epilogue, group: int, stored: Stored) -> float:
         node, graph, depth = epilogue.node, epilogue.graph, self.filled(size)
-        each = 4 if group == 4 else 8.25 if self.bits else 7.75
-        products = each * depth + 3 * depth / self._unroll(depth, group, graph) + (19 if self.bits else 0)
+        unroll = self._unroll(depth, group, graph)
+        products = stored.products(depth, unroll) if group == 8 else 4 * depth + 3 * depth / unroll
         own_code = self._code(depth, group, graph) * price_of_code(node, graph) / nodes_of_operator(node, graph)
         return size.rows * math.ceil(size.outputs / group) * (products + (42 if group == 4 else 50)) + own_code
 
@@ -187,7 +262,7 @@ class Gemv(FewBits[Int8Epilogue]):
 
         And what the function's code is worth, shared among the layers.
         """
-        return self._cost(size, epilogue, self.group(size, epilogue))
+        return self._cost(size, epilogue, self.group(size, epilogue), self._stored(size, epilogue))
 
     def _layer(self, graph: Graph, node: Node) -> dsp.Layer | None:
         epilogue, size = self.epilogue(node, graph), self.sizes(node, graph)
@@ -199,28 +274,22 @@ class Gemv(FewBits[Int8Epilogue]):
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """The function by the scaling and the unrolling; with a range, if the outputs have limits."""
-        depth, group = self.filled(size), self.group(size, epilogue)
+        depth, group, stored = self.filled(size), self.group(size, epilogue), self._stored(size, epilogue)
         scaling, bias = dsp.shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
         if group == 8 and isinstance(scaling, FloatScaling):
             scaling = ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0])
         unroll, of_eight = self._unroll(depth, group, epilogue.graph), "8" if group == 8 else ""
-        rows = partial(pack_quads, depth=depth) if self.bits else partial(pack, depth=depth, group=group)
+        rows = {
+            8: partial(pack, depth=depth, group=group),
+            4: partial(pack_quads, depth=depth),
+        }.get(stored.bits, partial(pack_fields, depth=depth, bits=stored.bits))
         packed = packed_by_rows(rows, group, epilogue.weights, bias, scaling)
-        stem, loop = f"mt_dsp_rows{of_eight}", f"{unroll}_4bit" if self.bits else str(unroll)
-        layout = f"{'eight' if of_eight else 'four'} outputs a row, {_words_text(self.bits)}, {scaling.meaning} of each"
+        stem = f"mt_dsp_rows{of_eight}"
+        layout = f"{'eight' if of_eight else 'four'} outputs a row, {stored.words_text}, {scaling.meaning} of each"
         products = Products(packed, layout, "mt_dsp_gemv_int8.h")
-        numbers = (unroll // 4, self.bits or 8) if of_eight else (unroll,)
-        return dsp.with_function(products, f"MT_DSP_ROWS{of_eight}", stem, scaling, epilogue, loop, *numbers)
-
-
-def _words_text(bits: int) -> str:
-    """Return how weights lie in words."""
-    return f"each four, weights as halfwords of {QUAD_TEXT}" if bits else f"each two, {dsp.PAIRED}"
-
-
-def _is_scaled(epilogue: Int8Epilogue) -> bool:
-    """Whether the results are scaled as eight outputs at a time are."""
-    return epilogue.scale is not None and isinstance(epilogue.how, Requantize)
+        numbers = (unroll // 4, stored.bits, stored.block) if of_eight else (unroll,)
+        macro, loop = f"MT_DSP_ROWS{of_eight}", f"{unroll}{stored.name}"
+        return dsp.with_function(products, macro, stem, scaling, epilogue, loop, *numbers)
 
 
 @dataclass(frozen=True)
@@ -240,35 +309,46 @@ class GemvByteSums(FewBits[ByteSumEpilogue]):
         weights, bias = epilogue.weights, epilogue.bias_of_model[1::2].astype(np.int64)
         if weights.dtype != np.int8 or size.depth < 4 or (np.abs(bias) >= 1 << 22).any():
             return False
-        if self.bits:
-            return size.rows == 1 and quads_fit(weights, epilogue.bias_of_model)
+        stored = self.stored(size, epilogue)
+        if stored is None or stored.bits < 8:
+            return stored is not None
         return dsp.go_in_pairs(epilogue.node, epilogue.graph) and not dsp.have_signs(weights)
+
+    def takes_few(self, size: Matrix, epilogue: ByteSumEpilogue) -> bool:
+        """One row."""
+        return size.rows == 1
 
     def instructions(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> float:
         """7.75 instructions an input for eight outputs, 3 an iteration, 50; and 28 for each result."""
-        depth, unroll = round_up(size.depth, 4), self.unroll or LONGEST
-        each = (8.25 if self.bits else 7.75) * depth + 3 * -(-depth // unroll) + (71 if self.bits else 50)
+        depth, unroll, stored = round_up(size.depth, 4), self.unroll or LONGEST, self.stored(size, epilogue) or Stored()
         node, graph = epilogue.node, epilogue.graph
         own_code = (31 * unroll - PORTABLE) * price_of_code(node, graph) / nodes_of_operator(node, graph)
+        each = stored.products(depth, unroll) + 50
         return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs) + own_code
 
     def products(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> Products:
         """By the unrolling."""
+        stored, depth = self.stored(size, epilogue) or Stored(), round_up(size.depth, 4)
 
         def rows(weights: Array, bias: Array) -> Array:
-            depth = round_up(size.depth, 4)
-            return _quad_sums(weights, bias, depth) if self.bits else _sums(weights, bias, depth, self.together)[0]
+            if stored.bits < 4:
+                return _field_sums(weights, bias, depth, stored.bits)
+            return (
+                _quad_sums(weights, bias, depth) if stored.bits == 4 else _sums(weights, bias, depth, self.together)[0]
+            )
 
         unroll, rest = self.unroll or LONGEST, size.depth % 4
-        name = f"mt_dsp_row_sums_{unroll}{f'_{rest}' if rest else ''}{'_4bit' if self.bits else ''}"
+        name = f"mt_dsp_row_sums_{unroll}{f'_{rest}' if rest else ''}{stored.name}"
         packed = packed_by_rows(rows, self.together, epilogue.weights, epilogue.bias_of_model)
-        layout, shared = (
-            f"eight outputs a row, {_words_text(self.bits)}",
-            (f"MT_DSP_SUMS8{'_BITS' if self.bits else ''}({name}, {unroll // 4}, {rest})",),
-        )
-        made = Products(packed, layout, "mt_dsp_gemv_int8.h", name, shared=shared)
-        eightfold = f"const int32_t eight = mt_dsp_eightfold(input, {size.depth});"
-        return replace(made, declared=eightfold, last="eight") if self.bits else made
+        layout = f"eight outputs a row, {stored.words_text}"
+        if stored.bits == 8:
+            shared = (f"MT_DSP_SUMS8({name}, {unroll // 4}, {rest})",)
+            return Products(packed, layout, "mt_dsp_gemv_int8.h", name, shared=shared)
+        shared = (f"MT_DSP_SUMS8_BITS({name}, {unroll // 4}, {rest}, {stored.bits}, {stored.block})",)
+        block = stored.block if stored.bits == 2 else size.depth
+        totals = f"int32_t totals[{-(-size.depth // block)}];"
+        declared = f"{totals}\n    mt_dsp_totals(totals, input, {size.depth}, {block});"
+        return Products(packed, layout, "mt_dsp_gemv_int8.h", name, declared, "totals", shared=shared)
 
 
 # Dense layers of int16 activations for SIMD32: four outputs at a time.

@@ -274,6 +274,62 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
     return np.concatenate([heads, words, scaling.padded(count).apart()], axis=1)
 
 
+# Weights of one or two bits, those of two outputs in a halfword; see crt/include/mt_dsp_fields_int8.h.
+
+
+MOST_BLOCKS = 32  # of inputs, whose sums have a place on the stack
+BLOCKS = (128, 64, 28)  # inputs; the last for any weights of two bits
+_HIGH = 14  # the bit of a halfword at which the second output's weight begins
+
+
+def field_block(node: Node, graph: Graph, bits: int) -> int:
+    """Return the inputs after which a node's sums are split if its weights have one or two bits; 0: they don't fit.
+
+    A weight of one bit is 1 or -1.
+    """
+
+    def fitting() -> int:
+        weights = graph.constants[node.inputs[1]]
+        if weights.dtype != np.int8 or not weights.size or weights.min() < -2 or weights.max() > 1:
+            return 0
+        flat = weights.reshape(len(weights), -1)
+        if not _are_within(flat, flat.shape[1], 32 - _HIGH) or (bits == 1 and not (np.abs(flat) == 1).all()):
+            return 0
+        low = flat[::2] if bits == 2 else flat[::2] > 0
+        return next((block for block in BLOCKS if _are_within(low, block, _HIGH)), 0)
+
+    return remembered(graph, "fields of weights", (node.inputs[1], bits), fitting)
+
+
+def _are_within(weights: Array, block: int, bits: int) -> bool:
+    """Whether the sums over each block of int8 inputs are signed numbers of some bits, for weights [N, K]."""
+    blocks = np.pad(weights.astype(np.int64), ((0, 0), (0, -weights.shape[1] % block))).reshape(-1, block)
+    above, below = blocks.clip(min=0).sum(axis=1), -blocks.clip(max=0).sum(axis=1)
+    most, least = 127 * above + 128 * below, -128 * above - 127 * below
+    return bool(most.max() < 1 << bits - 1 and least.min() >= -(1 << bits - 1))
+
+
+def fields(weights: Array, outputs: int, depth: int, bits: int) -> Array:
+    """Return words of such weights, uint32 [N/outputs, outputs/8 * depth/4 * bits].
+
+    Args:
+        weights: int8 [N, K]; N is padded to a multiple of `outputs`, K to `depth`.
+        outputs: computed at a time, an even number.
+        depth: a multiple of 4, or of 8 of weights of one bit of four outputs.
+        bits: of a field.
+    """
+    groups = round_up(len(weights), outputs) // outputs
+    filled = filled_up(weights, groups * outputs, depth).astype(np.int64)
+    # of each group: word of inputs, odd, pair of outputs; then half, high
+    order = filled.reshape(groups, outputs // 2, 2, depth // 4, 2, 2).transpose(0, 3, 5, 1, 4, 2)
+    codes = (order > 0) * 1 if bits == 1 else np.stack([order[..., 0] + 2, order[..., 1] & 3], axis=-1)
+    products = (codes << np.array([[0, _HIGH], [16, 16 + _HIGH]])).sum((-2, -1)).astype(np.uint64)
+    turns = np.array([0, 1, 4, 5, 8, 9, 12, 13] if bits == 1 else [0, 4, 8, 12], np.uint64)
+    words = products.reshape(groups, -1, len(turns)) << turns
+    words = words | words >> np.uint64(32)
+    return np.asarray((words & np.uint64(0xFFFFFFFF)).sum(axis=-1), np.uint32)
+
+
 @frozen
 class Columns:
     """The contents of a column of a tile.
