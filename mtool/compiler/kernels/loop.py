@@ -18,7 +18,18 @@ from mtool.compiler.kernels.expressions import (
     operand_names,
     operands_read,
 )
-from mtool.compiler.kernels.loop_text import INDENT, NumberSum, axis_name, float_sum, indented, loop, loops
+from mtool.compiler.kernels.loop_text import (
+    FOURS,
+    INDENT,
+    LARGEST_BODY,
+    NumberSum,
+    axis_name,
+    by_fours,
+    float_sum,
+    indented,
+    loop,
+    loops,
+)
 from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, headers_of, vector_loop
 from mtool.compiler.kernels.periods import Block, blocks_that_pay, cost_of
 from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
@@ -200,7 +211,12 @@ def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool
     begin = f"{dtype.computed} {name} = {literal(first_of(how.kind, dtype), dtype).c};"
     if how.kind == "add" and dtype.is_float and changed(Text("x")) == f"{name} += x;":
         return [begin, *float_sum(how, name, body, NumberSum(dtype, text), joined=joined)]
-    return [begin, *loops(how.axes, [changed(text(body))])]
+    *outer, (inner, size) = how.axes or [(0, 1)]
+    if size < FOURS or body.size > LARGEST_BODY or joined:
+        return [begin, *loops(how.axes, [changed(text(body))])]
+    parts = [body.with_axes({inner: axis(inner) + n}) for n in range(4)]
+    fours = by_fours(inner, "0", size, lambda which: [changed(text(parts[n])) for n in which])
+    return [begin, *loops(outer, fours)]
 
 
 class HeliumLoop(LoopNest):

@@ -45,6 +45,13 @@ def loops(axes: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[str]:
     return [*lines]
 
 
+def by_fours(number: int, first: str, size: int, terms: Callable[[Sequence[int]], Sequence[str]]) -> list[str]:
+    """Return a loop over four terms a round, and one over the rest; `terms` takes their distances from the axis."""
+    k, whole, last = axis_name(number), _plus(first, size // 4 * 4), _plus(first, size)
+    found = loop(k, first, whole, 4, terms(range(4)))
+    return found + (loop(k, whole, last, 1, terms([0])) if size % 4 else [])
+
+
 class SumText(Protocol):
     """The C of a sum's steps."""
 
@@ -116,9 +123,7 @@ def float_sum(how: Reduction, name: str, body: Expr, text: SumText, *, joined: b
         if not fours or length < 4:
             return loop(k, first, last, 1, text.add(total, [body]))
         parts = [body.with_axes({inner: axis(inner) + n}) for n in range(4)]
-        whole = _plus(first, length // 4 * 4)
-        found = loop(k, first, whole, 4, text.add(total, parts))
-        return found + (loop(k, whole, last, 1, text.add(total, [body])) if length % 4 else [])
+        return by_fours(inner, first, length, lambda which: text.add(total, [parts[n] for n in which]))
 
     if count <= most and not joined:
         return loops(outer, terms(name, inner, "0", size)) if axes else text.add(name, [body])

@@ -56,3 +56,15 @@ def test_each_element_is_in_a_sum_once_and_infinities_stay(tmp_path: Path) -> No
     for result, data, axes in zip(made, feeds.values(), SHAPES.values(), strict=True):
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(result, data.astype(np.float64).sum(tuple(axes)))
+
+
+def test_each_integer_is_in_a_reduction_once(tmp_path: Path) -> None:
+    feeds = {f"x{size}": np.random.default_rng(size).integers(-99, 99, (2, size)).astype(np.int32) for size in (9, 12)}
+    kinds = {"ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min}
+    made = [(name, op) for name in feeds for op in kinds]
+    nodes = [helper.make_node(op, [name, "axes"], [f"{op}_{name}"]) for name, op in made]
+    inputs = {name: (np.int32, data.shape) for name, data in feeds.items()}
+    outputs = [node.output[0] for node in nodes]
+    proto = model(nodes, inputs, outputs, {"axes": np.array([1], np.int64)}, 18)
+    for (name, op), result in zip(made, run_c(compiled(proto), feeds, tmp_path), strict=True):
+        np.testing.assert_array_equal(result, kinds[op](feeds[name], axis=1, keepdims=True))
