@@ -5,9 +5,9 @@
         outputs = device.run({"input": x})
         print(device.time(number=10, repeat=5))
 
-`run`, `verify`, `evaluate`, `bench`, `check`, `quantize` and `tune` do what the commands of those names do; `prepare`
-is `mtool build`, `flash_model` is `mtool flash`, and `make_module` is `mtool module`. Errors are of the classes in
-mtool.errors, which are also here: `except mtool.FitError`. `conventions` returns a value for
+`run`, `verify`, `evaluate`, `bench`, `check`, `quantize`, `preprocess` and `tune` do what the commands of those names
+do; `prepare` is `mtool build`, `flash_model` is `mtool flash`, and `make_module` is `mtool module`. Errors are of the
+classes in mtool.errors, which are also here: `except mtool.FitError`. `conventions` returns a value for
 `Options(conventions=...)`, and `BackendSpec` is the type in `Options(backends=...)`; both options also accept text.
 """
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mtool.commands import make_module as make_module
     from mtool.commands import open as open
     from mtool.commands import prepare as prepare
+    from mtool.commands import preprocess as preprocess
     from mtool.commands import quantize as quantize
     from mtool.commands import report as report
     from mtool.commands import run as run

@@ -118,6 +118,8 @@ TrialsDeployment = Annotated["Deployment", OptionGroup("trials", "deployment.par
 """The same as for flashing, with a folder for many projects."""
 ShapeOptions = Annotated["Options", OptionGroup("quantize")]
 """What determines a model's shapes."""
+FrontOptions = Annotated["Options", OptionGroup("preprocess")]
+"""What determines a model's shapes, and its states."""
 SourceOptions = Annotated["Sequence[Options]", OptionGroup("compile", of_models=True)]
 """How each model is read and becomes C in a folder."""
 PartitionOptions = Annotated["Options", OptionGroup("partition")]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mtool.compiler.plan import Choice as Choice
     from mtool.compiler.plan.pool import Pool as Pool
     from mtool.device.cycles import Clock as Clock
+    from mtool.preprocessing.prepending import Preprocessed as Preprocessed
+    from mtool.preprocessing.prepending import preprocess as preprocess
     from mtool.quantization.dataset import Pixels as Pixels
     from mtool.quantization.evaluation import Evaluation as Evaluation
     from mtool.quantization.evaluation import evaluate as evaluate

@@ -18,6 +18,7 @@ from mtool.base.errors import ModelError
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.options import Pairs
+from mtool.compiler.frontend.own_states import own_states
 from mtool.compiler.frontend.reading import reread, runnable
 from mtool.compiler.frontend.tensors import graphs
 from mtool.compiler.frontend.tflite import builtins, products
@@ -128,7 +129,7 @@ def computed_by(
             exact = chosen.rounding == "tflite" or is_hybrid(model, chosen)
             found = _litert(model, samples, chosen, exact=exact)
             return name_of_kernels(model) if exact else _DEFAULT, found
-        begun = {"states": chosen.states, "initial": _initial_states(model, chosen)}
+        begun = {"states": states_of(model, chosen), "initial": _initial_states(model, chosen)}
         fed = {"constants": chosen.constants, "optimised": optimised}
         return _by_onnxruntime(model, runnable(model), samples, **begun, **fed)
     except process.DiedError as died:
@@ -189,7 +190,11 @@ def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list
         fed = {"states": whole.states, "initial": whole.initial}
     else:
         proto = runnable(model)
-        fed = {"constants": options.constants, "states": options.states, "initial": _initial_states(model, options)}
+        fed = {
+            "constants": options.constants,
+            "states": states_of(model, options),
+            "initial": _initial_states(model, options),
+        }
     try:
         return _run(evaluator, model, proto, samples, **fed)
     except ModelError:
@@ -231,7 +236,7 @@ def network(model: Path, options: Options) -> Network | None:
     the same way, but fused ones differ by more than one step.
     """
     if not is_tflite(model):
-        return Network(reread(model), options.states, _initial_states(model, options))
+        return Network(reread(model), states_of(model, options), _initial_states(model, options))
     if options.rounding == "tflite" or not ort.version():
         return None
     made, found = translated(model, options)
@@ -358,13 +363,19 @@ def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any)
     return _run(litert, path, litert_can_read(path), samples, **begun, **how)
 
 
+def states_of(path: Path, chosen: Options) -> Pairs:
+    """Return an ONNX model's states: those in its metadata, and the user's."""
+    return (*own_states(reread(path)), *chosen.states)
+
+
 def _initial_states(path: Path, chosen: Options) -> Sample:
     """Return the initial values of an ONNX model's states: the user's, their initialisers, or zeros."""
-    if not chosen.states:
+    states = states_of(path, chosen)
+    if not states:
         return {}
     graph = reread(path).graph
-    wanted = {value for _, value in chosen.states}
-    points = first_values(graph, chosen.states)
+    wanted = {value for _, value in states}
+    points = first_values(graph, states)
     begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
     found = {}
     for put in graph.input:

@@ -55,7 +55,7 @@ def test_a_functions_wrong_argument_is_reported(function: Any, tmp_path: Path, m
     """The model is missing, so that nothing is built whatever else is right."""
     monkeypatch.chdir(tmp_path)
     needed: dict[str, Any] = {"path": "missing.onnx", "paths": ["missing.onnx"], "board": "host", "what": "missing"}
-    needed |= {"boards": ["host"], "options": [mtool.Options()], "data": "missing.npz"}
+    needed |= {"boards": ["host"], "options": [mtool.Options()], "data": "missing.npz", "front": "micro_speech"}
     parameters = inspect.signature(function).parameters
     needed["board"] = "nucleo_l4r5zi" if function is mtool.flash_model else "host"
     given = {name: needed[name] for name, one in parameters.items() if one.default is one.empty}

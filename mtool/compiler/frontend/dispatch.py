@@ -37,7 +37,7 @@ from mtool.compiler.operators.bounds import Bound
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, attributes_of
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.own_domains import own_kind
-from mtool.compiler.operators.problems import REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
+from mtool.compiler.operators.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 
 NEWEST_OPSET = 21  # for a domain whose opset the model does not state
 
@@ -53,7 +53,8 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     version, operator = opsets.get(domain, NEWEST_OPSET), operator_of(proto)
     # An operator takes precedence over a function of its name, as in onnxruntime and onnx's reference evaluator; the
     # standard leaves that open.
-    is_operator = operator.expand is not None or onnx.defs.has(proto.op_type, version, domain)
+    is_own = operator.domain == OWN and operator.lower is not None
+    is_operator = is_own or operator.expand is not None or onnx.defs.has(proto.op_type, version, domain)
     function = None if is_operator and not proto.overload else state.functions.get(key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or is_of_sequences(state, proto))):
         _write_out(state, proto, function, origin, version, bodies)

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 from mtool.compiler.frontend.inference import operator_of
 from mtool.compiler.frontend.options import Pairs
 
-_MOVING = {
+MOVING = {
     "Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Split", "Squeeze",
     "Tile", "Transpose", "Unsqueeze",
 }  # fmt: skip
@@ -50,7 +50,7 @@ def _zero_point(
             where = None if zero_point is None else zero_point(index)
             if where is not None and where < len(node.input):
                 return _number(constants.get(node.input[where]))
-            if node.op_type in _MOVING and (not index or node.op_type == "Concat"):
+            if node.op_type in MOVING and (not index or node.op_type == "Concat"):
                 waiting += [output for output in node.output if output not in seen]
                 seen.update(node.output)
     return 0

@@ -15,6 +15,7 @@ from mtool.compiler.frontend.dimensions import Works, bind_dimensions
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
+from mtool.compiler.frontend.own_states import own_states
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.frontend.user_values import check_names, constant_of
 from mtool.compiler.ir import Graph
@@ -76,9 +77,9 @@ def graph_of(
     _fix_inputs(model, options.constants, title)
     separated = separated or {}
     if states is None:
-        initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
-        zeros = first_values(model.graph, options.states)
-        states = States(options.states, initial, zeros)
+        pairs = (*own_states(model), *options.states)
+        initial = _initial_values(model, {value for _, value in pairs}, budget, separated)
+        states = States(pairs, initial, first_values(model.graph, pairs))
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     graph = import_graph(model, model_name(options.name or stem), options, budget, separated)

@@ -29,6 +29,12 @@ class Log(Shift):
     scale: int
 
 
+class AutoScale(Attributes):
+    """strict: -32768 counts as 0, and the number of unused bits of 0 is 15, as in the microfrontend."""
+
+    strict: bool = False
+
+
 class Energy(Attributes):
     """The frequencies from `start` to `end` (exclusive); others have no energy."""
 
@@ -77,12 +83,17 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "signal_filter_bank", inputs, {"y": node.outputs[0]}, values)
 
 
-def _log(ctx: Lowering, node: Node) -> None:
-    """filter_bank_log.cc: scaled natural logarithms; the table has log2(1 + f) - f in steps of 1/128."""
-    attrs = Log.of(node)
+def table_of_log() -> Array:
+    """Return log2(1 + f) - f in steps of 1/128 of f and of 2^-16, and another 0."""
     parts = np.arange(129) / 128
     above = np.rint(65536 * (np.log2(1 + parts) - parts)).astype(np.uint16)
-    table = ctx.constant(f"{node.name}/table", np.append(above, np.uint16(0)))
+    return np.append(above, np.uint16(0))
+
+
+def _log(ctx: Lowering, node: Node) -> None:
+    """filter_bank_log.cc: scaled natural logarithms."""
+    attrs = Log.of(node)
+    table = ctx.constant(f"{node.name}/table", table_of_log())
     values = {"count": ctx.types[node.inputs[0]].count, "shift": attrs.shift, "scale": attrs.scale}
     template_node(
         ctx, node, "signal_log", {"x": node.inputs[0], "table": table}, {"y": node.outputs[0]}, values,
@@ -114,7 +125,10 @@ _WINDOW = by_template(
     lambda ctx, node: {**_shifted(ctx, node), "length": ctx.types[node.inputs[1]].shape[0]}, overwrites={"y": "x"},
 )  # fmt: skip
 # fft_auto_scale.cc: x shifted left by the number of unused bits.
-_AUTO_SCALE = by_template("signal_auto_scale", "x", "y scale_bits", _unshifted, headers=_SIGNAL)
+_AUTO_SCALE = by_template(
+    "signal_auto_scale", "x", "y scale_bits",
+    lambda ctx, node: {**_unshifted(ctx, node), "strict": AutoScale.of(node).strict}, headers=_SIGNAL,
+)  # fmt: skip
 # energy.cc: the sum of the squares of a complex number's parts.
 _ENERGY = by_template(
     "signal_energy", "x", "y",
@@ -164,7 +178,7 @@ def radices_of(length: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _points(phases: Sequence[float], dtype: DType) -> Array:
+def points_of(phases: Sequence[float], dtype: DType) -> Array:
     """Return points of the unit circle as pairs: rounded with ties upwards, or floats; cosines are the C library's."""
     pairs = np.asarray([(math.cos(phase), math.sin(phase)) for phase in phases], np.float64).reshape(-1)
     if dtype.is_float:
@@ -177,8 +191,8 @@ def _tables(ctx: Lowering, node: Node, half: int, dtype: DType, sign: float) -> 
     twiddles = [sign * (2 * math.pi * n / half) for n in range(half)]
     turns = [sign * (math.pi * ((n + 1) / half + 0.5)) for n in range(half // 2)]
     return {
-        "twiddles": ctx.constant(f"{node.name}/twiddles", _points(twiddles, dtype)),
-        "turns": ctx.constant(f"{node.name}/turns", _points(turns, dtype)),
+        "twiddles": ctx.constant(f"{node.name}/twiddles", points_of(twiddles, dtype)),
+        "turns": ctx.constant(f"{node.name}/turns", points_of(turns, dtype)),
     }
 
 
@@ -214,7 +228,7 @@ OPERATORS = tuple(
     Operator(f"Signal{name}", domain=OWN, attributes=attributes, infer=infer, lower=lower)
     for name, lower, infer, attributes in (
         ("Window", _WINDOW, _as(DType.INT16), Shift),
-        ("FftAutoScale", _AUTO_SCALE, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())], Attributes),
+        ("FftAutoScale", _AUTO_SCALE, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())], AutoScale),
         ("Energy", _ENERGY, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
         ("FilterBank", _filter_bank, lambda attrs, k: [TensorType(DType.UINT64, (k[3].count - 1,))], Attributes),
         ("FilterBankSquareRoot", _SQUARE_ROOT, _as(DType.UINT32), Attributes),

@@ -1,0 +1,110 @@
+"""Features of sound: one row for each of overlapping windows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.base.errors import UsageError
+from mtool.preprocessing.front import Front, Target
+from mtool.preprocessing.microfrontend import FEATURES_PER_UNIT, Microfrontend
+
+_SCALE, _SAME = 26 / 255, 0.005  # a model's scale, and the largest difference from it
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which windows a call computes.
+
+    rows: the number of new rows of a call; the model's other rows, and the samples that windows have in common, are
+        kept from earlier calls. 0: a call has the samples of all rows, and nothing is kept.
+    """
+
+    window: int
+    hop: int
+    rows: int
+
+    def samples(self, target: Target, width: int) -> tuple[int, int]:
+        """Return the number of rows of a target, and of samples of a call.
+
+        Raises:
+            UsageError: the target is not a number of rows.
+        """
+        count, rest = divmod(target.count, width)
+        if rest or not count:
+            raise UsageError(
+                f"the model's input {target} does not consist of rows of {width}",
+                details=[f"it has {target.count} elements"],
+                hint="set the number of features of a row: KIND:channels=N",
+            )
+        if self.rows > count:
+            raise UsageError(f"rows={self.rows}: the model's input {target} has {count} rows of {width}")
+        return count, self.rows * self.hop if self.rows else (count - 1) * self.hop + self.window
+
+    def frames(self, front: Front, value: str, count: int) -> list[str]:
+        """Return the windows of a call, each int16[window]."""
+        new = self.rows or count
+        kept = self.window - self.hop if self.rows else 0
+        value = front.behind("samples", value, kept, new * self.hop, (), np.int16(0))
+        return [front.write("Slice", value, [n * self.hop], [n * self.hop + self.window]) for n in range(new)]
+
+    def joined(self, front: Front, value: str, count: int, target: Target, is_stored: bool = False) -> str:
+        """Return all rows: those of earlier calls, and the new ones.
+
+        `is_stored`: they have the target's type; else they are floats.
+        """
+        zero = target.dtype.type(target.zero_point)
+        if not is_stored:
+            value, zero = front.stored(value, target)
+        return front.behind(
+            "rows", value, count - self.rows if self.rows else 0, self.rows, (target.count // count,), zero
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MicroSpeech:
+    """The fixed-point front end of micro_speech and microWakeWord, bit for bit, PCAN included.
+
+    rate: samples a second. window, hop: samples of a window, and between the starts of two. channels: features of a
+    row. low, high: their frequencies in hertz. rows: the number of new rows of a call, whose earlier rows and noise
+    estimate are kept; 0: a call has the samples of all rows, and starts with no estimate.
+    """
+
+    rate: int = 16000
+    window: int = 480
+    hop: int = 320
+    channels: int = 40
+    low: float = 125.0
+    high: float = 7500.0
+    rows: int = 0
+
+    def _parts(self) -> tuple[Microfrontend, Rows]:
+        core = Microfrontend(self.rate, self.window, self.channels, self.low, self.high)
+        return core, Rows(self.window, self.hop, self.rows)
+
+    def needs(self, target: Target) -> Target:
+        """Return the input that it needs to compute a target: int16 samples."""
+        _, rows = self._parts()
+        return Target("pcm", np.dtype(np.int16), (rows.samples(target, self.channels)[1],))
+
+    def append(self, front: Front, value: str, target: Target) -> str:
+        """Append its nodes, which read `value`, and return the target's value."""
+        core, rows = self._parts()
+        count, _ = rows.samples(target, self.channels)
+        front.functions += core.functions()
+        nothing = np.zeros(self.channels, np.uint32)
+        noise = front.state("noise", nothing) if self.rows else None
+        found, last = core.rows(
+            front.write, rows.frames(front, value, count), noise.name if noise else front.write.constant(nothing)
+        )
+        if noise:
+            noise.keep(last)
+        whole = front.write("Concat", *(front.write("Unsqueeze", one, [0]) for one in found), axis=0)
+        is_stored = target.dtype == np.int8 and target.zero_point == -128 and abs(target.scale / _SCALE - 1) < _SAME
+        if is_stored:  # micro_features_generator.cc: the integers 0 to 665 become 0 to 255, less 128
+            wide = front.write("Mul", front.write.cast(whole, np.int32), np.int32(256))
+            scaled = front.write("Div", front.write("Add", wide, np.int32(333)), np.int32(666))
+            value = front.write("Min", front.write("Sub", scaled, np.int32(128)), np.int32(127))
+            value = front.write.cast(value, np.int8)
+        else:
+            value = front.write("Mul", front.write.cast(whole, np.float32), 1 / FEATURES_PER_UNIT)
+        return front.write("Reshape", rows.joined(front, value, count, target, is_stored), list(target.shape))

@@ -1,0 +1,230 @@
+"""Prepend front ends to a model: one ONNX graph from what a sensor gives to the model's outputs."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from mtool.base import files, plural
+from mtool.base.errors import ModelError, UsageError
+from mtool.base.spelling import did_you_mean
+from mtool.compiler.frontend import is_tflite
+from mtool.compiler.frontend.first_values import MOVING
+from mtool.compiler.frontend.onnx_file import read_bound
+from mtool.compiler.frontend.own_states import STATES, own_states
+from mtool.compiler.operators.problems import OWN, REFUSED
+from mtool.preprocessing.audio import MicroSpeech
+from mtool.preprocessing.front import Front, Kind, Target
+from mtool.preprocessing.nodes import OPSET, Nodes
+from mtool.preprocessing.spectrum import LogMel, Mfcc, Spectrogram
+from mtool.stages.options import Options
+from mtool.verification import reference
+
+KINDS: Mapping[str, tuple[type[Kind], Mapping[str, Any]]] = {
+    "spectrogram": (Spectrogram, {}),
+    "log_mel": (LogMel, {}),
+    "mfcc": (Mfcc, {}),
+    "micro_speech": (MicroSpeech, {}),
+    "micro_wake_word": (MicroSpeech, {"hop": 160, "rows": 3}),
+    "mlperf_wake_word": (LogMel, {"like": "mlperf"}),
+}
+"""The kinds of front ends: their classes, and parameters other than the defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessed:
+    """A model with front ends, in the file `path`.
+
+    input, output: their first input, and the model's input that they compute, as text. states: the names of the states
+    that were added.
+    """
+
+    path: Path
+    input: str
+    output: str
+    states: tuple[str, ...]
+
+
+def preprocess(
+    front: str | Sequence[str],
+    path: str | Path,
+    *,
+    output: str | Path | None = None,
+    target: str = "",
+    options: Options | None = None,
+) -> Preprocessed:
+    """Prepend front ends to a model and write it as ONNX.
+
+    Args:
+        front: the kinds, in the order in which they compute; each with parameters: "micro_wake_word:rows=1".
+        path: an ONNX or TFLite file.
+        output: the .onnx file to write; None: the model's name with "_front", in the current folder.
+        target: the model's input that they compute; "": its only one.
+        options: of the model.
+
+    Raises:
+        UsageError: a kind or parameter is unknown, or a front end can't compute the model's input.
+        ModelError: the file is not a model, or has operators that ONNX lacks.
+    """
+    source, options = Path(path), options or Options()
+    kinds = [kind_of(text) for text in ([front] if isinstance(front, str) else front)]
+    if not kinds:
+        raise UsageError("there is no kind of front end", hint=f"give one of {', '.join(KINDS)}")
+    file = Path(output) if output is not None else Path(f"{source.stem}_front.onnx")
+    if file.suffix != ".onnx":
+        raise UsageError(f"{file}: the output has to be an .onnx file", hint=f"-o {file.stem or 'model'}.onnx")
+    files.check_writable(file, [source])
+    proto, initial = _read(source, options)
+    wanted = _target(proto, target, source)
+    made, targets = Front(Nodes("front/")), [wanted]
+    for kind in reversed(kinds):
+        targets.insert(0, kind.needs(targets[0]))
+    first = targets[0]
+    value = first.name
+    for kind, one in zip(kinds, targets[1:], strict=True):
+        value = kind.append(made, value, one)
+    _put(proto, made, first, wanted, value)
+    proto.graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in initial.items())
+    onnx.checker.check_model(proto)
+    onnx.save(proto, str(file))
+    return Preprocessed(file, str(first), str(wanted), tuple(name for _, name, _ in made.states))
+
+
+def kind_of(text: str) -> Kind:
+    """Return the front end that a text describes: KIND or KIND:KEY=VALUE,KEY=VALUE.
+
+    Raises:
+        UsageError: the kind or a parameter is unknown, or a value has the wrong type.
+    """
+    name, _, rest = text.partition(":")
+    if name not in KINDS:
+        raise UsageError(f"unknown front end {name!r}", hint=did_you_mean(name, KINDS, f"one of {', '.join(KINDS)}"))
+    cls, changed = KINDS[name]
+    values = dict(changed)
+    known = {one.name: one for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in known or not equals:
+            raise UsageError(
+                f"front end {text!r}: {key!r} is not a parameter of {name}",
+                hint=did_you_mean(key, known, f"it has {', '.join(known)}"),
+            )
+        wanted: Any = type(known[key].default)
+        try:
+            values[key] = wanted(value)
+        except ValueError:
+            raise UsageError(f"front end {text!r}: {key} is {value!r}; expected {wanted.__name__}") from None
+    return cls(**values)
+
+
+def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Return a model in ONNX with its own states in its metadata, and the initial values of those.
+
+    Raises:
+        ModelError: it has operators that ONNX lacks.
+    """
+    if not is_tflite(source):
+        proto = read_bound(source, options)
+        opset = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), OPSET)
+        if opset < OPSET:
+            try:
+                proto = onnx.version_converter.convert_version(proto, OPSET)
+            except Exception as refused:  # the converter's error classes share no other base
+                raise ModelError(
+                    f"{source.name} can't be converted from opset {opset} to {OPSET}",
+                    details=str(refused).splitlines()[:3],
+                ) from None
+        _record(proto, (*own_states(proto), *options.states))
+        return proto, {}
+    _, found = reference.translated(source, options)
+    foreign = [node.name or node.op_type for node in found.proto.graph.node if node.domain in (OWN, REFUSED)]
+    if foreign:
+        raise ModelError(f"{source.name} has operators that ONNX lacks", details=foreign[:5])
+    for number, node in enumerate(found.proto.graph.node):  # the nodes of one operator share its name
+        node.name = f"{node.name or node.op_type} {number}"
+    _record(found.proto, found.states)
+    return found.proto, dict(found.initial)
+
+
+def _record(proto: onnx.ModelProto, states: Sequence[tuple[str, str]]) -> None:
+    """Write states to a model's metadata."""
+    kept = [one for one in proto.metadata_props if one.key != STATES]
+    del proto.metadata_props[:]
+    proto.metadata_props.extend(kept)
+    if states:
+        proto.metadata_props.add(key=STATES, value=json.dumps(states))
+
+
+def _target(proto: onnx.ModelProto, name: str, source: Path) -> Target:
+    """Return the model's input of a name, or its only one.
+
+    Raises:
+        UsageError: there is no such input, or there are several; it is not a tensor of a fixed size.
+    """
+    fed = {value for _, value in own_states(proto)} | {one.name for one in proto.graph.initializer}
+    inputs = {one.name: one for one in proto.graph.input if one.name not in fed}
+    if (name and name not in inputs) or (not name and len(inputs) != 1):
+        what = (
+            f"{source.name} has no input {name!r}"
+            if name
+            else f"{source.name} has {plural.count(len(inputs), 'input')}"
+        )
+        raise UsageError(what, details=[*inputs], hint="choose one with --target NAME")
+    value = inputs[name or next(iter(inputs))]
+    kind = value.type.tensor_type
+    shape = tuple(dim.dim_value for dim in kind.shape.dim)
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    if not all(shape):
+        raise UsageError(f"the size of input {value.name!r} of {source.name} is not known", hint="set it with --dim")
+    scale, point = _grid(proto.graph, value.name)
+    return Target(value.name, dtype, shape, scale, point)
+
+
+def _grid(graph: onnx.GraphProto, name: str) -> tuple[float, int]:
+    """Return the scale and zero point with which an input, or a copy of it, is dequantized; a scale of 0: it is not."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    waiting = [name]
+    for value in waiting:
+        for node in graph.node:
+            if value not in node.input[: None if node.op_type == "Concat" else 1]:
+                continue
+            if node.op_type == "DequantizeLinear" and {*node.input[1:]} <= constants.keys():
+                parts = [numpy_helper.to_array(constants[one]).reshape(-1) for one in node.input[1:]]
+                if parts[0].size == 1:
+                    return float(parts[0][0]), int(parts[1][0]) if len(parts) > 1 else 0
+            if node.op_type in MOVING:
+                waiting += [output for output in node.output if output not in waiting]
+    return 0.0, 0
+
+
+def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, value: str) -> None:
+    """Put a front end's nodes before those of a model."""
+    graph = proto.graph
+    inputs = [one for one in graph.input if one.name != target.name]
+    taken = {one.name for one in graph.input} | {name for node in graph.node for name in node.output}
+    if first.name in taken - {target.name}:
+        raise UsageError(f"the model has a value {first.name!r}", hint="rename it")
+    nodes = [*front.write.nodes, helper.make_node("Identity", [value], [target.name], name="front/end"), *graph.node]
+    states = [(output, name, np.asarray(data)) for output, name, data in front.states]
+    kinds = {name: (helper.np_dtype_to_tensor_dtype(data.dtype), data.shape) for _, name, data in states}
+    del graph.input[:], graph.node[:]
+    graph.node.extend(nodes)
+    start = helper.make_tensor_value_info(first.name, helper.np_dtype_to_tensor_dtype(first.dtype), first.shape)
+    graph.input.extend([start, *inputs])
+    graph.input.extend(helper.make_tensor_value_info(name, *kinds[name]) for _, name, _ in states)
+    graph.output.extend(helper.make_tensor_value_info(output, *kinds[name]) for output, name, _ in states)
+    graph.initializer.extend(front.write.constants)
+    graph.initializer.extend(numpy_helper.from_array(data, name) for _, name, data in states)
+    if front.functions:
+        version = next(one.version for one in proto.opset_import if one.domain in ("", "ai.onnx"))
+        proto.opset_import.add(domain=OWN, version=1)
+        for function in front.functions:
+            function.opset_import[0].version = version
+        proto.functions.extend(front.functions)
+    _record(proto, (*own_states(proto), *((output, name) for output, name, _ in states)))
