@@ -1,19 +1,13 @@
 """A graph's meaning, in NumPy, to compare passes with; and a plan's execution in the bytes of its arena."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import Transpose, WithEpilogue
-from mtool.compiler.ir.scalar import evaluate
-from mtool.compiler.kernels.concat import Concat
-from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels import evaluation
 from mtool.compiler.kernels.matmul import Matmul
-from mtool.compiler.kernels.pool2d import Pool2d
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.plan import Plan
 
@@ -43,74 +37,10 @@ def first_value(graph: Graph, state: Any, value: str) -> Array:
 
 def compute(node: Node, graph: Graph, inputs: list[Array]) -> list[Array]:
     """Return what a node makes of its inputs."""
-    kind = graph.types[node.outputs[0]]
-    if node.op == "loop":
-        return [evaluate(Loop.of(node).expr, inputs, kind.shape)]
-    if node.op == "view":
-        return [inputs[0].reshape(kind.shape)]
-    if node.op == "transpose":
-        return [np.ascontiguousarray(inputs[0].transpose(Transpose.of(node).perm))]
-    if node.op == "concat":
-        return [np.concatenate(inputs, axis=Concat.of(node).axis)]
-    total = KERNELS[node.op](node, inputs, kind.shape)
-    return [evaluate(WithEpilogue.of(node).epilogue, inputs, kind.shape, total)]
+    return [evaluation.computed(node, graph, inputs, KERNELS)]
 
 
-def _patches(x: Array, node: Node, shape: tuple[int, ...], fill: Any) -> Array:
-    """Return what each tap of a window reads for each pixel: [taps, N, OH, OW, C]."""
-    attrs = node.attrs
-    assert isinstance(attrs, Conv2d | Pool2d)
-    (height, width), (down, right) = attrs.kernel, attrs.strides
-    apart, beside = attrs.dilations
-    top, left = attrs.pads[:2]
-    below = max((shape[1] - 1) * down - top + (height - 1) * apart + 1 - x.shape[1], 0)
-    behind = max((shape[2] - 1) * right - left + (width - 1) * beside + 1 - x.shape[2], 0)
-    padded = np.pad(x, ((0, 0), (top, below), (left, behind), (0, 0)), constant_values=fill)
-    taps = []
-    for y in range(height):
-        for z in range(width):
-            rows = slice(y * apart, y * apart + (shape[1] - 1) * down + 1, down)
-            columns = slice(z * beside, z * beside + (shape[2] - 1) * right + 1, right)
-            taps.append(padded[:, rows, columns])
-    return np.stack(taps)
-
-
-def _conv2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
-    x, weights, bias = (data.astype(np.float64 if data.dtype.kind == "f" else np.int64) for data in inputs[:3])
-    group = Conv2d.of(node).group
-    taps = _patches(x, node, shape, Conv2d.of(node).pad_value)
-    taps = taps.reshape(*taps.shape[:-1], group, -1)  # [taps, N, OH, OW, group, C / group]
-    filters = weights.reshape(
-        group, len(weights) // group, -1, weights.shape[-1]
-    )  # [group, O / group, taps, C / group]
-    total = np.einsum("tnhwgc,gotc->nhwgo", taps, filters).reshape(shape) + bias
-    return total.astype(inputs[2].dtype)
-
-
-def _dense(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
-    x, weights, bias = (data.astype(np.float64 if data.dtype.kind == "f" else np.int64) for data in inputs[:3])
-    return (x @ weights.T + bias).astype(inputs[2].dtype)
-
-
-def _pool2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
-    x = inputs[0]
-    if Pool2d.of(node).kind == "max":
-        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-        return _patches(x, node, shape, lowest).max(axis=0)
-    wide = x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
-    total = _patches(wide, node, shape, 0).sum(axis=0)
-    if x.dtype.kind != "f":
-        return total.astype(np.int32)
-    attrs = Pool2d.of(node)
-    count = _patches(np.ones(x.shape), node, shape, 0).sum(axis=0)
-    if attrs.count_pads:
-        (down, right), (top, left) = attrs.limits, attrs.pads[:2]
-        counted = np.ones((1, top + down, left + right, 1))
-        count = _patches(counted, replace(node, attrs=replace(attrs, pads=(0, 0, 0, 0))), shape, 0).sum(axis=0)
-    return (total / count).astype(np.float32)
-
-
-def _softmax(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+def _softmax(node: Node, inputs: Sequence[Array], shape: tuple[int, ...]) -> Array:
     x = inputs[0]
     if x.dtype.kind == "f":
         powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
@@ -120,7 +50,7 @@ def _softmax(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
     return (np.log(result) if SoftmaxOfRows.of(node).log else result).astype(np.float32)
 
 
-def _matmul(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+def _matmul(node: Node, inputs: Sequence[Array], shape: tuple[int, ...]) -> Array:
     attrs = Matmul.of(node)
     depth, operands = attrs.depth, []
     for data, steps, point, columns in zip(inputs, (attrs.a, attrs.b), attrs.points, (False, True), strict=False):
@@ -134,13 +64,7 @@ def _matmul(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
     return (operands[0] @ operands[1]).astype(np.int32)
 
 
-KERNELS: dict[str, Callable[[Node, list[Array], tuple[int, ...]], Array]] = {
-    "conv2d": _conv2d,
-    "dense": _dense,
-    "matmul": _matmul,
-    "pool2d": _pool2d,
-    "softmax": _softmax,
-}
+KERNELS: dict[str, evaluation.Accumulated] = {"matmul": _matmul, "softmax": _softmax}
 
 
 class Arena:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mtool.commands.user_project import UserProject
 
 _OF = "@"  # NAME@ before an option's value restricts it to that model
-_BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "schedule")} | {"maxima": "max"}
+_BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "slide", "schedule")} | {"maxima": "max"}
 _MARKS = frozenset("=:/")  # if one of these comes first, the @ is part of a value or a path
 _ONE_MODEL = ("debug",)
 OF_ONE_MODEL = ("input", "golden", "function")

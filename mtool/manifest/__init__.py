@@ -116,6 +116,13 @@ class RowStream(Strict):
     until: str
 
 
+class Window(Strict):
+    """An input that is a window of `rows` along an axis, of which each call gets those that are new (`--slide`)."""
+
+    axis: int
+    rows: int
+
+
 class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
@@ -128,7 +135,7 @@ class Tensor(Strict):
     the largest, and `dims` has a formula of the sizes for each dimension (mtool.base.formulas): the elements are
     contiguous, as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the
     dimension in the model, the minimum and the maximum; formulas call it by its `symbol`. An input that is passed by
-    rows has a `stream`, and no place in the arena.
+    rows has a `stream`, and no place in the arena; one of which only the new rows are passed has its `window`.
     """
 
     name: OfModel
@@ -147,6 +154,7 @@ class Tensor(Strict):
     dims: tuple[FormulaText, ...] | None = None
     range: SizeRange | None = None
     stream: RowStream | None = None
+    window: Window | None = None
 
     @property
     def stored(self) -> str:

@@ -16,6 +16,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
 from mtool.base.option_values import Format
 from mtool.boards import Board
+from mtool.compiler.ir import Slide
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Manifest, Protection
@@ -364,10 +365,21 @@ def compile_models(
         arena_bytes = manifest.total_arena_bytes(compiled.manifests)
         log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
                  f"{compiled.apart_bytes:,}", once)  # fmt: skip
+    each = [with_windows(chosen, one) for chosen, one in zip(each, compiled.manifests, strict=True)]
     return tuple(
         CompiledModel(source, target, chosen, compiled.files, described, tuple(zip(sources, each, strict=True)))
         for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
     )
+
+
+def with_windows(options: Options, described: Manifest) -> Options:
+    """Return a compiled model's options with the windows of its inputs, as they were compiled."""
+    found = [
+        Slide(one.name, one.shape[one.window.axis], one.window.axis, one.window.rows, (one.zero_point or (0,))[0])
+        for one in described.inputs
+        if one.window is not None
+    ]
+    return replace(options, slides=tuple(found)) if found else options
 
 
 def requests_of(

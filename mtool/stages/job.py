@@ -18,7 +18,7 @@ from mtool.manifest import Manifest, Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
-from mtool.stages.compiling import CompiledModel, compile
+from mtool.stages.compiling import CompiledModel, compile, with_windows
 from mtool.stages.deployment import DEFAULT, HOST, Deployment
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
@@ -145,7 +145,8 @@ class Job:
                 details=[f"expected  {described.model_hash[:16]}", f"found     {found[:16]}"],
                 hint=f"it was made from {described.model_file}",
             )
-        return CompiledModel(self.path, project.board, self.options, FileTree(), described)
+        options = with_windows(self.options, described)
+        return CompiledModel(self.path, project.board, options, FileTree(), described)
 
     @property
     def is_module(self) -> bool:

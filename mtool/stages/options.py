@@ -18,6 +18,7 @@ from mtool.base.tensors import Array
 from mtool.boards import Board
 from mtool.compiler.backends.spec import parse as parse_backend
 from mtool.compiler.codegen import conventions
+from mtool.compiler.frontend.options import slides_of
 from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
 from mtool.compiler.request import Request
@@ -203,6 +204,7 @@ READERS: Mapping[str, checked.Reader] = {
     "limits": functools.partial(_sizes, option="--limit", example="nodes=50000"),
     "states": _states,
     "state_values": _arrays,
+    "slides": slides_of,
     "schedules": schedule_choices,
     "pools": lambda texts: tuple(map(_pool, texts or ())),
     "backends": lambda texts: tuple(map(parse_backend, texts or ())),
@@ -220,7 +222,7 @@ _MOST_STEPS = 255
 class Options(Request):
     """The options of a model, its compilation and its project.
 
-    Fields may be text as on the command line, one or a sequence: dims="batch=1", states="hn:h0=0.5",
+    Fields may be text as on the command line, one or a sequence: dims="batch=1", states="hn:h0=0.5", slides="x=1",
     schedules={"pw_2": "dsp_pointwise:unroll=16"}, pools=["dtcm=48KiB"], backends="cmsis_nn:path=DIR",
     conventions="packed" (the interface).
 

@@ -294,7 +294,8 @@ def compare_layers(
         has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)
         _compare_sequence(device, at_sizes, network, ties, samples, found, seen)
         if is_tflite(model.path):
-            wrong |= dict.fromkeys(mistranslations(at_sizes, network, samples))
+            windows = reference.whole_windows(samples, at_sizes.options)
+            wrong |= dict.fromkeys(mistranslations(at_sizes, network, windows))
     assert allowed is not None, "there is no sample"
     against = ort.NAME if network else reference.name_of_kernels(model.path)
     if allowed.ties and not (network or reference.is_exact(against)):
@@ -338,12 +339,13 @@ def _compare_sequence(
     """Run samples operator by operator, add the results to `found` and the compared values to `seen`."""
     names = [*sorted(ties.held), *ties.tensors]
     expected = reference.intermediates(model.path, network, inputs, names, options=model.options)
-    for sample, known in zip(inputs, expected, strict=True):
-        tied_here = ties.of_sample(sample, known)
+    windows = reference.whole_windows(inputs, model.options)
+    for sample, window, known in zip(inputs, windows, expected, strict=True):
+        tied_here = ties.of_sample(window, known)
         right = known
         if network and network.in_parts:
             held = {name: value for name, value in known.items() if name in ties.held}
-            computed = reference.part_results(model.path, network, sample, held, options=model.options)
+            computed = reference.part_results(model.path, network, window, held, options=model.options)
             right = {**held, **{name: result for name, (_, result) in computed.items()}}
 
         def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
@@ -380,6 +382,7 @@ def _explained(
     """Return a layer with the comparison inside its control node; if that is right except for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer
+    inputs = reference.whole_windows(inputs, model.options)
     inputs, network = reference.with_states(model.path, network, inputs, options=model.options)
     results = zip(inputs, row.operands, row.samples, strict=True)
     differing = [(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
@@ -441,7 +444,7 @@ def _path_compared(
     proto = path_of(model, network, node, operand.source.tensor, sample)
     board = model.board if model.board.emulator or model.board.cpu == "host" else boards.get("host")
     nothing: dict[str, Any] = {name: {} for name in ("dims", "constants", "state_values", "maxima", "schedules")}
-    options = replace(model.options, **nothing, states=(), pools=(), natural_maxima=True)
+    options = replace(model.options, **nothing, states=(), slides=(), pools=(), natural_maxima=True)
     feeds = known_values(model, network, [value.name for value in proto.graph.input], sample)
     with tempfile.TemporaryDirectory(prefix="mtool-inside-") as folder:
         source = Path(folder) / f"{title}.onnx"

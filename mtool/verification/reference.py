@@ -124,6 +124,7 @@ def computed_by(
         ModelError: the reference refuses the model or an input, or crashes.
     """
     chosen = options or Options()
+    samples = whole_windows(samples, chosen)
     try:
         if is_tflite(model):
             exact = chosen.rounding == "tflite" or is_hybrid(model, chosen)
@@ -274,6 +275,7 @@ def intermediates(
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or crashes.
     """
+    samples = whole_windows(samples, options)
     if compared is None or compared.in_parts:
         own = () if compared is None else compared.proto.graph.node
         made = [name for node in own if node.domain == OWN for name in node.output]
@@ -290,6 +292,21 @@ def intermediates(
     fixed = {} if is_tflite(model) else options.constants
     begun = {"states": compared.states, "initial": compared.initial}
     return _by_onnxruntime(model, whole, samples, constants=fixed, **begun)[1]
+
+
+def whole_windows(samples: Sequence[Sample], options: Options) -> Sequence[Sample]:
+    """Return a sequence of samples with whole windows, at first of zeros, instead of new rows."""
+    if not options.slides:
+        return samples
+    found, windows = [], dict[str, Array]()
+    for sample in samples:
+        for one in options.slides:
+            new, axis = sample[one.value], one.axis or 0
+            zeros = np.full((*new.shape[:axis], one.rows, *new.shape[axis + 1 :]), one.zero, new.dtype)
+            both = np.concatenate([windows.get(one.value, zeros), new], axis)
+            windows[one.value] = both.take(range(-one.rows, 0), axis)
+        found.append({**sample, **windows})
+    return found
 
 
 def with_states(
@@ -413,6 +430,7 @@ def spread_of_reference(model: Path, samples: Sequence[Sample], steps: Mapping[s
     if not steps:
         return 0
     if is_tflite(model):
+        samples = whole_windows(samples, options)
         try:
             plain, optimised = (_litert(model, samples, options, exact=exact) for exact in (True, False))
         except process.DiedError:

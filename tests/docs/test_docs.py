@@ -21,7 +21,7 @@ from mtool.compiler.kernels import registry
 
 ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
-NOT_MODULES = (  # files, and groups of entry points
+NOT_MODULES = ("mtool.slides",   # files, and groups of entry points
     "mtool.h", "mtool.json", "mtool.toml", "mtool.yml", "mtool.operators", "mtool.backends",
 )  # fmt: skip
 SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in registry.KERNELS.values() for schedule in kernel.schedules)}

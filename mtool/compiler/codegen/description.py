@@ -36,6 +36,7 @@ from mtool.manifest import (
     SizeRange,
     Source,
     Tensor,
+    Window,
 )
 from mtool.version import __version__
 
@@ -190,6 +191,7 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
             ),
             None,
         ),
+        window=next((Window(axis=one.axis or 0, rows=one.rows) for one in graph.slides if one.value == value), None),
         stream=None
         if stream is None
         else RowStream(rows=stream.rows, row_bytes=kind.bytes // stream.rows, order=stream.order, until=stream.until),

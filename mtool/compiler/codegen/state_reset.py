@@ -16,6 +16,7 @@ from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.tensors import parts_of
 from mtool.compiler.ir import DType, Graph, State
 from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.loop_text import indented, loop
 from mtool.compiler.plan import Plan
 from mtool.manifest import StateTensor
 
@@ -72,7 +73,7 @@ def initial_constants(plan: Plan) -> dict[str, Array]:
     found = {}
     for number, state in enumerate(plan.graph.states):
         if state.initial is not None and _fill(state) is None:
-            found[_symbol(plan, number)] = state.initial
+            found[_symbol(plan, number)] = _unit(state.initial)
     return found
 
 
@@ -90,6 +91,17 @@ def _fill(state: State) -> int | None:
         return 0
     data = set(np.ascontiguousarray(state.initial).tobytes())
     return data.pop() if len(data) == 1 else None
+
+
+def _unit(initial: Array) -> Array:
+    """Return the first elements, of which the initial value is repetitions: those of inner dimensions."""
+    flat: Array = np.ascontiguousarray(initial).reshape(-1)
+    for dim in reversed(range(initial.ndim + 1)):
+        rows: Array = flat.reshape(-1, math.prod(initial.shape[dim:]))
+        if (rows == rows[0]).all():
+            flat = rows[0]
+            break
+    return flat
 
 
 def starts_as_zeros(plan: Plan) -> bool:
@@ -114,7 +126,11 @@ def reset_function(model: CModel) -> list[str]:
             continue  # and there may be no arena
         place = arena.bytes_at(spot)
         if fill is None:
-            lines.append(f"    MT_FLASH_COPY({place}, {_symbol(plan, number)}, sizeof({_symbol(plan, number)}));")
+            assert state.initial is not None
+            symbol, unit = _symbol(plan, number), _unit(state.initial).nbytes
+            copy = f"MT_FLASH_COPY({place}%s, {symbol}, sizeof({symbol}));"
+            one = loop("n", "0", str(tensor.bytes), unit, [copy % " + n"]) if unit < tensor.bytes else [copy % ""]
+            lines += indented(one)
         else:
             count = DType.of(tensor.dtype).c_bytes(math.prod(tensor.shape)).removeprefix("1 * ")
             lines.append(f"    memset({place}, {fill}, {count});")
@@ -135,10 +151,14 @@ def start_call(model: CModel) -> list[str]:
 
 def declared(model: CModel) -> list[str]:
     """Return the part of the header about the states."""
-    interface, arena = model.interface, model.arena
+    interface, arena, graph = model.interface, model.arena, model.graph
     if not interface.states:
         return []
-    rows = []
+    rows = [
+        f"  {short_name(one.value)}: a window of {one.rows} rows along dimension {one.axis}, of which each run gets "
+        f"{one.hop}; the others are kept"
+        for one in graph.slides
+    ]
     for state, spot in zip(interface.states, arena.states, strict=True):
         kind = f"{state.dtype}[{','.join(map(str, state.shape))}], {state.bytes:,} bytes"
         place = f" at {arena.macro(spot)}" if spot else ""

@@ -14,7 +14,7 @@ from mtool.compiler.frontend.bind_states import States, bind_states
 from mtool.compiler.frontend.dimensions import Works, bind_dimensions
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.onnx_graph import import_graph
-from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions, slides_of
 from mtool.compiler.frontend.own_states import own_states
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.frontend.user_values import check_names, constant_of
@@ -83,7 +83,8 @@ def graph_of(
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     graph = import_graph(model, model_name(options.name or stem), options, budget, separated)
-    graph = replace(graph, halves=halves and options.hybrid != "float32")
+    noted = [text for one in model.metadata_props if one.key == "mtool.slides" for text in one.value.split(";")]
+    graph = replace(graph, halves=halves and options.hybrid != "float32", slides=slides_of(noted))
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 
 

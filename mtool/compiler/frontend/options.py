@@ -1,11 +1,14 @@
 """A model's compile options."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mtool.base import checked, option_table
+from mtool.base.errors import UsageError
 from mtool.base.option_values import Hybrid, Rounding
 from mtool.base.tensors import Array
+from mtool.compiler.ir import Slide
 
 Pairs = Sequence[tuple[str, str]]
 """Pairs of an output and an input of the model; each pair is a state."""
@@ -29,6 +32,7 @@ class ModelOptions:
         are neither inputs nor outputs of the compiled model. A state starts with the initialiser of the input's name,
         if the model has one, otherwise with zeros, which for a quantized state are its zero point.
     state_values: other initial values of states, as stored, by the input's name: one number or all elements.
+    slides: inputs that are windows over a sequence; the caller passes the rows that are new in each call.
     whole: the graph is for backends to recognise operators in, not to be compiled: operators of a TFLite model that
         are otherwise written out are one node each.
     limits: limits on the import that replace the defaults, by the names of mtool/compiler/operators/budget.py.
@@ -44,9 +48,28 @@ class ModelOptions:
     keeps_rounds: bool = False
     states: Pairs = ()
     state_values: Mapping[str, Array] = field(default_factory=dict)
+    slides: tuple[Slide, ...] = ()
     whole: bool = False
     limits: Mapping[str, checked.Count] = field(default_factory=dict)
     name: str = ""
 
 
 DEFAULTS = ModelOptions()
+
+
+def slides_of(texts: Sequence[str] | None) -> tuple[Slide, ...]:
+    """Return inputs that are windows, from INPUT=HOP or INPUT=HOP@AXIS.
+
+    Raises:
+        UsageError: a text has another form.
+    """
+    found = []
+    for text in texts or ():
+        match = re.fullmatch(r"(.+)=(\d{1,9})(?:@(\d{1,2}))?", text, re.ASCII)
+        if match is None:
+            raise UsageError(
+                f"--slide {text}: expected INPUT=HOP or INPUT=HOP@AXIS",
+                hint="name an input and the number of rows that are new in each call: --slide spectrogram=1",
+            )
+        found.append(Slide(match[1], int(match[2]), None if match[3] is None else int(match[3])))
+    return tuple(found)

@@ -196,6 +196,21 @@ class Stream:
 
 
 @frozen
+class Slide:
+    """An input that is a window over a sequence: between two calls it moves by `hop` of its `rows` along `axis`.
+
+    `zero` fills the window before the first call. Before the model is read, the axis may be None, for that of time,
+    and the number of rows is 0.
+    """
+
+    value: str
+    hop: int
+    axis: int | None = None
+    rows: int = 0
+    zero: int = 0
+
+
+@frozen
 class Graph:
     """A model. An empty input name ("") stands for an omitted optional input.
 
@@ -211,7 +226,8 @@ class Graph:
     them, and `is_sample` marks such a sample; `halves`: the model's file has float16 weights, which kernels may store
     as such, although the graph has them as float32; `rounds` is about how often an inference computes a body;
     `for_size`: small code matters more than a few instructions; `stream` is the input that arrives by rows, if there is
-    one; `memo` caches results that every node needs.
+    one; `slides` are the inputs that are windows, of which the caller passes the new rows; `memo` caches results that
+    every node needs.
     """
 
     name: str
@@ -234,6 +250,7 @@ class Graph:
     rounds: int = 1
     for_size: bool = False
     stream: Stream | None = None
+    slides: tuple[Slide, ...] = ()
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

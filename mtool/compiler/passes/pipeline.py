@@ -21,6 +21,7 @@ from mtool.compiler.passes.layout import simplify_layout, transposes_to_loops
 from mtool.compiler.passes.lower import lower
 from mtool.compiler.passes.name_nodes import name_nodes
 from mtool.compiler.passes.quantization import propagate_quantization, use_signed_integers
+from mtool.compiler.passes.slide import slide
 from mtool.compiler.passes.state_layout import put_time_outermost
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         hoist_broadcasts,  # computation that is the same for many elements, before them
         fold_constants,
         clamp_indices,  # indices that depend on data
+        slide,  # windows that move: operators compute the new rows alone
         copy_constant_inputs,  # kernels read variables
         copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order

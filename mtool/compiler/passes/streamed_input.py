@@ -76,12 +76,12 @@ def _order(graph: Graph, value: str) -> tuple[int, ...]:
     rank = len(graph.types[value].shape)
     if rank != 4:
         return ()
-    found = _axes_of_image(graph, value, tuple(range(rank)))
+    found = axes_of_image(graph, value, tuple(range(rank)))
     order = tuple(found[axis] for axis in NHWC_OF_NCHW) if found is not None else ()
     return () if order == tuple(range(rank)) else order
 
 
-def _axes_of_image(graph: Graph, value: str, axes: tuple[int, ...]) -> tuple[int, ...] | None:
+def axes_of_image(graph: Graph, value: str, axes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the axes of the input that become the axes of the first image in the graph; None: unknown."""
     readers = graph.consumers()
     ways: list[tuple[str, tuple[int, ...]]] = [(value, axes)]

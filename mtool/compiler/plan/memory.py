@@ -353,7 +353,8 @@ class _Storages:
         for number, step in enumerate(steps):
             for value in step.node.inputs:
                 self.last[self.root(value)] = number
-        end = (*graph.outputs, *(value for _, value, _ in graph.state_values), *(size.value for size in graph.sizes))
+        kept = (value for _, value, _ in graph.state_values)
+        end = (*graph.outputs, *kept, *self.home, *(size.value for size in graph.sizes))
         self.last |= {self.root(value): len(steps) for value in end}
 
     def add(self, root: str) -> None:

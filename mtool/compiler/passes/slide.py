@@ -1,0 +1,525 @@
+"""Sliding windows: rows that equal rows of the call before are kept instead of computed again.
+
+Where an input is a window that moves by a hop between two calls, most rows of the values that depend on it equal rows
+of the call before, further on by the hop (divided by the strides since). They are kept in a state, and operators
+compute the other rows alone: the new ones, and those that padding touches. An operator that needs all rows at once
+reads them from the state. The input becomes its new rows.
+
+The analysis goes forward for the rows that are equal, then backward for the rows that readers need.
+"""
+
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mtool.base import spelling
+from mtool.base.errors import UsageError
+from mtool.base.escaping import argument
+from mtool.base.frozen import frozen
+from mtool.compiler.ir import Array, Attributes, Expr, Graph, Node, Rewriter, Slide, State, View, axis, identity, load
+from mtool.compiler.ir.node import Computation, expression_of
+from mtool.compiler.kernels.concat import Concat
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.evaluation import computed
+from mtool.compiler.kernels.loop import Loop
+from mtool.compiler.kernels.pool2d import Pool2d
+from mtool.compiler.kernels.specification import RowReads
+from mtool.compiler.passes.streamed_input import axes_of_image
+
+log = logging.getLogger(__name__)
+ALIGNMENT = 4  # bytes: kernels read words
+
+# The inputs that are windows.
+
+
+def with_slides(graph: Graph, slides: Iterable[Slide]) -> Graph:
+    """Return a graph that notes which inputs are windows.
+
+    Args:
+        graph: of canonical ONNX operators.
+        slides: the inputs.
+
+    Raises:
+        UsageError: an input does not exist, or is not longer than the hop.
+    """
+    found: list[Slide] = []
+    for one in slides:
+        name, hop, along = one.value, one.hop, one.axis
+        what = f"--slide {name}={hop}" + (f"@{along}" if along is not None else "")
+        twice = any(other.value == name for other in found)
+        if name not in graph.caller_inputs or twice:
+            raise UsageError(
+                f"{what}: {'the input is named twice' if twice else f'unknown input {name}'}",
+                details=[f"the model has {', '.join(graph.caller_inputs) or 'none'}"],
+                hint=spelling.did_you_mean(name, graph.caller_inputs),
+            )
+        kind = graph.types[name]
+        own = _axis_of_time(graph, name) if along is None else along
+        rows = kind.shape[own] if own < len(kind.shape) else 0
+        if not 0 < hop < rows:
+            raise UsageError(
+                f"{what}: the window has {rows} rows along axis {own}, and the hop must be smaller",
+                details=[f"expected  1 to {rows - 1}", f"found     {hop}"] if rows > 1 else [f"{name} is {kind}"],
+                hint=f"name another axis: --slide {argument(name)}=HOP@AXIS",
+            )
+        point = graph.quant[name].zero_point[0] if name in graph.quant and kind.dtype.is_integer else 0
+        found.append(Slide(name, hop, own, rows, point))
+    return replace(graph, slides=tuple(found))
+
+
+def _axis_of_time(graph: Graph, value: str) -> int:
+    """Return the vertical axis of the first image; of a signal or another tensor, the first axis that has a length."""
+    shape = graph.types[value].shape
+    axes = axes_of_image(graph, value, tuple(range(len(shape)))) or ()
+    ways = [*axes[2:], *range(len(shape))]
+    return next((axis for axis in ways if shape[axis] > 1), 0)
+
+
+# Forward: which rows of a value equal rows of the call before.
+
+
+@frozen
+class Sliding:
+    """A value whose rows from `first` to `end` along an axis equal those `by` rows further on of the call before."""
+
+    axis: int
+    by: int
+    first: int
+    end: int
+
+
+class NotSlidingError(Exception):
+    """A node's result does not slide; the message is the reason."""
+
+
+def slide(graph: Graph) -> Graph:
+    """Return a graph that computes the new rows alone where inputs slide."""
+    if not graph.slides:
+        return graph
+    rewriter = _Slider(graph)
+    return rewriter.run()
+
+
+def _sliding(graph: Graph) -> tuple[dict[str, Sliding], dict[str, tuple[RowReads, ...]]]:
+    """Return the values that slide, and the rows that each node reads of them."""
+    found = {one.value: Sliding(one.axis or 0, one.hop, 0, one.rows - one.hop) for one in graph.slides}
+    reads: dict[str, tuple[RowReads, ...]] = {}
+    for node in graph.nodes:
+        if found.keys().isdisjoint(node.inputs):
+            continue
+        try:
+            own, made = _of_node(node, graph, found)
+        except NotSlidingError as why:
+            log.info("slide: %s is computed as a whole: %s", ", ".join(node.origins) or node.name, why)
+            continue
+        reads[node.name], found[node.outputs[0]] = own, made
+    return found, reads
+
+
+def _of_node(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[tuple[RowReads, ...], Sliding]:
+    """Return the rows of its inputs that a node's rows are computed from, and how its result slides.
+
+    Raises:
+        NotSlidingError: it does not slide.
+    """
+    if len(node.outputs) != 1:
+        raise NotSlidingError("it has several results")
+    if isinstance(node.attrs, View):
+        return (), _of_view(
+            graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape, known[node.inputs[0]]
+        )
+    along, reads = _reads(node, graph, known)
+    size = graph.types[node.outputs[0]].shape[along]
+    first, end, steps = 0, size, set[int]()
+    for one in reads:
+        slid = known[node.inputs[one.input]]
+        if slid.by % one.stride:
+            nearest = sorted({slid.by // one.stride * one.stride, -(-slid.by // one.stride) * one.stride} - {0})
+            listed = " or ".join(map(str, nearest))
+            raise NotSlidingError(f"its stride {one.stride} does not divide {slid.by} rows; it would divide {listed}")
+        steps.add(slid.by // one.stride)
+        first = max(first, -(-(slid.first + one.pad) // one.stride))
+        end = min(end, (slid.end + one.pad - one.reach) // one.stride + 1)
+    if len(steps) > 1:
+        raise NotSlidingError(f"its inputs slide by {' and '.join(map(str, sorted(steps)))} rows")
+    (by,) = steps
+    end = min(end, size - by)
+    if first >= end:
+        raise NotSlidingError("none of its rows is computed from rows of the call before alone")
+    return reads, Sliding(along, by, first, end)
+
+
+def _of_view(before: Sequence[int], after: Sequence[int], slid: Sliding) -> Sliding:
+    """Return how a value slides under another shape: along the axis that begins at the same element."""
+    outer, inner = math.prod(before[: slid.axis]), math.prod(before[slid.axis + 1 :])
+    for along, size in enumerate(after):
+        rest = math.prod(after[along + 1 :])
+        if math.prod(after[:along]) != outer or size == 1:
+            continue
+        whole = rest % inner == 0 or inner % rest == 0
+        if whole and slid.by * inner % rest == 0:
+            first, end = -(-slid.first * inner // rest), slid.end * inner // rest
+            if first < end:
+                return Sliding(along, slid.by * inner // rest, first, end)
+    raise NotSlidingError("its shape splits the rows")
+
+
+def _reads(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[int, tuple[RowReads, ...]]:
+    """Return the axis along which a node's result slides, and the rows that it reads of each input that slides."""
+    attrs, (first, *_) = node.attrs, [number for number, value in enumerate(node.inputs) if value in known]
+    along = known[node.inputs[first]].axis
+    own: tuple[RowReads, ...] = ()
+    if isinstance(attrs, Conv2d | Pool2d):
+        if first or along not in (1, 2) or (isinstance(attrs, Pool2d) and 0 in attrs.expr.operands()):
+            raise NotSlidingError("its windows do not move along these rows")
+        n = along - 1
+        reach = (attrs.kernel[n] - 1) * attrs.dilations[n] + 1
+        own = (RowReads(0, attrs.strides[n], reach, attrs.pads[n]),)
+    elif isinstance(attrs, Dense):
+        if first or along:
+            raise NotSlidingError("it needs all rows at once")
+        own = (RowReads(0),)
+    elif isinstance(attrs, Concat):
+        if along == attrs.axis or any(value not in known or known[value].axis != along for value in node.inputs):
+            raise NotSlidingError("it joins them with others")
+        return along, tuple(RowReads(number) for number in range(len(node.inputs)))
+    elif isinstance(attrs, Loop):
+        along = _axis_of_loop(node, graph, known)
+    else:
+        raise NotSlidingError("it needs all rows at once")
+    expr = expression_of(node)
+    assert expr is not None
+    return along, (*own, *_of_expression(expr, along, node, graph, known))
+
+
+def _axis_of_loop(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> int:
+    """Return the axis of a loop's result that follows the rows of the first input that slides."""
+    rank = len(graph.types[node.outputs[0]].shape)
+    for part in Loop.of(node).expr.parts():
+        slid = known.get(node.inputs[part.value]) if part.op == "load" else None
+        if slid is not None:
+            axes = {one.value for one in part.args[slid.axis].walk(indices=False) if one.op == "axis"}
+            own = [number for number in axes if number < rank]
+            if len(own) == 1:
+                return int(own[0])
+            break
+    raise NotSlidingError("it needs all rows at once")
+
+
+def _of_expression(
+    expr: Expr, along: int, node: Node, graph: Graph, known: Mapping[str, Sliding]
+) -> Iterator[RowReads]:
+    """Yield the rows that an expression reads of inputs that slide, to compute a row along an axis.
+
+    Raises:
+        NotSlidingError: it depends on the number of its row, or on values that change in another way.
+    """
+    sizes = dict(enumerate(graph.types[node.outputs[0]].shape))
+    sizes |= {number: size for part in expr.parts() if part.op == "reduce" for number, size in part.value.axes}
+    for part in expr.walk(indices=False):
+        if part.op == "axis" and part.value == along:
+            raise NotSlidingError("it depends on the number of its row")
+    for part in expr.parts():
+        if part.op != "load":
+            continue
+        value = node.inputs[part.value]
+        slid = known.get(value)
+        if slid is None and value not in graph.constants:
+            raise NotSlidingError("it reads another value too")
+        for place, index in enumerate(part.args):
+            if slid is not None and place == slid.axis:
+                yield _linear(index, part.value, along, sizes)
+            elif any(one == axis(along) for one in index.walk(indices=False)):
+                raise NotSlidingError("a constant or index differs from row to row")
+
+
+def _linear(index: Expr, number: int, along: int, sizes: Mapping[int, int]) -> RowReads:
+    """Return the rows that an index reads: a multiple of the row, and a range."""
+
+    def terms(part: Expr, args: Sequence[tuple[int, int, int] | None]) -> tuple[int, int, int] | None:
+        if part.op == "const":
+            return 0, int(part.value), int(part.value)
+        if part.op == "axis":
+            return (1, 0, 0) if part.value == along else (0, 0, sizes[part.value] - 1)
+        if part.op not in ("add", "sub", "mul") or None in args:
+            return None
+        one, other = (arg for arg in args if arg is not None)
+        if part.op == "mul":
+            factor = next((each[1] for each in (other, one) if each[0] == 0 and each[1] == each[2]), None)
+            if factor is None or factor < 0:
+                return None
+            scaled = one if other[0] == 0 and other[1] == other[2] == factor else other
+            return scaled[0] * factor, scaled[1] * factor, scaled[2] * factor
+        if part.op == "sub":
+            other = (-other[0], -other[2], -other[1])
+        return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+    found = index.fold(terms, leaves=("load",))
+    if found is None or found[0] < 1:
+        raise NotSlidingError("it reads rows by a computed number")
+    stride, low, high = found
+    return RowReads(number, stride, high - low + 1, -low)
+
+
+# Backward: which rows readers need, and which of them are kept; then the new graph.
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The ranges of rows of a value that are needed, apart and in order, and the values that hold some of them."""
+
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    pieces: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        """The first row that is needed."""
+        return self.ranges[0][0]
+
+    @property
+    def end(self) -> int:
+        """The row after the last that is needed."""
+        return self.ranges[-1][1]
+
+    def need(self, first: int, end: int) -> None:
+        """Add a range."""
+        ranges = [*self.ranges]
+        self.ranges = []
+        for start, stop in sorted([*ranges, (first, end)]):
+            if self.ranges and start <= self.end:
+                start, stop = self.ranges[-1][0], max(self.end, stop)
+                self.ranges.pop()
+            self.ranges.append((start, stop))
+
+
+class _Slider(Rewriter):
+    """Builds the graph that computes new rows."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.sliding, self.reads = _sliding(graph)
+        self.rows: dict[str, _Rows] = {}
+        self.kept: list[tuple[State, str, str]] = []
+        self.zeros = self.of_zeros()
+        self.needed()
+
+    def of_zeros(self) -> dict[str, Array]:
+        """Return the values that slide for a window of zeros, of which rows are kept before the first call."""
+        graph = self.graph
+        found = {
+            one.value: np.full(graph.types[one.value].shape, one.zero, graph.types[one.value].dtype.numpy)
+            for one in graph.slides
+        }
+        for node in graph.nodes:
+            if node.outputs[0] in self.sliding:
+                inputs = [found[value] if value in found else graph.constants[value] for value in node.inputs]
+                found[node.outputs[0]] = computed(node, graph, inputs)
+        return found
+
+    def needed(self) -> None:
+        """Find the rows that are needed, from the outputs back."""
+        for value in self.graph.outputs:
+            self.need(value, 0, self.size(value))
+        for node in reversed(self.graph.nodes):
+            out = node.outputs[0]
+            if out not in self.sliding:
+                for value in node.inputs:
+                    self.need(value, 0, self.size(value))
+            elif out in self.rows:
+                for first, end in self.computed(node):
+                    for number, (start, stop) in self.read(node, first, end).items():
+                        self.need(node.inputs[number], start, stop)
+
+    def size(self, value: str) -> int:
+        """Return the number of rows of a value; 0: it does not slide."""
+        return self.graph.types[value].shape[self.sliding[value].axis] if value in self.sliding else 0
+
+    def need(self, value: str, first: int, end: int) -> None:
+        if value in self.sliding:
+            self.rows.setdefault(value, _Rows()).need(first, end)
+
+    def kept_rows(self, value: str) -> tuple[int, int]:
+        """Return the rows of a value that are kept from the call before; none if no reader needs one of them.
+
+        All rows between those that are needed are then there, and those that are kept in the next call.
+        """
+        rows, slid = self.rows[value], self.sliding[value]
+        first, end = max(rows.first, slid.first), slid.end
+        if not any(start < end and stop > first for start, stop in rows.ranges):
+            return 0, 0
+        rows.ranges = [(rows.first, max(rows.end, end + slid.by))]
+        return first, end
+
+    def computed(self, node: Node) -> list[tuple[int, int]]:
+        """Return the rows of a node that are computed in each call: all that are needed, except those that are kept."""
+        rows = self.rows[node.outputs[0]]
+        if isinstance(node.attrs, View):  # whole rows of its input
+            before, after = self.row_sizes(node)
+            unit = max(before // after, 1)
+            return [(first // unit * unit, -(-end // unit) * unit) for first, end in rows.ranges]
+        first, end = self.kept_rows(node.outputs[0])
+        parts = ((rows.first, first), (end, rows.end)) if end else rows.ranges
+        return [(start, stop) for start, stop in parts if start < stop]
+
+    def row_sizes(self, node: Node) -> tuple[int, int]:
+        """Return the elements of a row of a view's input, and of its output."""
+        before, after = (
+            math.prod(self.graph.types[value].shape[self.sliding[value].axis + 1 :])
+            for value in (node.inputs[0], node.outputs[0])
+        )
+        return before, after
+
+    def read(self, node: Node, first: int, end: int) -> dict[int, tuple[int, int]]:
+        """Return the rows of each input that slides which a node reads to compute rows, without padding."""
+        if isinstance(node.attrs, View):
+            before, after = self.row_sizes(node)
+            return {0: (first * after // before, end * after // before)}
+        found: dict[int, tuple[int, int]] = {}
+        for one in self.reads[node.name]:
+            start, stop = one.rows(first, end - first)
+            size = self.size(node.inputs[one.input])
+            start = min(max(start, 0), size - 1)
+            stop = max(min(stop, size), start + 1)  # one that is not needed, if all are padding
+            low, high = found.get(one.input, (start, stop))
+            found[one.input] = min(low, start), max(high, stop)
+        return found
+
+    def run(self) -> Graph:
+        """Build the graph."""
+        for one in self.graph.slides:
+            self.new_rows(one.value)
+        for node in self.graph.nodes:
+            out = node.outputs[0]
+            if out not in self.sliding:
+                whole = [self.part(v, 0, self.size(v)) if v in self.sliding else v for v in node.inputs]
+                self.nodes.append(replace(node, inputs=tuple(whole)))
+            elif out in self.rows:
+                for first, end in self.computed(node):
+                    self.rows[out].pieces.append((first, end, self.compute(node, first, end)))
+                self.join(out, node)
+        outputs = [self.part(value, 0, self.size(value)) if value in self.sliding else value for value in self.outputs]
+        self.outputs = (*outputs, *(output for _, _, output in self.kept))
+        graph = replace(self.graph, inputs=(*self.graph.inputs, *(value for _, value, _ in self.kept)))
+        graph = replace(graph, states=(*graph.states, *(state for state, _, _ in self.kept)))
+        self.graph = graph
+        return self.finish()
+
+    def new_rows(self, value: str) -> None:
+        """Make an input the rows that are new."""
+        slid, kind = self.sliding[value], self.graph.types[value]
+        self.types[value] = replace(kind, shape=_with(kind.shape, slid.axis, slid.by))
+        if value in self.rows:
+            self.kept_rows(value)
+            self.rows[value].pieces.append((slid.end, slid.end + slid.by, value))
+            self.join(value, None)
+
+    def piece(self, value: str, stem: str, first: int, end: int) -> str:
+        """Add a value for rows of another; return its name."""
+        slid, kind = self.sliding[value], self.graph.types[value]
+        made = self.value(f"{value} {stem}", kind.dtype, _with(kind.shape, slid.axis, end - first))
+        if value in self.graph.quant:
+            self.quant[made] = self.graph.quant[value]
+        if value in self.graph.sources and slid.axis == 1:
+            self.sources[made] = self.graph.sources[value].then(("rows", (first, end)))
+        return made
+
+    def join(self, value: str, node: Node | None) -> None:
+        """Add the rows that are kept to those that are computed, and keep rows for the next call."""
+        slid, rows = self.sliding[value], self.rows[value]
+        first, end = (0, 0) if node is not None and isinstance(node.attrs, View) else self.kept_rows(value)
+        if first == end:
+            return
+        kept = self.piece(value, "kept", first, end)
+        self.sources.pop(kept, None)
+        pieces = sorted([*rows.pieces, (first, end, kept)])
+        whole = self.piece(value, "window", rows.first, rows.end)
+        self.node("concat", [name for _, _, name in pieces], [whole], Concat(axis=slid.axis), like=node)
+        rows.pieces.append((rows.first, rows.end, whole))
+        following = self.part(value, first + slid.by, end + slid.by, copies=True)
+        rows_kept = (slice(None),) * slid.axis + (slice(first, end),)
+        initial = np.ascontiguousarray(self.zeros[value][rows_kept])
+        self.kept.append((State(f"{value} next", kept, initial if initial.any() else None), kept, following))
+
+    def part(self, value: str, first: int, end: int, *, copies: bool = False) -> str:
+        """Return the value that holds rows of another; a view or a copy of a piece unless a piece is just these."""
+        slid, pieces = self.sliding[value], self.rows[value].pieces
+        start, stop, source = min(
+            ((a, b, name) for a, b, name in pieces if a <= first and end <= b), key=lambda one: one[1] - one[0]
+        )
+        if (start, stop) == (first, end) and not copies:
+            return source
+        kind = self.types[source]
+        inner = math.prod(kind.shape[slid.axis + 1 :])
+        made = self.piece(value, "part", first, end)
+        skipped = (first - start) * inner
+        is_aligned = skipped * kind.dtype.size % ALIGNMENT == 0
+        if math.prod(kind.shape[: slid.axis]) == 1 and is_aligned and not copies:
+            self.node("view", [source], [made], View(first=skipped))
+        else:
+            index = list(identity(len(kind.shape)))
+            index[slid.axis] = index[slid.axis] + (first - start)
+            self.node(
+                "loop",
+                [source],
+                [made],
+                Loop(expr=load(0, kind.dtype, tuple(index)), label="keep" if copies else "rows"),
+            )
+        if not copies:
+            pieces.append((first, end, made))
+        return made
+
+    def compute(self, node: Node, first: int, end: int) -> str:
+        """Append a node that computes rows of another; return the value."""
+        inputs, ranges = list(node.inputs), self.read(node, first, end)
+        for number, (start, stop) in ranges.items():
+            inputs[number] = self.part(node.inputs[number], start, stop)
+        made = self.piece(node.outputs[0], "new", first, end)
+        self.node(node.op, inputs, [made], self.attributes(node, first, end, ranges), like=node)
+        return made
+
+    def attributes(self, node: Node, first: int, end: int, ranges: Mapping[int, tuple[int, int]]) -> Attributes:
+        """Return a node's attributes to compute rows, from these rows of its inputs."""
+        attrs = node.attrs
+        if isinstance(attrs, Conv2d | Pool2d):
+            n, (start, stop) = self.sliding[node.outputs[0]].axis - 1, ranges[0]
+            begin, behind = self.reads[node.name][0].rows(first, end - first)
+            top, left, bottom, right = attrs.pads
+            own = (start - begin, behind - stop)
+            attrs = replace(attrs, pads=(top, own[0], bottom, own[1]) if n else (own[0], left, own[1], right))
+            if isinstance(attrs, Pool2d):
+                limits = attrs.limits[0] - (start if n == 0 else 0), attrs.limits[1] - (start if n else 0)
+                attrs = replace(attrs, limits=limits)
+            else:
+                attrs = replace(attrs, macs=attrs.macs_of_rows(end - first, self.size(node.outputs[0])))
+        if isinstance(attrs, Computation):
+            attrs = replace(attrs, expr=self.moved(attrs.expr, node, first, ranges))
+        return attrs
+
+    def moved(self, expr: Expr, node: Node, first: int, ranges: Mapping[int, tuple[int, int]]) -> Expr:
+        """Return an expression that computes rows from `first` on."""
+        strides = {one.input: one.stride for one in self.reads.get(node.name, ())}
+
+        def change(part: Expr) -> Expr:
+            if part.op != "load" or part.value not in ranges:
+                return part
+            place, index = self.sliding[node.inputs[part.value]].axis, [*part.args]
+            index[place] = _plus(index[place], strides[part.value] * first - ranges[part.value][0])
+            return replace(part, args=tuple(index))
+
+        return expr.rewrite(change)
+
+
+def _plus(index: Expr, more: int) -> Expr:
+    """Return an index plus a constant."""
+    if index.op in ("add", "sub") and index.args[1].op == "const":
+        own = int(index.args[1].value)
+        return index.args[0] + (more + (own if index.op == "add" else -own))
+    return index + more
+
+
+def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
+    return (*numbers[:place], number, *numbers[place + 1 :])

@@ -1,0 +1,90 @@
+"""Sliding windows: random networks compute the same as over whole windows, and only what is new."""
+
+import interpreter
+import numpy as np
+import pytest
+import sliding
+from graphs import HOST, model
+from networks import imported
+from onnx import helper
+
+from mtool.base.errors import UsageError
+from mtool.compiler import passes
+from mtool.compiler.frontend.options import slides_of
+from mtool.compiler.ir import Graph, Slide
+from mtool.compiler.passes.slide import with_slides
+from mtool.compiler.plan import make_plan
+
+
+def _compared(seed: int, calls: int) -> tuple[Graph, Graph]:
+    proto, slide = sliding.network(seed)
+    noted = with_slides(imported(proto), [slide])
+    whole, slid = (passes.run(graph, HOST) for graph in (imported(proto), noted))
+    pairs = [*sliding.sequence(noted, slide, calls, seed)]
+    arena = interpreter.Arena(make_plan(slid, HOST))
+    for (wanted, got), (new, _) in zip(
+        zip(
+            interpreter.run(whole, [{"x": window} for _, window in pairs]),
+            interpreter.run(slid, [{"x": new} for new, _ in pairs]),
+            strict=True,
+        ),
+        pairs,
+        strict=True,
+    ):
+        in_arena = arena.run({"x": new})
+        for one, other, placed in zip(wanted, got, in_arena, strict=True):
+            np.testing.assert_array_equal(other, placed)
+            if one.dtype.kind == "f":
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(one, other)
+    return whole, slid
+
+
+@pytest.mark.parametrize("seed", [*range(8), 50, 67])
+def test_hops_equal_whole_windows(seed: int) -> None:
+    _compared(seed, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 25))
+def test_many_hops_of_many_networks_equal_whole_windows(first: int) -> None:
+    for seed in range(first, first + 25):
+        _compared(seed, 50)
+
+
+def _window(shape: tuple[int, ...] = (1, 12, 4), slide: str = "x=1") -> Graph:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    proto = model([node], {"x": (np.float32, shape)}, ["y"])
+    return with_slides(imported(proto), slides_of([slide]))
+
+
+@pytest.mark.parametrize(
+    ("slide", "words"),
+    [
+        ("z=1", "unknown input z"),
+        ("x=12", "the window has 12 rows along axis 1"),
+        ("x=1@0", "the window has 1 rows along axis 0"),
+        ("x=1@7", "the window has 0 rows along axis 7"),
+        ("x=one", "expected INPUT=HOP or INPUT=HOP@AXIS"),
+    ],
+)
+def test_wrong_windows_are_refused(slide: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        _window(slide=slide)
+
+
+def test_the_metadata_of_a_model_say_that_it_slides() -> None:
+    proto, slide = sliding.network(0)
+    helper.set_model_props(proto, {"mtool.slides": f"x={slide.hop}"})
+    assert imported(proto).slides == (Slide("x", slide.hop),)
+
+
+def test_rows_are_those_of_time() -> None:
+    assert [one.axis for one in _window((1, 1, 40), "x=4").slides] == [2]
+    assert [one.axis for one in _window((12, 4), "x=3").slides] == [0]
+
+
+def test_what_only_new_rows_need_is_computed_of_them_alone() -> None:
+    graph = passes.run(_window((1, 12, 4)), HOST)
+    assert [graph.types[node.outputs[0]].shape for node in graph.nodes if node.op == "loop"] == [(1, 1, 4), (1, 11, 4)]
