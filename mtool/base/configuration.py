@@ -1,6 +1,6 @@
 """`mtool.toml`: settings for a folder and those below it, which commands and the environment may override.
 
-Its tables [project] and [options] make the folder a user's own project (mtool.commands.user_project reads them).
+Its tables [project], [options] and [app] make the folder a user's own project (mtool.commands.user_project reads them).
 
 Like a Makefile, it may name programs that mtool runs. So a file that another user could have put into a folder above
 the working folder (/tmp/mtool.toml) is refused.
@@ -22,7 +22,7 @@ FILE_NAME = "mtool.toml"
 ROOTS = ("board_root", "soc_root", "dts_root")
 """The keys of folders outside the Zephyr tree."""
 _PATHS = ("boards", "tuned", *ROOTS)  # a path, or a list of them
-_TABLES = ("project", "options")
+_TABLES = ("project", "options", "app")
 
 
 @frozen
@@ -41,6 +41,7 @@ class Configuration:
         dts_root: folders of devicetree bindings outside the Zephyr tree.
         project: the table of a user's own project (docs/own-project.md), as read.
         options: the options of the project's commands, as read.
+        app: the settings of an application, as read.
         file: the file; None: there is no `mtool.toml`.
     """
 
@@ -55,6 +56,7 @@ class Configuration:
     dts_root: tuple[Path, ...] = ()
     project: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    app: Mapping[str, Any] = field(default_factory=dict)
     file: Path | None = None
 
 

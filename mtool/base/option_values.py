@@ -83,8 +83,9 @@ Objective = Literal["auto", "time", "cycles", "instructions"]
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "idf-component", "cmsis-pack", "mlf"]
 """What `compile` writes: the C alone, or a package for an ecosystem."""
 
-ProjectType = Literal["standalone", "host-driven", "mlperftiny"]
-"""The type of a user's own project: a program around the model, a model driven by a host, EEMBC's benchmark."""
+ProjectType = Literal["standalone", "host-driven", "mlperftiny", "wakeword"]
+"""The type of a user's own project: a program around the model, a model driven by a host, EEMBC's benchmark, or an
+application."""
 
 Method = Literal["minmax", "entropy", "percentile"]
 """The method by which quantization finds an activation's range."""

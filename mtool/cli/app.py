@@ -157,6 +157,7 @@ The command is the function of that name in the module of that name, or of `_MOD
 _MODULES = {
     **dict.fromkeys(("new", "update", "generate", "build", "compile", "partition"), "project"),
     **dict.fromkeys(("key", "load"), "module"),
+    "record": "replay",
 }
 HELP = """Put an ONNX or TFLite model on a microcontroller.
 

@@ -44,7 +44,8 @@ def new(
         }
     )
     shown = [
-        ("src", "yours: the program" if found.type == "standalone" else "yours: the firmware of EEMBC's runner"),
+        ("src", "yours: the firmware of EEMBC's runner" if found.type == "mlperftiny" else "yours: the program"),
+        ("clips", "yours: recordings for `mtool replay` and the tests"),
         ("drive.py", "yours: drives the model from this computer"),
         ("generated", "mtool's: updated by `mtool update`"),
         ("tests", f"limits on instructions, memory and accuracy, on {found.test_board} by `mtool test`"),

@@ -19,6 +19,7 @@ from mtool.base.escaping import plain
 from mtool.base.filetree import Edits, FileTree
 from mtool.base.option_values import ProjectType
 from mtool.boards import Board
+from mtool.commands import applications
 from mtool.commands.user_project import GENERATED, PROGRAM, UserProject, require
 from mtool.compiler.frontend import is_tflite
 from mtool.device.build import toolchains
@@ -228,6 +229,7 @@ def _values(
         "builds_here": builds_here,
         "needs_west": needs_west,
         "is_attached": not _runs_here(board) or board.usb is not None,
+        "app": applications.APPLICATIONS[kind]().model_dump() if kind in applications.APPLICATIONS else None,
         "benchmark": "ad01" if is_autoencoder else _BENCHMARKS.get(classes, "unspecified"),
         "program": PROGRAM,
     }

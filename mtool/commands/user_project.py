@@ -19,6 +19,8 @@ from mtool.base.errors import UsageError
 from mtool.base.identifiers import model_name
 from mtool.base.option_table import OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import ProjectType
+from mtool.commands import applications
+from mtool.commands.applications import Settings
 from mtool.stages.deployment import Deployment
 from mtool.stages.job import Job
 from mtool.stages.options import Options, parse
@@ -45,6 +47,7 @@ class UserProject:
         test_board: the name of the board that its tests run on by default.
         type: the kind of its program.
         options: options of `mtool build`, by their names in Python, with values as on the command line.
+        settings: an application's settings; None: it is not one.
     """
 
     folder: Path
@@ -53,11 +56,17 @@ class UserProject:
     test_board: str
     type: ProjectType
     options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings | None = None
 
     @property
     def has_program(self) -> bool:
         """Whether the project has its own program, besides the firmware that a host drives."""
         return self.type != "host-driven"
+
+    def has_sensor(self, board: str) -> bool:
+        """Return whether the program reads a board's own sensor: the project's board, unless it is emulated."""
+        target = boards.get(board)
+        return board == self.board and target.emulator is None and target.cpu != "host"
 
     def folder_for(self, board: str) -> Path:
         """Return the generated project folder of the model for a board."""
@@ -72,7 +81,8 @@ class UserProject:
     def with_program(self, options: Options, board: str, folder: Path) -> Options:
         """Return options with the program of the standalone firmware for a board, in a project folder.
 
-        The user's program is only for its board. EEMBC's needs only mtool.h, which every C template has.
+        The user's program is only for its board. EEMBC's needs only mtool.h, which every C template has, and an
+        application gets recordings instead of its board's sensor.
         """
         if not self.has_program or (self.type == "standalone" and board != self.board):
             return options
@@ -80,9 +90,12 @@ class UserProject:
         named = self.options.get("template", "")
         language = project.choose(own, named, {})[0].program
         chosen = project.choose(other, options.template, {})[0]
-        if chosen.program != language:
+        if chosen.program != language and (self.settings is None or chosen.program != "c"):
             return options
-        program = project.program_in(self.folder / PROGRAM, folder, port=self.type == "mlperftiny")
+        how: dict[str, Any] = {"port": self.type != "standalone", "only_c": chosen.program != language}
+        if self.settings is not None:
+            how["settings"] = applications.header(self.settings, has_sensor=self.has_sensor(board))
+        program = project.program_in(self.folder / PROGRAM, folder, **how)
         if not program.sources:
             raise UsageError(
                 f"{self.folder / PROGRAM} has no program",
@@ -146,6 +159,11 @@ def find(folder: Path | None = None) -> UserProject | None:
     if kind not in get_args(ProjectType):
         details = [f"expected one of {', '.join(get_args(ProjectType))}"]
         raise UsageError(f"{read.file}: type can't be {kind!r}", details=details)
+    is_app = kind in applications.APPLICATIONS
+    if read.app and not is_app:
+        details = [f"its type is {kind}; applications: {', '.join(applications.APPLICATIONS)}"]
+        raise UsageError(f"{read.file} has [app], but is not an application", details=details)
+    settings = applications.settings_of(kind, read.app, str(read.file)) if is_app else None
     root = read.file.parent
     return UserProject(
         folder=root,
@@ -156,6 +174,7 @@ def find(folder: Path | None = None) -> UserProject | None:
         options={
             key: _placed(root, key, value) for key, value in checked_options(read.options, str(read.file)).items()
         },
+        settings=settings,
     )
 
 

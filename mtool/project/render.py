@@ -19,10 +19,12 @@ from mtool.project import chip_drivers, loaded_modules
 from mtool.project.levels import hot_sources, levels_of
 from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
-from mtool.project.template import Template, load
+from mtool.project.template import Folders, Template, load
 
 log = logging.getLogger(__name__)
 BUILD_HEADER = "mt_build.h"
+_APP_HEADER = "mt_app.h"
+_APPS = "apps"  # the folder of crt/ with what applications use
 
 
 def render(
@@ -71,15 +73,23 @@ def render(
     context["protect"] = _protection(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
+    app = _app_files(program, folders)
+    context["sources"]["model"] += [path for path in app if path.endswith(".c")]
     context["firmware"] = {
         kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
     }
     drivers = chip_drivers.of_board(board, folders.ports)
     context["ports"] = drivers.for_templates()
     own = _render_folder(chosen, context, trust=trust)
-    included = runtime_headers((own, model, crt, extra), headers)
+    included = runtime_headers((own, model, crt, extra, app), headers)
     crt = crt.merged(drivers.files)
-    tree = own.merged(model).merged(crt).merged(extra).merged(FileTree({path: headers[path] for path in included}))
+    tree = (
+        own.merged(model)
+        .merged(crt)
+        .merged(app)
+        .merged(extra)
+        .merged(FileTree({path: headers[path] for path in included}))
+    )
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
         template=chosen.name,
@@ -161,6 +171,15 @@ def _protection(
         "stack_window": unit.window(stack_bytes),
         "constants": max(constants, key=lambda area: area.alignment).model_dump(),
     }
+
+
+def _app_files(program: Program | None, folders: Folders) -> FileTree:
+    """Return what an application's program includes: the files of crt/apps, and its settings."""
+    if program is None or not program.settings:
+        return FileTree()
+    files = from_folder(resources.path("crt") / _APPS)
+    placed = {f"{folders.sources if path.endswith('.c') else folders.headers}/{path}": files[path] for path in files}
+    return FileTree({**placed, f"{folders.build_header}/{_APP_HEADER}": program.settings.encode()})
 
 
 def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> FileTree:

@@ -7,6 +7,7 @@
 | `device` | a session with the running model: a process, an emulator, or a board, which is flashed first |
 | `cost` | the cost of an inference there: instructions or time, flash, RAM |
 | `limits` | the limits in limits.toml, and the figures that were recorded last |
+| `replayed` | an application's recordings, through its program there |
 
 All are created once for each pytest session. An mtool error fails the test with mtool's own message.
 """
@@ -21,6 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from mtool.base.errors import MtoolError
     from mtool.commands.cost import Cost
+    from mtool.commands.replaying import Replayed
     from mtool.commands.user_project import UserProject
     from mtool.device.session import Device
     from mtool.plugins.testing.model import Limits, ModelUnderTest
@@ -32,6 +34,8 @@ _OF_THE_DEVICE = (
     "mtool.device.transport",
     "mtool.device.rpc",
 )
+
+_WHOLE = 100.0  # figures from here on are shown without decimal places
 
 ERRORS = pytest.StashKey[list["MtoolError"]]()
 """The mtool errors that tests ended with; they determine the exit code of `mtool test`."""
@@ -80,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for name, value in limits.seen.items():
         last = limits.last.get(name)
         change = "" if not last else f"   {100 * (value - last) / last:+.2f}%"
-        shown = f"{value:.4f}" if name == "accuracy" else f"{value:,.0f}"
+        shown = f"{value:,.0f}" if value == round(value) or value >= _WHOLE else f"{value:.4f}"
         terminalreporter.write_line(f"{name:<14} {shown:>14}{change}")
     if unlimited := limits.unlimited():
         terminalreporter.write_line(unlimited, yellow=True)
@@ -168,3 +172,15 @@ def limits(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_boar
     found = load(mtool_project.folder, mtool_board, records=pytestconfig.getoption("--mtool-record"))
     pytestconfig.stash[LIMITS] = found
     return found
+
+
+@pytest.fixture(scope="session")
+def replayed(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_board: str) -> "Replayed":
+    """Send an application's recordings in clips/ through its program on the board."""
+    from mtool.commands import replaying
+
+    folder = mtool_project.folder / replaying.CLIPS
+    if not any(folder.glob("*.wav")):
+        pytest.skip(f"{folder} has no recordings")
+    port, probe = (pytestconfig.getoption(f"--mtool-{name}") for name in ("port", "probe"))
+    return replaying.replay(mtool_project, [folder], board=mtool_board, port=port, probe=probe)

@@ -1,0 +1,173 @@
+#include "mt_hops.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "mtool.h"
+
+enum mode { LISTENS, REPLAYS, RECORDS };
+
+static int32_t write_text(const char *text)
+{
+    return mt_port_write((const uint8_t *)text, strlen(text));
+}
+
+/* Write a number, and what precedes it. */
+static int32_t write_number(const char *before, int32_t number)
+{
+    char digits[12];
+    size_t at = sizeof digits;
+    uint32_t left = number < 0 ? 0u - (uint32_t)number : (uint32_t)number;
+    digits[--at] = '\0';
+    do {
+        digits[--at] = (char)('0' + left % 10u);
+        left /= 10u;
+    } while (left > 0);
+    if (number < 0) {
+        digits[--at] = '-';
+    }
+    const int32_t status = write_text(before);
+    return status == MT_OK ? write_text(&digits[at]) : status;
+}
+
+int32_t mt_hops_print(const char *text, int32_t number)
+{
+    int32_t status = write_text(text);
+    status = status == MT_OK ? write_number(" ", number) : status;
+    return status == MT_OK ? write_text("\n") : status;
+}
+
+int32_t mt_hops_begin(struct mt_hops *hops)
+{
+    hops->mode = LISTENS;
+    hops->is_first = 1;
+    hops->is_timed = 0;
+    hops->count = hops->missed = hops->worst_us = hops->since_report = 0;
+    hops->busy_us = 0;
+    return mt_port_init();
+}
+
+/* Read `count` bytes, however long that takes. */
+static int32_t read_all(uint8_t *bytes, size_t count)
+{
+    while (count > 0) {
+        size_t got = 0;
+        const int32_t status = mt_port_read(bytes, count, &got);
+        if (status != MT_OK) {
+            return status;
+        }
+        if (got == 0) {
+            mt_port_idle();
+        }
+        bytes += got;
+        count -= got;
+    }
+    return MT_OK;
+}
+
+/* Carry out the host's next command, if there is one; *has_hop: it was a hop. */
+static int32_t obey(struct mt_hops *hops, int *has_hop)
+{
+    uint8_t command = 0;
+    size_t got = 0;
+    int32_t status = mt_port_read(&command, 1, &got);
+    if (status != MT_OK || got == 0) {
+        return status;
+    }
+    switch (command) {
+    case 'b':
+        hops->mode = REPLAYS;
+        hops->is_first = 1;
+        return mt_hops_print("mt-begin", (int32_t)hops->bytes);
+    case 'h':
+        *has_hop = 1;
+        return read_all(hops->buffer, (size_t)hops->bytes);
+    case 'r':
+        hops->mode = RECORDS;
+        return MT_OK;
+    case 'e':
+        hops->mode = LISTENS;
+        hops->is_first = 1;
+        return write_text("mt-end\n");
+    default:
+        return MT_OK; /* the line end of a terminal, or noise */
+    }
+}
+
+/* Take the sensor's next hop; *has_hop: it is to be processed. */
+static int32_t sense(struct mt_hops *hops, int *has_hop)
+{
+    uint32_t lost = 0;
+    const int32_t sensed = hops->sense(hops->buffer, &lost);
+    hops->missed += lost;
+    if (sensed == MT_SENSOR_FAILED) {
+        return MT_IO;
+    }
+    if (sensed == MT_SENSOR_NOTHING) {
+        return MT_OK;
+    }
+    if (hops->mode == RECORDS) {
+        const int32_t status = mt_hops_print("mt-sensor", (int32_t)lost);
+        return status == MT_OK ? mt_port_write(hops->buffer, (size_t)hops->bytes) : status;
+    }
+    *has_hop = 1;
+    return MT_OK;
+}
+
+int32_t mt_hops_next(struct mt_hops *hops)
+{
+    int has_hop = 0;
+    int32_t status = MT_OK;
+    while (status == MT_OK && !has_hop) {
+        status = obey(hops, &has_hop);
+        if (status != MT_OK || has_hop) {
+            break;
+        }
+        if (hops->sense != NULL && hops->mode != REPLAYS) {
+            status = sense(hops, &has_hop);
+        } else {
+            mt_port_idle();
+        }
+    }
+    hops->is_timed = mt_port_timer_start() == MT_OK;
+    return status;
+}
+
+static int32_t report(struct mt_hops *hops)
+{
+    const uint32_t duty = mt_hops_duty(hops);
+    int32_t status = write_number("hops ", (int32_t)hops->count);
+    status = status == MT_OK ? write_number(", missed ", (int32_t)hops->missed) : status;
+    status = status == MT_OK ? write_number(", longest ", (int32_t)hops->worst_us) : status;
+    status = status == MT_OK ? write_number(" us, duty cycle ", (int32_t)(duty / 100u)) : status;
+    status = status == MT_OK ? write_number(".", (int32_t)(duty / 10u % 10u)) : status;
+    return status == MT_OK ? write_text("%\n") : status;
+}
+
+int32_t mt_hops_done(struct mt_hops *hops, int32_t detected, int32_t score)
+{
+    uint64_t elapsed_ns = 0;
+    const int32_t is_known = mt_port_timer_stop(&elapsed_ns) == MT_OK && hops->is_timed;
+    const uint32_t us = is_known && elapsed_ns < 1000u * (uint64_t)INT32_MAX ? (uint32_t)(elapsed_ns / 1000u) : INT32_MAX;
+    hops->is_first = 0;
+    if (hops->mode == REPLAYS) {
+        const int32_t ns = is_known && elapsed_ns < INT32_MAX ? (int32_t)elapsed_ns : INT32_MAX;
+        int32_t status = write_number("mt-hop ", ns);
+        status = status == MT_OK ? write_number(" ", detected) : status;
+        return status == MT_OK ? mt_hops_print("", score) : status;
+    }
+    ++hops->count;
+    hops->busy_us += us;
+    hops->worst_us = us > hops->worst_us ? us : hops->worst_us;
+    if (hops->report_s > 0 && ++hops->since_report >= hops->report_s * 1000000u / hops->hop_us) {
+        hops->since_report = 0;
+        return report(hops);
+    }
+    return MT_OK;
+}
+
+uint32_t mt_hops_duty(const struct mt_hops *hops)
+{
+    const uint64_t whole_us = ((uint64_t)hops->count + hops->missed) * hops->hop_us;
+    return whole_us > 0 ? (uint32_t)(hops->busy_us * 10000u / whole_us) : 0u;
+}

@@ -1,0 +1,414 @@
+"""Recordings through an application's program on a board, and the recording of its sensor."""
+
+import contextlib
+import io
+import time
+import wave
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mtool import boards
+from mtool.base import files
+from mtool.base.errors import DeviceError, MismatchError, NoAnswerError, UsageError, of_os_error
+from mtool.base.tensors import Array
+from mtool.boards import Board
+from mtool.commands import flashing
+from mtool.commands.applications import Settings
+from mtool.commands.user_project import UserProject
+from mtool.device.transport.base import Transport
+from mtool.manifest import Manifest
+from mtool.stages.latency_estimate import emulated_time
+
+HOST = "host"
+CLIPS = "clips"
+"""The folder of a project with its recordings."""
+
+_ANSWER_S = 60.0  # the longest time of a hop, in an emulator
+_BEGIN_S = 15.0
+_LOOK_S = 0.5
+_AFTER_S = 1.0  # a detection may come this long after the end of a label
+_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A recording: its file, its samples (int16), and what is to be detected: start, end and keyword; None: unknown."""
+
+    path: Path
+    samples: Array
+    labels: tuple[tuple[float, float, str], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A detection: the keyword, and when the hop with it ended, in seconds."""
+
+    keyword: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a program made of a recording: its score after each hop, in its own unit, the detections and the times.
+
+    `busy_ms` is the time of each hop at the board's clock; for an emulated board it is estimated from instructions.
+    """
+
+    clip: Clip
+    scores: tuple[int, ...]
+    detections: tuple[Detection, ...]
+    busy_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Recordings through a program on a board.
+
+    Attributes:
+        board: the board's name.
+        hop_ms: the time from one hop to the next.
+        heard: the results.
+        host: those on this computer; empty: the board is this computer.
+        is_estimated: the times are estimated.
+    """
+
+    board: str
+    hop_ms: float
+    heard: tuple[Heard, ...]
+    host: tuple[Heard, ...]
+    is_estimated: bool
+
+    @property
+    def hops(self) -> int:
+        """The number of hops in all recordings."""
+        return sum(len(one.scores) for one in self.heard)
+
+    @property
+    def missed(self) -> int:
+        """The number of hops that were not processed before the next one was complete."""
+        return sum(busy > self.hop_ms for one in self.heard for busy in one.busy_ms)
+
+    @property
+    def worst_ms(self) -> float:
+        """The longest processing of a hop."""
+        return max(busy for one in self.heard for busy in one.busy_ms)
+
+    @property
+    def duty(self) -> float:
+        """The share of the time that is spent on processing."""
+        return sum(busy for one in self.heard for busy in one.busy_ms) / (self.hops * self.hop_ms)
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures that can have limits, by their names in limits.toml."""
+        return {
+            "missed_hops": self.missed,
+            "duty_percent": 100 * self.duty,
+            "worst_hop_us": 1e3 * self.worst_ms,
+        }
+
+    def check_host(self) -> None:
+        """Check that scores and detections are those of this computer.
+
+        Raises:
+            MismatchError: they are not.
+        """
+        wrong = []
+        for found, expected in zip(self.heard, self.host, strict=False):
+            if found.detections != expected.detections:
+                wrong += [found.clip.path.name, f"  expected  {shown(expected)}", f"  found     {shown(found)}"]
+            elif found.scores != expected.scores:
+                number = next(
+                    n for n, pair in enumerate(zip(found.scores, expected.scores, strict=True)) if len({*pair}) > 1
+                )
+                wrong.append(
+                    f"{found.clip.path.name}: the score after hop {number} is {found.scores[number]}, "
+                    f"expected {expected.scores[number]}"
+                )
+        if wrong:
+            raise MismatchError(f"detections on {self.board} differ from those on this computer", details=wrong)
+
+    def check_labels(self) -> None:
+        """Check that the detections are those that are labelled, in the recordings that have labels.
+
+        Raises:
+            MismatchError: one is missing, or there is one without a label.
+        """
+        wrong = [line for one in self.heard if one.clip.labels is not None for line in _unlike(one)]
+        if wrong:
+            raise MismatchError(f"detections on {self.board} differ from the labels", details=wrong)
+
+
+def shown(heard: Heard) -> str:
+    """Return detections as text."""
+    return ", ".join(f"{one.keyword} at {one.at_s:.2f} s" for one in heard.detections) or "nothing"
+
+
+def _unlike(heard: Heard) -> Iterator[str]:
+    """Yield a line for each label without a detection, and for each detection without a label."""
+    left = list(heard.detections)
+    for start, end, keyword in heard.clip.labels or ():
+        found = [one for one in left if one.keyword == keyword and start <= one.at_s <= end + _AFTER_S]
+        left = [one for one in left if one not in found]
+        if not found:
+            yield f"{heard.clip.path.name}: {keyword} at {start:.2f} s is not detected; detected: {shown(heard)}"
+    for one in left:
+        yield f"{heard.clip.path.name}: {one.keyword} is detected at {one.at_s:.2f} s, where there is no label"
+
+
+def replay(
+    project: UserProject, paths: Sequence[Path], *, board: str = "", port: str = "", probe: str = ""
+) -> Replayed:
+    """Send recordings through the program of a project, on a board and on this computer.
+
+    Args:
+        project: a project with an application.
+        paths: .wav files, or folders of them.
+        board: the board's name; empty: the project's test board.
+        port: the port of an attached board, which is flashed first.
+        probe: its probe.
+
+    Raises:
+        UsageError: the project is not an application; a file is not a recording that it can process.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
+    """
+    settings = settings_of(project)
+    name = board or project.test_board
+    clips = read_clips(paths, settings)
+    hop_ms, heard, is_estimated = _heard(project, settings, clips, name, port=port, probe=probe)
+    host = () if name == HOST else _heard(project, settings, clips, HOST)[1]
+    return Replayed(name, hop_ms, heard, host, is_estimated)
+
+
+def settings_of(project: UserProject) -> Settings:
+    """Return the settings of a project's application.
+
+    Raises:
+        UsageError: it is not an application.
+    """
+    if project.settings is None:
+        raise UsageError(
+            f"this project's type is {project.type}, which does not process a sensor's data",
+            hint="start an application with: mtool new FOLDER --app wakeword",
+        )
+    return project.settings
+
+
+def _heard(
+    project: UserProject, settings: Settings, clips: Sequence[Clip], board: str, *, port: str = "", probe: str = ""
+) -> tuple[float, tuple[Heard, ...], bool]:
+    """Return the milliseconds of a hop, what a board heard, and whether its times are estimated."""
+    with open_application(project, board, port=port, probe=probe) as program:
+        hop_bytes = program.begin()
+        hop_ms = 1e3 * hop_bytes / clips[0].samples.itemsize / settings.rate
+        runs = [program.replay(clip, hop_bytes) for clip in clips]
+    scale, is_estimated = _milliseconds(boards.get(board), program.manifest)
+    names = [*settings.keywords]
+    heard = []
+    for clip, hops in zip(clips, runs, strict=True):
+        detections = tuple(
+            Detection(names[detected], round((number + 1) * hop_ms / 1e3, 6))
+            for number, (_, detected, _) in enumerate(hops)
+            if detected != _NOTHING
+        )
+        times = tuple(nanoseconds * scale for nanoseconds, _, _ in hops)
+        heard.append(Heard(clip, tuple(score for _, _, score in hops), detections, times))
+    return hop_ms, tuple(heard), is_estimated
+
+
+def _milliseconds(board: Board, manifest: Manifest) -> tuple[float, bool]:
+    """Return the milliseconds of a timer's nanosecond, which may be an instruction, and whether they are estimated."""
+    if board.emulator is None or board.emulator.is_the_firmware:
+        return 1e-6, False
+    estimate = emulated_time(1e6, board, manifest)
+    if estimate is not None:
+        return estimate.milliseconds * (1 + estimate.error) * 1e-6, True
+    return (1e3 / board.clock_hz if board.clock_hz else 1e-6), True  # an instruction is a cycle at least
+
+
+class Program:
+    """A running program of an application.
+
+    Args:
+        transport: the channel to it; the caller closes it.
+        manifest: the description of its model.
+    """
+
+    def __init__(self, transport: Transport, manifest: Manifest) -> None:
+        self._transport = transport
+        self._rest = b""
+        self.manifest = manifest
+
+    def begin(self) -> int:
+        """Begin a recording; return the bytes of a hop.
+
+        Raises:
+            CommunicationError: it does not answer.
+        """
+        self._transport.write(b"b", timeout_s=_ANSWER_S)
+        return self._answer("mt-begin", 1, _BEGIN_S)[0]
+
+    def replay(self, clip: Clip, hop_bytes: int) -> list[tuple[int, int, int]]:
+        """Send a recording; return for each hop the nanoseconds, the detected keyword's index or -1, and the score."""
+        self.begin()
+        data = clip.samples.astype("<i2").tobytes()
+        data += bytes(-len(data) % hop_bytes)
+        found = []
+        for start in range(0, len(data), hop_bytes):
+            self._transport.write(b"h" + data[start : start + hop_bytes], timeout_s=_ANSWER_S)
+            nanoseconds, detected, score = self._answer("mt-hop", 3, _ANSWER_S)
+            found.append((nanoseconds, detected, score))
+        return found
+
+    def record(self, hop_bytes: int, seconds: float, rate: int) -> tuple[bytes, int]:
+        """Take the sensor's samples; return them, and the number of hops that were lost."""
+        self._transport.write(b"r", timeout_s=_ANSWER_S)
+        data, lost, first = bytearray(), 0, True
+        while len(data) < seconds * rate * 2:
+            missing = self._answer("mt-sensor", 1, _BEGIN_S)[0]
+            lost += 0 if first else missing
+            first = False
+            data += self._bytes(hop_bytes)
+        self._transport.write(b"e", timeout_s=_ANSWER_S)
+        return bytes(data), lost
+
+    def _answer(self, word: str, count: int, timeout_s: float) -> list[int]:
+        """Return the numbers of the next line that begins with a word."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            while b"\n" in self._rest:
+                line, _, self._rest = self._rest.partition(b"\n")
+                words = line.decode("ascii", "backslashreplace").split()
+                if words[:1] == [word] and len(words) == count + 1:
+                    return [int(one) for one in words[1:]]
+                if words[:4] == ["the", "model", "failed", "with"]:
+                    raise DeviceError(" ".join(words))
+            self._read(deadline, f"{word} within {timeout_s:.3g} s")
+
+    def _bytes(self, count: int) -> bytes:
+        deadline = time.monotonic() + _BEGIN_S
+        while len(self._rest) < count:
+            self._read(deadline, f"{count} bytes")
+        found, self._rest = self._rest[:count], self._rest[count:]
+        return found
+
+    def _read(self, deadline: float, awaited: str) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NoAnswerError(
+                f"{self._transport.name} has not sent {awaited}",
+                details=[f"it sent: {self._rest[-80:]!r}"] if self._rest else [],
+                hint="check that its program is the application's: src/main.c with mt_hops_next and mt_hops_done",
+            )
+        self._rest += self._transport.read(timeout_s=min(left, _LOOK_S))
+
+
+@contextlib.contextmanager
+def open_application(project: UserProject, board: str, *, port: str = "", probe: str = "") -> Iterator[Program]:
+    """Build the program of an application for a board, start or flash it, and open the channel to it.
+
+    Raises:
+        UsageError: the board's template can't build the program.
+        MtoolError: of the class for the stage that fails, see mtool.errors.
+    """
+    job = project.job_for(board, port=port, probe=probe)
+    if job.options.program is None:
+        raise UsageError(f"{board} can't run the project's program", details=["its template is for another language"])
+    with flashing.open_program(job) as (prepared, transport):
+        yield Program(transport, prepared.manifest)
+
+
+# Recordings.
+
+
+def read_clips(paths: Sequence[Path], settings: Settings) -> list[Clip]:
+    """Read recordings: the first channel of .wav files with 16 bits a sample, at the application's rate.
+
+    Raises:
+        UsageError: there is none, or one can't be read or has another format.
+    """
+    found = [each for path in paths for each in (sorted(path.glob("*.wav")) if path.is_dir() else [path])]
+    if not found:
+        raise UsageError("there are no recordings", details=[f"no .wav in {path}" for path in paths])
+    return [Clip(path, _samples(path, settings.rate), _labels(path, settings)) for path in found]
+
+
+def _samples(path: Path, rate: int) -> Array:
+    try:
+        with wave.open(str(path), "rb") as file:
+            channels, width, found = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            data = file.readframes(file.getnframes())
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+    except (wave.Error, EOFError) as wrong:
+        raise UsageError(f"{path} is not a recording", details=[str(wrong)], hint="expected: .wav with PCM") from None
+    if (width, found) != (2, rate):
+        raise UsageError(
+            f"{path} has another format",
+            details=[f"expected  16 bits a sample, {rate} Hz", f"found     {8 * width} bits a sample, {found} Hz"],
+            hint=f"convert it: sox {path.name} -b 16 -r {rate} out.wav; or set rate in [app] of mtool.toml",
+        )
+    return np.frombuffer(data[: len(data) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)[:, 0]
+
+
+def _labels(path: Path, settings: Settings) -> tuple[tuple[float, float, str], ...] | None:
+    """Return the labels beside a recording, in the form of Audacity's label tracks; None: there are none."""
+    file = path.with_suffix(".txt")
+    if not file.is_file():
+        return None
+    labels = []
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        words = line.split("\t") if line.strip() else None
+        if words is None:
+            continue
+        try:
+            start, end, keyword = float(words[0]), float(words[1]), words[2].strip()
+        except (ValueError, IndexError):
+            raise UsageError(
+                f"{file}:{number} is not a label", details=["expected: start, end, keyword, separated by tabs"]
+            ) from None
+        if keyword not in settings.keywords:
+            known = f"it has: {', '.join(settings.keywords)}"
+            raise UsageError(f"{file}:{number}: {keyword!r} is not in [app.keywords] of mtool.toml", details=[known])
+        labels.append((start, end, keyword))
+    return tuple(labels)
+
+
+def record(
+    project: UserProject, path: Path, *, seconds: float, board: str = "", port: str = "", probe: str = ""
+) -> tuple[float, int]:
+    """Record what a board's sensor gives, through the application's program.
+
+    Args:
+        project: a project with an application.
+        path: the .wav file to write.
+        seconds: the length.
+        board: the board's name; empty: the project's.
+        port: the board's port.
+        probe: its probe.
+
+    Returns:
+        The seconds that were recorded, and the number of hops that were lost.
+
+    Raises:
+        UsageError: the project is not an application, the board has no sensor, or the file can't be written.
+        CommunicationError: the board does not answer.
+    """
+    settings, name = settings_of(project), board or project.board
+    files.check_writable(path, makes_folder=True)
+    if not project.has_sensor(name):
+        raise UsageError(
+            f"{name} has no sensor", details=["only the project's own board has one, and an emulated board does not"]
+        )
+    with open_application(project, name, port=port, probe=probe) as program:
+        data, lost = program.record(program.begin(), seconds, settings.rate)
+    whole = io.BytesIO()
+    with wave.Wave_write(whole) as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(settings.rate)
+        file.writeframes(data)
+    files.write(path, whole.getvalue())
+    return len(data) / 2 / settings.rate, lost

@@ -1,0 +1,157 @@
+"""Applications: created, recordings sent through their program, and compared with labels and this computer."""
+
+import json
+import shutil
+import wave
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from own import begin
+
+from mtool.base.errors import MismatchError, UsageError
+from mtool.cli import app
+from mtool.commands import replaying, user_project
+
+Captured = pytest.CaptureFixture[str]
+HOP = 320  # samples: 20 ms
+
+
+def loudness(path: Path) -> Path:
+    """Write a model whose score is the mean magnitude of a hop, 1.0 at 4096."""
+    nodes = [
+        helper.make_node("Cast", ["pcm"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Abs", ["real"], ["magnitude"]),
+        helper.make_node("ReduceMean", ["magnitude"], ["mean"], axes=[1], keepdims=1),
+        helper.make_node("Mul", ["mean", "step"], ["scaled"]),
+        helper.make_node("Min", ["scaled", "one"], ["score"]),
+    ]
+    constants = [numpy_helper.from_array(np.float32(value), name) for name, value in (("step", 2**-12), ("one", 1))]
+    inputs = [helper.make_tensor_value_info("pcm", TensorProto.INT16, [1, HOP])]
+    outputs = [helper.make_tensor_value_info("score", TensorProto.FLOAT, [1, 1])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def clip(path: Path, *loud: tuple[float, float], seconds: float = 3.0, rate: int = 16_000, channels: int = 1) -> Path:
+    """Write a recording that is loud from each start to its end."""
+    samples = np.zeros((int(seconds * rate), channels), "<i2")
+    for start, end in loud:
+        samples[int(start * rate) : int(end * rate), 0] = 4000
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.tobytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("begun") / "hey"
+    assert begin(folder, loudness(folder.parent / "loudness.onnx"), "--app", "wakeword") == 0
+    return folder
+
+
+@pytest.fixture
+def project(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a project, which is the working folder."""
+    shutil.copytree(begun, tmp_path / "hey")
+    monkeypatch.chdir(tmp_path / "hey")
+    return tmp_path / "hey"
+
+
+def test_recordings_go_through_the_program(project: Path, capsys: Captured) -> None:
+    clip(project / "clips" / "a.wav", (0.5, 0.8), (1.0, 1.2), (2.0, 2.5), channels=2)
+    clip(project / "clips" / "b.wav", (2.9, 3.0))
+    (project / "clips" / "a.txt").write_text("0.5\t0.8\tkeyword\n2.0\t2.5\tkeyword\n")
+    assert app.invoke(["replay", "clips", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # Three hops are averaged; the second word comes within the refractory time of the first.
+    assert found["clips"] == {
+        "clips/a.wav": [{"keyword": "keyword", "at_s": 0.56}, {"keyword": "keyword", "at_s": 2.06}],
+        "clips/b.wav": [{"keyword": "keyword", "at_s": 2.96}],
+    }
+    assert found["hops"] == 300 and found["hop_ms"] == 20 and found["missed_hops"] == 0
+    assert 0 < found["duty_percent"] < 50
+    (project / "clips" / "b.txt").write_text("0.1\t0.2\tkeyword\n")
+    assert app.invoke(["replay", "clips/b.wav"]) == 9
+    said = capsys.readouterr().err
+    assert "b.wav: keyword at 0.10 s is not detected; detected: keyword at 2.96 s" in said
+    assert "is detected at 2.96 s, where there is no label" in said
+
+
+def test_recordings_that_can_not_be_used(project: Path) -> None:
+    settings = replaying.settings_of(user_project.require())
+    with pytest.raises(UsageError, match="there are no recordings"):
+        replaying.read_clips([project / "clips"], settings)
+    with pytest.raises(UsageError, match="has another format"):
+        replaying.read_clips([clip(project / "slow.wav", rate=8000)], settings)
+    (project / "bad.wav").write_bytes(b"RIFF")
+    with pytest.raises(UsageError, match="is not a recording"):
+        replaying.read_clips([project / "bad.wav"], settings)
+    path = clip(project / "a.wav")
+    for text, said in (("1\tkeyword\n", "a.txt:1 is not a label"), ("\n1\t2\tother\n", "a.txt:2: 'other' is not in")):
+        path.with_suffix(".txt").write_text(text)
+        with pytest.raises(UsageError, match=said):
+            replaying.read_clips([path], settings)
+
+
+def test_other_detections_than_here_are_reported(project: Path) -> None:
+    one = replaying.Clip(project / "a.wav", np.zeros(HOP, np.int16), None)
+    detected = (replaying.Detection("keyword", 0.02),)
+    host = replaying.Heard(one, (5, 6), (), (1.0, 1.0))
+    for heard, said in (
+        (replaying.Heard(one, (5, 6), detected, (1.0, 30.0)), "found     keyword at 0.02 s"),
+        (replaying.Heard(one, (5, 7), (), (1.0, 30.0)), "the score after hop 1 is 7, expected 6"),
+    ):
+        replayed = replaying.Replayed("mps2_an386", 20.0, (heard,), (host,), is_estimated=True)
+        with pytest.raises(MismatchError) as raised:
+            replayed.check_host()
+        assert said in str(raised.value)
+        assert replayed.missed == 1 and replayed.worst_ms == 30 and replayed.duty == pytest.approx(31 / 40)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("threshold = 0.9", "threshold = 1.5", "threshold: expected less than or equal to 1"),
+        ("release = 0.5", "release = 0.95", "release (0.95) is above threshold (0.9)"),
+        ("smoothing = 3", "smoothing = 65", "smoothing"),
+        ("smoothing = 3", "smooth = 3", "there is no such key"),
+        ('"keyword" = 0', '"key\\"word" = 0', 'keywords.key"word'),
+        ('type = "wakeword"', 'type = "standalone"', "is not an application"),
+    ],
+)
+def test_errors_in_the_settings(project: Path, old: str, new: str, said: str, capsys: Captured) -> None:
+    file = project / "mtool.toml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new, 1))
+    assert app.invoke(["update"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_only_the_boards_sensor_is_recorded(project: Path, capsys: Captured) -> None:
+    assert app.invoke(["record"]) == 2
+    assert "has no sensor" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.product(2)
+@pytest.mark.parametrize("board", ["mps2_an386", "qemu_riscv32", "arduino_mega2560"])
+def test_each_template(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """The program of an Arduino board runs on its own test board, too: its C part."""
+    folder = tmp_path / "my hey"
+    test_board = ("--test-board", "mps2_an385") if board.startswith("arduino") else ()
+    assert begin(folder, loudness(tmp_path / "loudness.onnx"), "--app", "wakeword", *test_board, board=board) == 0
+    clip(folder / "clips" / "a.wav", (0.5, 0.8))
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    assert app.invoke(["replay", "clips", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["clips"] == {"clips/a.wav": [{"keyword": "keyword", "at_s": 0.56}]} and found["missed_hops"] == 0
+    if board.startswith("arduino"):
+        assert app.invoke(["build"]) == 0
