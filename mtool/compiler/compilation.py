@@ -38,9 +38,8 @@ from mtool.compiler.passes.slide import with_slides
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Choice, Plan, make_plan
 from mtool.compiler.plan.for_time import (
-    SHARE_TO_UNPACK,
-    UNKNOWN_RAM_BYTES,
     Grown,
+    PackingRoom,
     SlowFlash,
     constant_reads,
     hot,
@@ -58,6 +57,7 @@ from mtool.compiler.plan.pools import (
     tensor_pools,
 )
 from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
+from mtool.compiler.plan.unpacked import can_be_packed
 from mtool.compiler.request import USUAL, Compilation, Request
 from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Claim, Refusal
@@ -373,6 +373,9 @@ class _Source:
         partial = request.tuning_results.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
         order = request.tuning_results.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
 
+        room = PackingRoom.of(board) if request.compress == "auto" else None
+        of_memory = room if self.once(("packed", of_target), lambda: can_be_packed(lowered())) else None
+
         def plan_of(partial: Partial, grown: Grown) -> tuple[Plan, Mapping[str, Choice]]:
             chosen = schedules_of(lowered(), target, request, self.model_hash)
             plan = make_plan(
@@ -384,13 +387,12 @@ class _Source:
                 order,
                 dict(grown),
                 self.partial_cache,
-                packs=request.compress == "auto",
-                most_arena=(ram.size if ram else UNKNOWN_RAM_BYTES) // SHARE_TO_UNPACK,
+                room,
             )
             return plan, chosen
 
         grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else None)
-        ways = ((of_target, *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
+        ways = (((of_target, of_memory), *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
         attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
         key, plan = settled(board, request, attempts, is_alone=is_alone)
         schedules: Mapping[str, Choice] = self.answers[key][1]

@@ -1,7 +1,6 @@
 """Choose schedules, order the operators, lay out the arena. Importing `Choice` does not load the operators."""
 
 import importlib
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from mtool.compiler.ir import Graph
     from mtool.compiler.kernels.schedule import Schedule
     from mtool.compiler.kernels.target import Target
+    from mtool.compiler.plan.for_time import PackingRoom
     from mtool.compiler.plan.partial import PartialCache
     from mtool.compiler.plan.plan import Plan
     from mtool.compiler.plan.step import Step
@@ -30,9 +30,7 @@ def make_plan(
     order: Order = "auto",
     grown: "Mapping[str, Schedule] | None" = None,
     partial_cache: "PartialCache | None" = None,
-    *,
-    packs: bool = False,
-    most_arena: int | None = None,
+    packing_room: "PackingRoom | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -45,8 +43,8 @@ def make_plan(
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
         grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
         partial_cache: results of earlier searches, for other targets of this graph.
-        packs: whether constants of few bits are packed, and unpacked in the arena (mtool.compiler.plan.unpacked).
-        most_arena: the bytes up to which the arena may grow for that; None: as the flash shrinks.
+        packing_room: the memory with which constants are packed, and unpacked in the arena
+            (mtool.compiler.plan.unpacked); None: they are not.
 
     Raises:
         UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
@@ -75,9 +73,11 @@ def make_plan(
         return inside if is_worth(plan, inside, partial) else plan
 
     plan = planned(options)
-    most = max(plan.arena_bytes, 0 if partial == "always" else most_arena or sys.maxsize)
-    names = worth_packing(plan, most) if packs else ()
-    packed = planned(replace(options, packed=names)) if names else plan
+    if packing_room is None:
+        return plan
+    most = max(plan.arena_bytes, 0 if partial == "always" else packing_room.arena_bytes)
+    blocks = worth_packing(plan, replace(packing_room, arena_bytes=most))
+    packed = planned(replace(options, packed=blocks)) if blocks else plan
     return packed if packed.arena_bytes <= most else plan
 
 

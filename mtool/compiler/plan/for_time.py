@@ -1,5 +1,6 @@
 """Spend flash and RAM to save time: operators with constants larger than their weights, or transformed in RAM."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Self
@@ -342,37 +343,89 @@ def _bytes_read(step: Step, plan: Plan, size: int) -> float:
 #
 # Operators are packed, those that save most flash for their time first, until unpacking takes a small share of the
 # model's instructions; and only if the arena grows by less than the flash shrinks, to a share of the RAM at most.
+# An operator with more constants than that is computed in blocks of output channels.
 
 
 SHARE_TO_UNPACK = 4
 """The arena may grow to this part of its memory, so that constants can be unpacked there."""
 MOST_UNPACKING = 0.08
-"""The share of the model's instructions that unpacking may take."""
+"""The share of the model's instructions that unpacking may take; more only to save a larger share of the flash."""
+BLOCKS = (2, 4, 8, 16, 32, 64)
+"""The numbers of blocks that are tried."""
 
 
-def worth_packing(plan: Plan, most_arena: int) -> frozenset[str]:
-    """Return the operators of a plan whose constants should be packed, for an arena of at most `most_arena` bytes."""
-    time: dict[str, float] = {}
-    found: dict[str, tuple[int, int]] = {}
+@frozen
+class PackingRoom:
+    """The arena's most bytes, and the board's flash, for operators whose constants are packed."""
+
+    arena_bytes: int = sys.maxsize
+    flash_bytes: int = UNKNOWN_FLASH_BYTES
+
+    @classmethod
+    def of(cls, board: Board) -> Self:
+        """Return what a board has."""
+        ram, flash = board.memory_for("arena"), board.memory_for("weights")
+        share = (ram.size if ram else UNKNOWN_RAM_BYTES) // SHARE_TO_UNPACK
+        return cls(share, flash.size if flash else UNKNOWN_FLASH_BYTES)
+
+
+@frozen
+class Packing:
+    """An operator with packed constants: its blocks, the bytes of flash that it saves and of arena, the cost."""
+
+    blocks: int
+    saved: int
+    more: int
+    time: float
+
+
+def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, int]:
+    """Return the operators whose constants should be packed, and in how many blocks."""
+    steps: dict[str, list[int]] = {}
     for number, step in enumerate(plan.steps):
-        title, graph = step.node.title, plan.graph
-        if isinstance(step.node.attrs, Control | External) or plan.target.flash_is_apart or title in graph.sized_nodes:
-            continue
-        made = packed(step.schedule, step.node, graph, plan.target)
+        steps.setdefault(step.node.title, []).append(number)
+    found = {title: one for title, numbers in steps.items() if (one := _packing(plan, numbers, 1)) is not None}
+    left, chosen = MOST_UNPACKING * plan.cost, dict[str, Packing]()
+
+    def is_worth(one: Packing) -> bool:
+        return one.time <= left or one.time * room.flash_bytes <= one.saved * plan.cost
+
+    for title, one in sorted(found.items(), key=lambda item: (item[1].time / item[1].saved, item[0])):
+        if is_worth(one):
+            left -= one.time
+            chosen[title] = one
+    levels = sorted({0, *(one.more for one in chosen.values() if plan.arena_bytes + one.more <= room.arena_bytes)})
+    best = max(levels, key=lambda level: sum(one.saved for one in chosen.values() if one.more <= level) - level)
+    small = {title: one for title, one in chosen.items() if one.more <= best}
+    for title, one in chosen.items():
+        if title not in small and len(steps[title]) == 1:
+            left += one.time
+            for way in (_packing(plan, steps[title], blocks) for blocks in BLOCKS):
+                is_there = way is not None and plan.arena_bytes + way.more <= room.arena_bytes
+                if way is not None and is_there and 2 * (way.more - best) <= way.saved and is_worth(way):
+                    small[title], best, left = way, max(best, way.more), left - way.time
+                    break
+    return {title: one.blocks for title, one in small.items()}
+
+
+def _packing(plan: Plan, numbers: Iterable[int], blocks: int) -> Packing | None:
+    """Return how an operator of some of a plan's steps is packed; None: it can't be."""
+    graph, target, found = plan.graph, plan.target, list[Packing]()
+    for number in numbers:
+        step = plan.steps[number]
+        node = step.node
+        if isinstance(node.attrs, Control | External) or target.flash_is_apart or node.title in graph.sized_nodes:
+            return None
+        made = packed(step.schedule, node, graph, target, blocks)
         if made is None:
             continue
         parts = (part for one, _ in plan.storages for part in one.parts)
         live = sum(part.bytes for part in parts if part.live >> number + 1 & 1)
-        more = live + made.scratch_bytes(step.node, graph) - step.scratch_bytes - plan.arena_bytes
-        saved = step.schedule.grown_bytes(step.node, graph) - made.grown_bytes(step.node, graph)
-        plain, unpacking = (one.cost(step.node, graph, plan.target) for one in (step.schedule, made))
-        found[title] = saved, max(more, found.get(title, (0, 0))[1])
-        time[title] = time.get(title, 0) + unpacking - plain
-    left, chosen = MOST_UNPACKING * plan.cost, list[tuple[str, int, int]]()
-    for title, (saved, more) in sorted(found.items(), key=lambda item: (time[item[0]] / item[1][0], item[0])):
-        if time[title] <= left:
-            left -= time[title]
-            chosen.append((title, saved, more))
-    levels = sorted({0, *(more for _, _, more in chosen if plan.arena_bytes + more <= most_arena)})
-    best = max(levels, key=lambda level: sum(saved for _, saved, more in chosen if more <= level) - level)
-    return frozenset(title for title, _, more in chosen if more <= best)
+        more = max(0, live + made.scratch_bytes(node, graph) - step.scratch_bytes - plan.arena_bytes)
+        saved = step.schedule.grown_bytes(node, graph) - made.grown_bytes(node, graph)
+        found.append(
+            Packing(blocks, saved, more, made.cost(node, graph, target) - step.schedule.cost(node, graph, target))
+        )
+    if not found:
+        return None
+    return replace(found[0], more=max(one.more for one in found), time=sum(one.time for one in found))

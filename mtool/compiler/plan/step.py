@@ -1,6 +1,6 @@
 """One step of a plan: an operator and its schedule."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 
 from mtool.base.frozen import frozen
@@ -24,7 +24,7 @@ class PlanOptions:
     choices: the user's schedules, by node; all other nodes get the cheapest.
     order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
     grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
-    packed: the operators whose constants are packed (plan.unpacked).
+    packed: the operators whose constants are packed, and in how many blocks (plan.unpacked).
     """
 
     target: Target
@@ -33,14 +33,14 @@ class PlanOptions:
     choices: Choices = field(default_factory=dict)
     order: Order = "auto"
     grown: Mapping[str, Schedule] | None = None
-    packed: Collection[str] = ()
+    packed: Mapping[str, int] = field(default_factory=dict)
 
     def step(self, node: Node, graph: Graph, name: str) -> "Step":
         """Return the step of a node, whose choice is listed under `name`; as `choose_schedule`."""
         step = choose_schedule(node, graph, self.target, self.choices.get(name), self.grown)
         if node.title not in self.packed:
             return step
-        made = packed(step.schedule, node, graph, self.target)
+        made = packed(step.schedule, node, graph, self.target, self.packed[node.title])
         return replace(step, schedule=made, scratch_bytes=made.scratch_bytes(node, graph)) if made else step
 
 

@@ -1,107 +1,269 @@
 """Schedules whose constants are stored in few bits, and unpacked in working memory before each call."""
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from mtool.base.frozen import frozen
 from mtool.base.option_values import PACKED, WEIGHTS
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import Array, Graph, Node
+from mtool.compiler.ir.control import with_own_bodies
+from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.few_bits import Packed, bits_of, packed_powers, packed_stream, range_of
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Argument, Kernel, Knob, Schedule
+from mtool.compiler.kernels.specification import Channels
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import WeightedSum, as_computed
 from mtool.compiler.plan.function_knobs import KNOBS, Around, Built
 
 MOST_BITS = 4
 _SOFT_PRODUCT = 60  # instructions of a product of floats without an FPU
 
 
+@frozen
+class Block:
+    """Some output channels of a node, as a node of its own; `graph` has its constants and the output's shape."""
+
+    node: Node
+    graph: Graph
+
+
 @dataclass(eq=False)
 class Unpacking(Around):
-    """A schedule that unpacks its constants into its scratch; all else is `inner`'s.
+    """A schedule that unpacks its constants into its scratch, at once or for some output channels at a time.
 
     Attributes:
         inner: the schedule.
-        constants: the packed ones, by their names in the kernel.
+        blocks: the nodes that are computed one after the other, by the same code.
+        constants: by their names in the kernel, the packed ones of each block.
         scratch: the scratch of `inner`, rounded up.
     """
 
     inner: Schedule
-    constants: Mapping[str, Packed]
+    blocks: tuple[Block, ...]
+    constants: Mapping[str, tuple[Packed, ...]]
     scratch: int
     weights: str = PACKED
 
     @classmethod
-    def of(cls, schedule: Schedule, node: Node, graph: Graph, target: Target) -> "Unpacking | None":
-        """Return a node's schedule with its constants packed; None: they have too many bits, or are too few."""
-        limits = range_of(node, graph)
-        has_few_bits = limits != (0, 0) and bool(bits_of(*limits))
+    def of(cls, schedule: Schedule, node: Node, graph: Graph, target: Target, count: int = 1) -> "Unpacking | None":
+        """Return a node's schedule with its constants packed, in `count` blocks.
+
+        None: they have too many bits, or are too few, or are not computed so.
+        """
+        limits, has_few_bits = range_of(node, graph), _has_few_bits(node, graph)
         if not has_few_bits and node.op != "softmax":
             return None
-        kernel, found = schedule.emit(node, graph, target), dict[str, Packed]()
-        for name, data in kernel.constants.items():
-            if not kernel.layouts.get(name, "").startswith("aligned"):
-                made = packed_powers(data, 2 if target.has_float else _SOFT_PRODUCT)
-                made = made or (packed_stream(data, *limits) if has_few_bits else None)
-                found |= {name: made} if made else {}
-        return cls(schedule, found, round_up(schedule.scratch_bytes(node, graph), 4)) if found else None
+        blocks = _blocks(node, graph, count)
+        if not blocks or not all(schedule.supports(one.node, one.graph, target) for one in blocks):
+            return None
+        kernels, found = [schedule.emit(one.node, one.graph, target) for one in blocks], dict[str, tuple[Packed, ...]]()
+        if not _are_alike(kernels):
+            return None
+        for name, layout in ((name, kernels[0].layouts.get(name, "")) for name in kernels[0].constants):
+            made = [
+                packed_powers(kernel.constants[name], 2 if target.has_float else _SOFT_PRODUCT)
+                or (packed_stream(kernel.constants[name], *limits) if has_few_bits else None)
+                for kernel in kernels
+            ]
+            packed = [one for one in made if one is not None]
+            if layout.startswith("aligned"):
+                if count > 1:
+                    return None
+            elif len(packed) == count:
+                found[name] = (*packed,)
+        first = blocks[0]
+        return (
+            cls(schedule, blocks, found, round_up(schedule.scratch_bytes(first.node, first.graph), 4))
+            if found
+            else None
+        )
+
+    @property
+    def _pixels(self) -> int:
+        """The pixels of which a block has results, which are stored apart; 0: its results lie side by side."""
+        kind = self.blocks[0].graph.types[self.blocks[0].node.outputs[0]]
+        pixels = kind.count // kind.shape[-1] if len(self.blocks) > 1 else 1
+        return pixels if pixels > 1 else 0
 
     def knobs(self) -> Mapping[str, Knob]:
         """The schedule's knobs, and that of its constants."""
         return {**self.inner.knobs(), WEIGHTS: KNOBS[WEIGHTS]}
 
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """The schedule's own; none in blocks, of which each reads the whole input."""
+        return self.inner.in_place(node, graph) if len(self.blocks) == 1 else ()
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """The same for all outputs."""
+        return self.inner.overwrites(node, graph) if len(self.blocks) == 1 else ()
+
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """The schedule's own, without what is saved."""
-        return self.inner.grown_bytes(node, graph) - sum(one.saved_bytes for one in self.constants.values())
+        return self.inner.grown_bytes(node, graph) - sum(
+            one.saved_bytes for each in self.constants.values() for one in each
+        )
 
     def constant_passes(self, node: Node, graph: Graph) -> int:
         """Once."""
         return 1
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """The schedule's own, and the unpacked constants."""
-        return self.scratch + sum(4 * one.words for one in self.constants.values())
+        """The schedule's own, the unpacked constants, and a block's results if they lie apart in the output."""
+        first = self.blocks[0]
+        results = first.graph.types[first.node.outputs[0]].bytes if self._pixels else 0
+        return self.scratch + results + sum(4 * max(one.words for one in each) for each in self.constants.values())
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The schedule's own, and unpacking."""
-        return self.inner.cost(node, graph, target) + sum(one.instructions for one in self.constants.values())
+        """The schedule's own, unpacking, and the copies of results."""
+        own = sum(self.inner.cost(one.node, one.graph, target) for one in self.blocks)
+        copies = self._pixels * len(self.blocks) * (20 + graph.types[node.outputs[0]].shape[-1] / len(self.blocks))
+        return own + copies + sum(one.instructions for each in self.constants.values() for one in each)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Return the schedule's C behind calls that unpack the constants."""
-        kernel = self.inner.emit(node, graph, target)
-        arguments, calls, layouts, place = list[Argument](), list[str](), dict(kernel.layouts), self.scratch
-        scratch = next((one.name for one in kernel.arguments if one.source == "scratch"), "scratch")
-        for one in kernel.arguments:
-            packed = self.constants.get(str(one.source[1])) if one.source[0] == "constant" else None
-            if packed is not None:
-                stored = f"packed_{one.name}"
-                at = f"(uint8_t *){scratch} + {place}" if place else scratch
-                calls.append(f"    const {one.c_type} *{one.name} = (const {one.c_type} *)({at});\n")
-                calls.append(f"    {packed.function}({at}, {stored});\n")
-                place += 4 * packed.words
-                layout = layouts.get(str(one.source[1]), "")
-                layouts[str(one.source[1])] = f"packed, unpacked at run time{f'; then {layout}' if layout else ''}"
-                one = Argument(stored, "uint32_t", one.source)
-            arguments.append(one)
-        if not any(one.source == "scratch" for one in arguments):
-            arguments.append(Argument("scratch", "uint32_t", "scratch"))
+        """Return the schedule's C behind calls that unpack the constants, in a loop if there are several blocks."""
+        kernels = [self.inner.emit(one.node, one.graph, target) for one in self.blocks]
+        kernel, count, constants, layouts = kernels[0], len(kernels), dict[str, Array](), dict(kernels[0].layouts)
+        arguments, before, after, place = list[Argument](), list[str](), list[str](), self.scratch
+        owned = kernel.arguments
+        if not any(one.source == "scratch" for one in owned):
+            owned = (*owned, Argument("scratch", "uint32_t", "scratch"))
+        # the kernel may move its pointers: in blocks, it has copies of the parameters
+        outer = {one.name: f"block_{one.name}" if count > 1 else one.name for one in owned}
+        scratch = next(outer[one.name] for one in owned if one.source == "scratch")
+        for one in owned:
+            name = str(one.source[1]) if one.source[0] == "constant" else ""
+            at = f"(uint8_t *){scratch} + {place}" if place else scratch
+            data = [each.constants[name] for each in kernels] if name else []
+            passed, mine = replace(one, name=outer[one.name]), outer[one.name]
+            if name in self.constants:
+                packed, passed = self.constants[name], Argument(f"packed_{one.name}", "uint32_t", one.source)
+                call = f"{packed[0].function}({at}, {passed.name});"
+                before.append(f"{passed.name} = {call}" if count > 1 else call)
+                mine = f"(const {one.c_type} *)({at})"
+                place += 4 * max(each.words for each in packed)
+                data = [each.data for each in packed]
+                layout = layouts.get(name, "")
+                layouts[name] = f"packed, unpacked at run time{f'; then {layout}' if layout else ''}"
+            elif any(not np.array_equal(each, data[0]) for each in data):
+                after.append(f"{passed.name} += {data[0].size};")
+            else:
+                data = data[:1]
+            if name:
+                constants[name] = np.concatenate([each.reshape(-1) for each in data]) if len(data) > 1 else data[0]
+            if one.source == "output" and count > 1:
+                kind = self.blocks[0].graph.types[node.outputs[0]]
+                if self._pixels:
+                    each, to = kind.shape[-1], f"{passed.name} + block_pixel * {kind.shape[-1] * count}"
+                    mine = results = f"({one.c_type} *)((uint8_t *){scratch} + {self._results})"
+                    after += [
+                        f"for (int32_t block_pixel = 0; block_pixel < {self._pixels}; ++block_pixel)",
+                        f"    memcpy({to}, {results} + block_pixel * {each}, {each * kind.dtype.size});",
+                    ]
+                after.append(f"{passed.name} += {kind.shape[-1]};")
+            if mine != one.name and one in kernel.arguments:
+                before.append(f"{one.declaration} = {mine};")
+            arguments.append(passed)
+        body = _lines(before, 1) + kernel.body
+        if count > 1:
+            inner = textwrap.indent(kernel.body, "    " * 2)
+            head = f"    for (int32_t blocks_left = {count}; blocks_left > 0; --blocks_left) {{\n"
+            body = f"{head}{_lines(before, 2)}        {{\n{inner}\n        }}\n{_lines(after, 2)}    }}\n"
         return replace(
             kernel,
             arguments=tuple(arguments),
-            body="".join(calls) + kernel.body,
-            constants={**kernel.constants, **{name: packed.data for name, packed in self.constants.items()}},
+            body=body,
+            constants=constants,
             headers=(*kernel.headers, "mt_unpack.h"),
             layouts=layouts,
         )
 
+    @property
+    def _results(self) -> int:
+        """The place of a block's results in the scratch."""
+        return self.scratch + sum(4 * max(one.words for one in each) for each in self.constants.values())
 
-def packed(schedule: Schedule, node: Node, graph: Graph, target: Target) -> Schedule | None:
-    """Return a node's schedule with its weights of few bits packed; None: it can't be, or is already."""
+
+def _lines(lines: list[str], depth: int) -> str:
+    return "".join(f"{'    ' * depth}{line}\n" for line in lines)
+
+
+def _are_alike(kernels: list[Kernel]) -> bool:
+    """Whether blocks can be computed by one function: their code is the same, and so are their constants' shapes."""
+
+    def like(kernel: Kernel) -> object:
+        shapes = [(name, data.shape, data.dtype) for name, data in kernel.constants.items()]
+        return replace(kernel, constants={}), shapes
+
+    return all(like(one) == like(kernels[0]) for one in kernels) and (
+        len(kernels) == 1 or ("return" not in kernels[0].body and not kernels[0].can_fail)
+    )
+
+
+def _blocks(node: Node, graph: Graph, count: int) -> tuple[Block, ...]:
+    """Return a node in `count` blocks of output channels; (): it can't be."""
+    if count == 1:
+        return (Block(node, graph),)
+    if not isinstance(node.attrs, WeightedSum) or len(node.outputs) > 1:
+        return ()
+    kind, epilogue = graph.types[node.outputs[0]], node.attrs.epilogue
+    each, last = kind.shape[-1] // count, len(kind.shape) - 1
+    if each * count != kind.shape[-1] or registry.SPECIFICATIONS[node.op].channels(node, graph) is not Channels.ALL:
+        return ()
+    cut = {node.inputs[1]: 0, node.inputs[2]: 0}
+    for part in epilogue.walk():
+        value = node.inputs[part.value] if part.op == "load" else ""
+        if any(arg.op == "axis" and arg.value == last for arg in part.args):
+            if value not in graph.constants or part.value < 3:
+                return ()
+            if graph.types[value].shape[-1] > 1:
+                cut[value] = -1
+    if any(value not in graph.constants for value in node.inputs[1:]):
+        return ()
+    found = []
+    for first in range(0, kind.shape[-1], each):
+        constants, types = dict(graph.constants), dict(graph.types)
+        for value, axis in cut.items():
+            data = constants[value]
+            constants[value] = (
+                data[first : first + each] if axis == 0 else np.ascontiguousarray(data[..., first : first + each])
+            )
+            types[value] = replace(types[value], shape=constants[value].shape)
+        types[node.outputs[0]] = replace(kind, shape=(*kind.shape[:-1], each))
+        found.append(Block(as_computed(node), replace(graph, constants=constants, types=types)))
+    return (*found,)
+
+
+def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, blocks: int = 1) -> Schedule | None:
+    """Return a node's schedule with its weights of few bits packed; None: it can't be, or is already.
+
+    Args:
+        schedule: the schedule.
+        node: the node.
+        graph: the graph that contains it.
+        target: the core.
+        blocks: the number of parts of the output channels that are computed one after the other.
+    """
     if is_packed(schedule):
         return None
-    made: Any = schedule.in_few_bits(node, graph, target) or Unpacking.of(schedule, node, graph, target)
+    made: Any = schedule.in_few_bits(node, graph, target) if blocks == 1 else None
+    made = made or Unpacking.of(schedule, node, graph, target, blocks)
     found: Schedule | None = made
     return found
+
+
+def can_be_packed(graph: Graph) -> bool:
+    """Whether a graph, or an inner one, has weights of few bits."""
+    return any(_has_few_bits(node, one) for one in with_own_bodies(graph) for node in one.nodes)
+
+
+def _has_few_bits(node: Node, graph: Graph) -> bool:
+    limits = range_of(node, graph)
+    return limits != (0, 0) and bits_of(*limits) > 0
 
 
 def is_packed(schedule: Schedule) -> bool:

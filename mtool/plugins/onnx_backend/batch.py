@@ -26,6 +26,7 @@ from mtool.compiler import codegen, frontend, passes
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan
+from mtool.compiler.plan.for_time import PackingRoom
 from mtool.device.session.tensors import array_of
 from mtool.manifest import Manifest
 
@@ -69,7 +70,7 @@ def to_c(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS, ta
         ModelError: the model can't be compiled.
     """
     graph = frontend.from_proto(model, name, options)
-    plan = make_plan(passes.run(graph, target), target, packs=True)
+    plan = make_plan(passes.run(graph, target), target, packing_room=PackingRoom())
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     fed = (number for number, value in enumerate(input_names(model)) if value not in options.constants)
     return CModel(files, manifest, tuple(fed))

@@ -6,13 +6,23 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from graphs import HOST, model
+from one_firmware import Case, failures
+from onnx import helper, numpy_helper
 
 import mtool
 from mtool.base import resources
 from mtool.base.errors import UsageError
+from mtool.boards import get
 from mtool.commands import Deployment, Options
-from mtool.compiler.plan import Choice
+from mtool.compiler import frontend, passes
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Choice, make_plan
+from mtool.compiler.plan.for_time import PackingRoom
+from mtool.compiler.plan.step import PlanOptions
+from mtool.compiler.plan.unpacked import is_packed
+from mtool.compiler.plan.whole import plan_whole
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 INPUTS = [{"image": x} for x in np.random.default_rng(0).integers(-128, 128, (8, 1, 1, 8, 8)).astype(np.int8)]
@@ -85,3 +95,67 @@ def test_an_operator_can_be_packed_by_name(tmp_path: Path) -> None:
     assert "mt_unpack((uint8_t *)scratch + " in made.files.text("digits4.c")
     with pytest.raises(UsageError, match=r"the constants of conv_2 .* can't be packed"):
         mtool.compile(DIGITS, board="mps2_an385", options=options)
+
+
+SHAPES = {"conv": (1, 8, 9, 7), "dense": (1, 96), "rows": (3, 96)}
+
+
+def layer(name: str, target: Target) -> Graph:
+    """Return a convolution, a dense layer or a product of three rows, with weights of 4 bits."""
+    rng, outputs = np.random.default_rng(2), 16 if name == "conv" else 48
+    constants = {
+        "w": rng.integers(-8, 8, (16, 8, 3, 3) if name == "conv" else (48, 96)).astype(np.int8),
+        "b": rng.integers(-3000, 3000, outputs).astype(np.int32), "s": np.float32(0.1), "ys": np.float32(0.15),
+        "ws": rng.choice([0.01, 0.015], outputs).astype(np.float32), "z": np.int8(3),
+        "wz": np.zeros(outputs, np.int8), "bz": np.zeros(outputs, np.int32),
+    }  # fmt: skip
+    constants["bs"] = constants["s"] * constants["ws"]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"], axis=0),
+        helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["d"], axis=0),
+        helper.make_node("Conv", ["a", "c", "d"], ["e"], pads=[1, 1, 1, 1])
+        if name == "conv"
+        else helper.make_node("Gemm", ["a", "c", "d"], ["e"], transB=1),
+        helper.make_node("QuantizeLinear", ["e", "ys", "z"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (np.int8, SHAPES[name])}, ["y"], constants)
+    return passes.run(frontend.from_proto(proto, name), target)
+
+
+def in_blocks(target: Target) -> list[Case]:
+    """Return layers in blocks of outputs, against whole ones."""
+    rng, cases = np.random.default_rng(3), []
+    for name, shape in SHAPES.items():
+        graph, options = layer(name, target), PlanOptions(target, grown={})
+        plain = plan_whole(graph, options)
+        title = next(step.node.title for step in plain.steps if step.node.op in ("conv2d", "dense"))
+        for blocks in (2, 4):
+            made = plan_whole(replace(graph, name=f"{name}{blocks}"), replace(options, packed={title: blocks}))
+            assert [step.node.title for step in made.steps if is_packed(step.schedule)] == [title]
+            feeds = {"x": rng.integers(-128, 128, shape).astype(np.int8)}
+            cases.append(Case(made, plain, feeds))
+    return cases
+
+
+def test_a_layer_is_unpacked_in_blocks_where_the_arena_has_no_room_for_all() -> None:
+    graph = layer("dense", HOST)
+    plain, packed, little, none = (
+        make_plan(graph, HOST, packing_room=room).arena_bytes
+        for room in (None, PackingRoom(flash_bytes=1000), PackingRoom(700, 1000), PackingRoom(200, 1000))
+    )
+    assert none == plain < little <= 700 < packed < 2000
+    assert make_plan(graph, HOST, packing_room=PackingRoom()).arena_bytes == plain  # time is worth more than flash
+
+
+def test_blocks_of_outputs_give_the_results_of_the_whole(tmp_path: Path) -> None:
+    assert failures(in_blocks(HOST), tmp_path, None) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "board", ["mps2_an386", "mps2_an385", "mps2_an383", "mps3_an547", "qemu_riscv32", "qemu_riscv32_v"]
+)
+def test_blocks_of_outputs_give_the_results_of_the_whole_on(board: str, tmp_path: Path) -> None:
+    chip = get(board)
+    assert failures(in_blocks(Target(chip.cpu, chip.features)), tmp_path, board) == []
