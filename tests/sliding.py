@@ -154,6 +154,37 @@ def network(seed: int) -> tuple[onnx.ModelProto, Slide]:
     return net.proto(outputs), Slide("x", hop, order.index(2))
 
 
+def keeping(proto: onnx.ModelProto, slide: Slide, seed: int) -> tuple[onnx.ModelProto, Array]:
+    """Return a network that keeps its window `x` itself, as a state, with the input `new`; and the first state."""
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    (value,) = (one for one in made.graph.input if one.name == "x")
+    kind, shape = value.type.tensor_type, [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    assert slide.axis is not None
+    kept, new = (
+        [*shape[: slide.axis], rows, *shape[slide.axis + 1 :]] for rows in (shape[slide.axis] - slide.hop, slide.hop)
+    )
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    first = np.random.default_rng(seed).integers(1, 9, kept).astype(dtype)
+    nodes = [
+        onnx.helper.make_node("Concat", ["kept", "new"], ["x"], axis=slide.axis),
+        onnx.helper.make_node("Slice", ["x", "from", "to", "along"], ["next"]),
+        *made.graph.node,
+    ]
+    bounds = {"from": slide.hop, "to": shape[slide.axis], "along": slide.axis}
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    made.graph.input.remove(value)
+    made.graph.input.extend(
+        onnx.helper.make_tensor_value_info(name, kind.elem_type, form) for name, form in (("new", new), ("kept", kept))
+    )
+    made.graph.output.append(onnx.helper.make_tensor_value_info("next", kind.elem_type, kept))
+    constants = {**{name: np.int64([number]) for name, number in bounds.items()}, "kept": first}
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(data, name) for name, data in constants.items())
+    onnx.helper.set_model_props(made, {"mtool.states": '[["next", "kept"]]'})
+    return made, first
+
+
 def sequence(graph: Graph, slide: Slide, calls: int, seed: int) -> Iterator[tuple[Array, Array]]:
     """Yield the new rows of each call, and the whole window."""
     assert slide.axis is not None

@@ -3,7 +3,8 @@
 Where an input is a window that moves by a hop between two calls, most rows of the values that depend on it equal rows
 of the call before, further on by the hop (divided by the strides since). They are kept in a state, and operators
 compute the other rows alone: the new ones, and those that padding touches. An operator that needs all rows at once
-reads them from the state. The input becomes its new rows.
+reads them from the state. The input becomes its new rows. A window may also be the model's own: a state,
+joined with new rows, whose last rows are the next state.
 
 The analysis goes forward for the rows that are equal, then backward for the rows that readers need.
 """
@@ -79,6 +80,47 @@ def _axis_of_time(graph: Graph, value: str) -> int:
     return next((axis for axis in ways if shape[axis] > 1), 0)
 
 
+def _own_windows(graph: Graph) -> dict[str, tuple[Slide, Array]]:
+    """Return the windows that the model keeps itself, and those before the first call, as if it were all known.
+
+    Only those from which operators compute products: to keep the results of cheaper ones would not pay.
+    """
+    found, readers, makers = {}, graph.consumers(), graph.producers()
+    for state in graph.states:
+        joins, maker = readers.get(state.input, ()), makers.get(state.output)
+        if len(joins) != 1 or not isinstance(joins[0].attrs, Concat) or maker is None:
+            continue
+        value, along = joins[0].outputs[0], joins[0].attrs.axis
+        kind = graph.types[value]
+        if len(joins[0].inputs) != 2 or joins[0].inputs[0] != state.input or maker.inputs != (value,):
+            continue
+        hop = graph.types[joins[0].inputs[1]].shape[along]
+        if not _drops(maker, graph, along, hop):
+            continue
+        one = Slide(value, hop, along, kind.shape[along])
+        _, reads = _sliding(graph, [one])
+        if any(isinstance(node.attrs, Conv2d | Dense) for node in graph.nodes if node.name in reads):
+            kept = state.initial
+            kept = np.zeros(graph.types[state.input].shape, kind.dtype.numpy) if kept is None else kept
+            before = kept.take([max(row - hop, 0) for row in range(one.rows)], along)
+            found[value] = (one, before.astype(kind.dtype.numpy))
+    return found
+
+
+def _drops(node: Node, graph: Graph, along: int, count: int) -> bool:
+    """Return whether a node's result is its input without the first rows."""
+    before, after = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
+    if not isinstance(node.attrs, Loop) or _with(before, along, before[along] - count) != after:
+        return False
+    expr = Loop.of(node).expr
+    if expr.op != "load" or any(one != axis(n) for n, one in enumerate(expr.args) if n != along):
+        return False
+    try:
+        return _linear(expr.args[along], 0, along, dict(enumerate(after))) == RowReads(0, 1, 1, -count)
+    except NotSlidingError:
+        return False
+
+
 # Forward: which rows of a value equal rows of the call before.
 
 
@@ -98,18 +140,17 @@ class NotSlidingError(Exception):
 
 def slide(graph: Graph) -> Graph:
     """Return a graph that computes the new rows alone where inputs slide."""
-    if not graph.slides:
-        return graph
-    rewriter = _Slider(graph)
-    return rewriter.run()
+    own = _own_windows(graph)
+    return _Slider(graph, own).run() if graph.slides or own else graph
 
 
-def _sliding(graph: Graph) -> tuple[dict[str, Sliding], dict[str, tuple[RowReads, ...]]]:
-    """Return the values that slide, and the rows that each node reads of them."""
-    found = {one.value: Sliding(one.axis or 0, one.hop, 0, one.rows - one.hop) for one in graph.slides}
+def _sliding(graph: Graph, windows: Iterable[Slide]) -> tuple[dict[str, Sliding], dict[str, tuple[RowReads, ...]]]:
+    """Return the values that slide with windows, and the rows that each node reads of them."""
+    found = {one.value: Sliding(one.axis or 0, one.hop, 0, one.rows - one.hop) for one in windows}
     reads: dict[str, tuple[RowReads, ...]] = {}
+    following = {state.output for state in graph.states}
     for node in graph.nodes:
-        if found.keys().isdisjoint(node.inputs):
+        if found.keys().isdisjoint(node.inputs) or not following.isdisjoint(node.outputs):
             continue
         try:
             own, made = _of_node(node, graph, found)
@@ -299,23 +340,25 @@ class _Rows:
 class _Slider(Rewriter):
     """Builds the graph that computes new rows."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, own: Mapping[str, tuple[Slide, Array]]) -> None:
         super().__init__(graph)
-        self.sliding, self.reads = _sliding(graph)
+        self.own = own
+        self.sliding, self.reads = _sliding(graph, [*graph.slides, *(one for one, _ in own.values())])
         self.rows: dict[str, _Rows] = {}
         self.kept: list[tuple[State, str, str]] = []
         self.zeros = self.of_zeros()
         self.needed()
 
     def of_zeros(self) -> dict[str, Array]:
-        """Return the values that slide for a window of zeros, of which rows are kept before the first call."""
+        """Return the values that slide for the windows before the first call, of which rows are kept."""
         graph = self.graph
         found = {
             one.value: np.full(graph.types[one.value].shape, one.zero, graph.types[one.value].dtype.numpy)
             for one in graph.slides
         }
+        found |= {value: before for value, (_, before) in self.own.items()}
         for node in graph.nodes:
-            if node.outputs[0] in self.sliding:
+            if node.outputs[0] in self.sliding and node.outputs[0] not in self.own:
                 inputs = [found[value] if value in found else graph.constants[value] for value in node.inputs]
                 found[node.outputs[0]] = computed(node, graph, inputs)
         return found
@@ -326,7 +369,7 @@ class _Slider(Rewriter):
             self.need(value, 0, self.size(value))
         for node in reversed(self.graph.nodes):
             out = node.outputs[0]
-            if out not in self.sliding:
+            if out not in self.sliding or out in self.own:
                 for value in node.inputs:
                     self.need(value, 0, self.size(value))
             elif out in self.rows:
@@ -394,9 +437,11 @@ class _Slider(Rewriter):
             self.new_rows(one.value)
         for node in self.graph.nodes:
             out = node.outputs[0]
-            if out not in self.sliding:
+            if out not in self.sliding or out in self.own:
                 whole = [self.part(v, 0, self.size(v)) if v in self.sliding else v for v in node.inputs]
                 self.nodes.append(replace(node, inputs=tuple(whole)))
+                if out in self.own and out in self.rows:
+                    self.rows[out].pieces.append((0, self.size(out), out))
             elif out in self.rows:
                 for first, end in self.computed(node):
                     self.rows[out].pieces.append((first, end, self.compute(node, first, end)))
@@ -440,7 +485,7 @@ class _Slider(Rewriter):
         self.node("concat", [name for _, _, name in pieces], [whole], Concat(axis=slid.axis), like=node)
         rows.pieces.append((rows.first, rows.end, whole))
         following = self.part(value, first + slid.by, end + slid.by, copies=True)
-        rows_kept = (slice(None),) * slid.axis + (slice(first, end),)
+        rows_kept = (slice(None),) * slid.axis + (slice(first + slid.by, end + slid.by),)
         initial = np.ascontiguousarray(self.zeros[value][rows_kept])
         self.kept.append((State(f"{value} next", kept, initial if initial.any() else None), kept, following))
 

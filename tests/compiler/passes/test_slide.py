@@ -53,6 +53,43 @@ def test_many_hops_of_many_networks_equal_whole_windows(first: int) -> None:
         _compared(seed, 50)
 
 
+def _compared_to_its_own_window(seed: int, calls: int) -> bool:
+    """Compare a network that keeps its window itself with the whole window; return whether rows are kept."""
+    proto, slide = sliding.network(seed)
+    assert slide.axis is not None
+    own, window = sliding.keeping(proto, slide, seed)
+    whole, kept = (passes.run(imported(one), HOST) for one in (proto, own))
+    rng, new = np.random.default_rng(seed), []
+    windows = []
+    for _ in range(calls):
+        shape = (*window.shape[: slide.axis], slide.hop, *window.shape[slide.axis + 1 :])
+        new.append(rng.integers(0, 100, shape).astype(window.dtype))
+        windows.append(np.concatenate([window, new[-1]], slide.axis))
+        window = windows[-1].take(range(slide.hop, windows[-1].shape[slide.axis]), slide.axis)
+    for wanted, got in zip(
+        interpreter.run(whole, [{"x": one} for one in windows]),
+        interpreter.run(kept, [{"new": one} for one in new]),
+        strict=True,
+    ):
+        for one, other in zip(wanted, got, strict=False):
+            if one.dtype.kind == "f":
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(one, other)
+    return len(kept.states) > 1
+
+
+def test_windows_that_a_model_keeps_slide_too() -> None:
+    assert sum(_compared_to_its_own_window(seed, 8) for seed in range(8)) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 25))
+def test_many_windows_that_models_keep(first: int) -> None:
+    for seed in range(first, first + 25):
+        _compared_to_its_own_window(seed, 50)
+
+
 def _window(shape: tuple[int, ...] = (1, 12, 4), slide: str = "x=1") -> Graph:
     node = helper.make_node("Relu", ["x"], ["y"])
     proto = model([node], {"x": (np.float32, shape)}, ["y"])
