@@ -77,6 +77,14 @@ def test_float_features_are_those_of_the_library(name: str, tmp_path: Path) -> N
     assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("name", ["torchaudio/mfcc", "mlperf/log_mel"])
+def test_float_features_in_c_are_those_of_the_library(name: str, tmp_path: Path) -> None:
+    wanted = RECORDED[name]
+    plan = compiled(onnx.load(_front(tmp_path, f"{_CASES[name]}samples={sounds.SAMPLES}", *wanted.shape)))
+    (found,) = run_c(plan, {"pcm": sounds.PCM["voice"][: sounds.SAMPLES]}, tmp_path)
+    assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
 def test_rows_of_a_stream_are_those_of_the_whole(tmp_path: Path) -> None:
     path = _front(tmp_path, "mlperf_wake_word:window=256,hop=128,rows=1", 1, 40)
     rows = np.concatenate(_by_onnxruntime(path, sounds.PCM["voice"], 128))

@@ -1,4 +1,4 @@
-"""DFT 20 and STFT 17 as sums over tables of the unit circle."""
+"""DFT 20 and STFT 17: fast transforms of real numbers; others as sums over tables of the unit circle."""
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mtool.compiler.operators.lowering import AlongAxis, Lowering, accumulator
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
+from mtool.compiler.operators.signal import is_fast, spectra
 
 
 class DFT(AlongAxis):
@@ -39,9 +40,18 @@ def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, s
     return [ctx.constant(f"{node.name}/circle", table.astype(dtype.numpy)) for table in tables]
 
 
+def _is_fast(kind: TensorType, length: int) -> bool:
+    """Whether the fast transform computes real numbers of a type."""
+    return kind.dtype is DType.FLOAT32 and kind.shape[-1] == 1 and is_fast(length)
+
+
 def _transform(ctx: Lowering, node: Node) -> None:
     """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), over the input's elements."""
     kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], DFT.of(node)
+    is_last = attrs.axis == len(kind.shape) - 2 and attrs.onesided and not attrs.inverse
+    if is_last and _is_fast(kind, attrs.length):
+        spectra(ctx, node, attrs.length, samples=min(kind.shape[-2], attrs.length))
+        return
     dim, rank, length = attrs.axis, len(kind.shape), attrs.length
     dtype = accumulator(kind.dtype)
     n = axis(rank)
@@ -74,6 +84,9 @@ def _short_time(ctx: Lowering, node: Node) -> None:
     """STFT: frame f is the transform of the signal from f * step on, multiplied by the window."""
     signal, window = node.inputs[0], node.inputs[1]
     kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], STFT.of(node)
+    if result.shape[2] == attrs.length // 2 + 1 and _is_fast(kind, attrs.length):
+        spectra(ctx, node, attrs.length, samples=attrs.length, frames=result.shape[1], step=attrs.step, window=window)
+        return
     length, dtype = attrs.length, accumulator(kind.dtype)
     n = axis(4)
     turn = axis(2) * n % length

@@ -16,7 +16,7 @@ from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import centred, epilogue_of, integer_dense, is_constant, operands_of
 from mtool.compiler.operators.folding import PRODUCT
-from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, spreads
 from mtool.compiler.operators.operator import Case, Draw, Operator, Part, Value, case, integers, normal, product
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
@@ -95,9 +95,36 @@ def _matmul(ctx: Lowering, node: Node) -> None:
         and len(ctx.types[a].shape) >= 1
         and ctx.types[a].dtype is DType.FLOAT32
     )
+    if dense and ctx.types[a].count and _banded(ctx, node, a, b):
+        return
     if dense and ctx.types[a].count and _dense(ctx, node, a, b, False, "", output):
         return
     _product(ctx, node, a, b, output)
+
+
+_LEAST_DEPTH, _FEW = 64, 4  # elements of a column, and the share (1/4) of them that its nonzero ones span at most
+
+
+def _banded(ctx: Lowering, node: Node, a: str, b: str) -> bool:
+    """Multiply by the weights of a filter bank, of whose columns only a few consecutive elements are not 0."""
+    if b not in ctx.constants:
+        return False
+    weights = ctx.constants[b]
+    depth, columns = weights.shape
+    if depth < _LEAST_DEPTH or depth > np.iinfo(np.int16).max or weights.dtype != np.float32:
+        return False
+    used = weights != 0
+    starts = np.where(used.any(0), used.argmax(0), 0)
+    ends = np.where(used.any(0), depth - used[::-1].argmax(0), 0)
+    if (ends - starts).sum() * _FEW > weights.size:
+        return False
+    packed = np.concatenate([weights[start:end, n] for n, (start, end) in enumerate(zip(starts, ends, strict=True))])
+    tables = {"weights": packed, "starts": starts.astype(np.int16), "widths": (ends - starts).astype(np.int16)}
+    inputs = {"x": a} | {name: ctx.constant(f"{node.name}/{name}", data) for name, data in tables.items()}
+    rows = ctx.types[a].count // depth
+    values = {"rows": rows, "depth": depth, "columns": columns}
+    template_node(ctx, node, "banded_product", inputs, {"y": node.outputs[0]}, values, macs=rows * int(packed.size))
+    return True
 
 
 def _product(ctx: Lowering, node: Node, a: str, b: str, output: str) -> None:

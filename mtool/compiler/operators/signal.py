@@ -5,6 +5,7 @@ Each operator is one C template with the library's exact arithmetic. Source: sig
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -196,23 +197,54 @@ def _tables(ctx: Lowering, node: Node, half: int, dtype: DType, sign: float) -> 
     }
 
 
-def _transform(inverse: bool) -> Callable[[Lowering, Node], None]:
-    def lower(ctx: Lowering, node: Node) -> None:
-        kind, length = ctx.types[node.inputs[0]], Transform.of(node).length
-        most = 0 if kind.dtype.is_float else kind.dtype.limits[1]
-        samples = kind.shape[-1]
-        values = {
-            "s": _SUFFIXES[kind.dtype], "rows": math.prod(kind.shape[:-1]), "length": length, "samples": samples,
-            "radices": radices_of(length // 2), "shares": {p: str(most // p) if most else "" for p in RADICES},
-        }  # fmt: skip
-        inputs = {"x": node.inputs[0], **_tables(ctx, node, length // 2, kind.dtype, 1.0 if inverse else -1.0)}
-        scratch = length * kind.dtype.size if inverse else 0
-        template_node(
-            ctx, node, "signal_irfft" if inverse else "signal_rfft", inputs, {"y": node.outputs[0]}, values,
-            scratch=scratch, scratch_type=kind.dtype.c if inverse else "", headers=("mt_fft.h",),
-        )  # fmt: skip
+def is_fast(length: int) -> bool:
+    """Whether `spectra` can compute a transform of this length."""
+    return length >= 4 and length % 2 == 0 and not {*radices_of(length // 2)} - {*RADICES}
 
-    return lower
+
+def spectra(
+    ctx: Lowering, node: Node, length: int, *, samples: int, frames: int = 1, step: int = 0, window: str = ""
+) -> None:
+    """Append the first halves of the transforms of a node's real numbers, as pairs.
+
+    Args:
+        ctx: the graph under construction.
+        node: its input has signals one after the other; its output has `length` / 2 + 1 pairs for each frame.
+        length: of a transform.
+        samples: the elements of a frame; the others of a transform are 0.
+        frames: of each signal.
+        step: the distance of the starts of two frames.
+        window: factors for the samples, a value's name; "": none.
+    """
+    kind = ctx.types[node.inputs[0]]
+    size = kind.count * frames * (length + 2) // ctx.types[node.outputs[0]].count  # of a signal
+    values = {
+        **_stages(kind.dtype, length), "samples": samples, "frames": frames, "step": step, "size": size,
+        "rows": kind.count // size, "window": window,
+    }  # fmt: skip
+    inputs = {"x": node.inputs[0], **({"window": window} if window else {})}
+    inputs |= _tables(ctx, node, length // 2, kind.dtype, -1.0)
+    template_node(ctx, node, "signal_rfft", inputs, {"y": node.outputs[0]}, values, headers=("mt_fft.h",))
+
+
+def _stages(dtype: DType, length: int) -> dict[str, Any]:
+    most = 0 if dtype.is_float else dtype.limits[1]
+    shares = {p: str(most // p) if most else "" for p in RADICES}
+    return {"s": _SUFFIXES[dtype], "length": length, "radices": radices_of(length // 2), "shares": shares}
+
+
+def _rfft(ctx: Lowering, node: Node) -> None:
+    spectra(ctx, node, Transform.of(node).length, samples=ctx.types[node.inputs[0]].shape[-1])
+
+
+def _irfft(ctx: Lowering, node: Node) -> None:
+    kind, length = ctx.types[node.inputs[0]], Transform.of(node).length
+    values = {**_stages(kind.dtype, length), "rows": math.prod(kind.shape[:-1])}
+    inputs = {"x": node.inputs[0], **_tables(ctx, node, length // 2, kind.dtype, 1.0)}
+    template_node(
+        ctx, node, "signal_irfft", inputs, {"y": node.outputs[0]}, values,
+        scratch=length * kind.dtype.size, scratch_type=kind.dtype.c, headers=("mt_fft.h",),
+    )  # fmt: skip
 
 
 def _transform_outputs(more: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
@@ -236,7 +268,7 @@ OPERATORS = tuple(
         ("PCAN", _PCAN, _as(DType.UINT32), Shift),
         ("FilterBankLog", _log, _as(DType.INT16), Log),
         ("OverlapAdd", _OVERLAP_ADD, _joined, OverlapAdd),
-        ("Rfft", _transform(False), _transform_outputs(2), Transform),
-        ("Irfft", _transform(True), _transform_outputs(0), Transform),
+        ("Rfft", _rfft, _transform_outputs(2), Transform),
+        ("Irfft", _irfft, _transform_outputs(0), Transform),
     )
 )
