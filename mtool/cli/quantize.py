@@ -24,6 +24,8 @@ def quantize(
     board: str = parameters.HOST,
     method: Method = "minmax",
     weights: WeightType = "int8",
+    budget: str | None = None,
+    recipe: Path | None = None,
     activations: Integer = "int8",
     symmetric: bool = False,
     per_tensor: bool = False,
@@ -48,6 +50,8 @@ def quantize(
             output=output,
             board=board,
             scheme=scheme,
+            budget=budget,
+            recipe=recipe,
             evaluate=evaluate,
             labels=labels,
             pixels=commands.Pixels(scale, offset),
@@ -55,14 +59,16 @@ def quantize(
             listener=progress,
         )
     accuracy = [one.as_json() for one in quantized.accuracy]
-    plain = dataclasses.asdict(dataclasses.replace(quantized, accuracy=()))
-    out.result({**plain, "path": str(quantized.path), "accuracy": accuracy})
+    plain = dataclasses.asdict(dataclasses.replace(quantized, accuracy=(), front=()))
+    paths = {"path": str(quantized.path), "recipe": quantized.recipe and str(quantized.recipe)}
+    out.result({**plain, **paths, "accuracy": accuracy, "front": [row.model_dump() for row in quantized.front]})
     _print(out, quantized)
 
 
 def _print(out: Output, done: "QuantizationResult") -> None:
-    from mtool.quantization import metrics
-    from mtool.quantization.quantizing import WIDE, side_by_side
+    from mtool.quantization import metrics, recipes
+    from mtool.quantization.budget import FLOAT, WIDE
+    from mtool.quantization.quantizing import side_by_side
 
     over = plural.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
@@ -83,7 +89,8 @@ def _print(out: Output, done: "QuantizationResult") -> None:
         # Not a table: a node's name may be of any length, and --exclude needs all of it.
         out.text(f"  {'output SQNR':>11}  {'weights' if has_few else 'weights SQNR':>12}  {'operator':<12}  node")
         for layer in worst:
-            of_weights = f"{layer.bits} bits" if has_few else decibels(layer.weights_sqnr_db)
+            bits = "float" if layer.bits == FLOAT else f"{layer.bits} bits"
+            of_weights = bits if has_few else decibels(layer.weights_sqnr_db)
             out.text(f"  {decibels(layer.sqnr_db):>11}  {of_weights:>12}  {layer.op:<12}  {layer.node}")
     out.text("")
     is_board = done.board != parameters.HOST
@@ -94,7 +101,12 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     for label, one in (("float", done.before), ("quantized", done.after)):
         if one.note:
             out.text(f"  {label}: {one.note}")
-    out.text("", f"wrote {done.path}; try it: mtool verify {done.path} --board {done.board}")
+    if done.front:
+        out.text("", f"bits by layer; accuracy: {done.measure}")
+        headings, models = recipes.table(done.front)
+        out.text(table(headings, models, right=range(2, len(headings))))
+    beside = f", and its recipe {done.recipe}" if done.recipe else ""
+    out.text("", f"wrote {done.path}{beside}; try it: mtool verify {done.path} --board {done.board}")
 
 
 def decibels(value: float | None) -> str:

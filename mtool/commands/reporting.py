@@ -23,6 +23,7 @@ from mtool.device.session.profile import Profile
 from mtool.manifest import Manifest
 from mtool.quantization.evaluation import Evaluation, Labelled, run
 from mtool.quantization.metrics import Scoring, rows
+from mtool.quantization.recipes import Recipe, of_model, table
 from mtool.stages import formatting
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.fitting import Fit, check
@@ -81,6 +82,7 @@ class ModelReport:
         missing: why not.
         fits: the boards that it fits.
         accuracy: the metrics on labelled samples, if there are some: of this model, then of the firmware's others.
+        recipe: how the bits of the model's layers were chosen, if its recipe is beside its file.
     """
 
     manifest: Manifest
@@ -95,6 +97,7 @@ class ModelReport:
     missing: str
     fits: tuple[Fit, ...]
     accuracy: tuple[Evaluation, ...] = ()
+    recipe: Recipe | None = None
 
     @property
     def here(self) -> Fit | None:
@@ -130,6 +133,7 @@ class ModelReport:
             },
             "layers": None if self.layers is None else self.layers.as_json(),
             "accuracy": [one.as_json() for one in self.accuracy],
+            "front": [row.model_dump() for row in self.recipe.front] if self.recipe else [],
             "fits": [fit.as_json() for fit in self.fits],
         }
 
@@ -148,6 +152,7 @@ class ModelReport:
             "joules": formatting.joules,
             "ticks": ticks,
             "metrics": rows,
+            "models": table,
         }
         return environment.from_string(_TEMPLATE.read_text()).render(
             report=self, version=__version__, emulators={name for name, one in load_all().items() if one.is_emulator}
@@ -223,6 +228,7 @@ def report(
             path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())
         ).by_time,
         accuracy=tuple(accuracy),
+        recipe=of_model(Path(path)),
     )
 
 

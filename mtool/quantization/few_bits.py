@@ -12,8 +12,7 @@ make up for each one's error (GPTQ, Frantar et al. 2022; Optimal Brain Surgeon b
 for what all others have become, by turns with the scale, as long as it pays. The scale is the best of many.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +29,11 @@ from mtool.compiler.operators.window import CONV
 from mtool.verification import reference
 
 _DAMPING = 0.01  # of the mean variance of an input, added to each: weights without effect stay near the float model's
-LEAST_DB = 16.0  # of a layer's output and the error that rounding adds, for "auto"
+FLOAT = 32  # bits of the weights of a layer that is left in float
 _ROUNDING = 1e-8  # of the mean square, added too: a constant input has no variance
+_MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "MaxPool", "GlobalMaxPool")
+_FINER = 257  # steps of 16 bits in one of 8: both have the same range
+_WIDE_DOMAIN = "com.microsoft"  # its QuantizeLinear has 16 bits in opsets before 21 too
 _BLOCK = 64  # columns
 _SHARES = 20  # ranges that are tried, as parts of the largest weight
 _SWEEPS = 6  # at most
@@ -230,7 +232,6 @@ class _Statistics:
 
     hessian: Array
     product: Array
-    power: Array
     of_input: Array
     of_output: Array
     damping: Array
@@ -239,8 +240,8 @@ class _Statistics:
     def of(cls, layer: Layer, pairs: Sequence[tuple[Array, Array]]) -> "_Statistics":
         """Return those over pairs of the float input and the quantized one."""
         groups, rows, columns = layer.weights.shape
-        sums = [np.zeros(shape) for shape in ((columns, columns), (rows, columns), (rows,), (columns,), (rows,))]
-        h, a, yy, z, y = (np.zeros((groups, *one.shape)) for one in sums)
+        sums = [np.zeros(shape) for shape in ((columns, columns), (rows, columns), (columns,), (rows,))]
+        h, a, z, y = (np.zeros((groups, *one.shape)) for one in sums)
         count, most = 0, max(_ROWS // len(pairs), 1)
         weights = layer.weights.swapaxes(1, 2)
         for pair in pairs:
@@ -251,17 +252,16 @@ class _Statistics:
             count += real.shape[1]
             h += turned @ quantized
             a += output.swapaxes(1, 2) @ quantized
-            yy += np.square(output).sum(1)
             z += quantized.sum(1)
             y += output.sum(1)
-        h, a, yy, z, y = (one / count for one in (h, a, yy, z, y))
+        h, a, z, y = (one / count for one in (h, a, z, y))
         variance, square = (np.einsum("gkk->g", one) / columns for one in (h - z[..., None] * z[:, None], h))
         damping = _DAMPING * variance + _ROUNDING * square
         if layer.bias is None:
             z, y = np.zeros_like(z), np.zeros_like(y)
         h -= z[..., None] * z[:, None]
         a -= y[..., None] * z[:, None]
-        return cls(h, a, yy - y * y, z, y, np.where(damping > np.finfo(np.float32).tiny, damping, 1.0))
+        return cls(h, a, z, y, np.where(damping > np.finfo(np.float32).tiny, damping, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +271,10 @@ class Fitted:
     codes: Array
     scale: Array
     bias: Array | None
-    bits: int
 
 
-def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence[int]) -> Fitted:
-    """Round a layer's weights to the first number of bits with a small error, or to the last.
+def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence[int]) -> list[Fitted]:
+    """Round a layer's weights to each of several numbers of bits.
 
     Args:
         layer: the layer.
@@ -286,18 +285,14 @@ def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence
     damped = seen.hessian + seen.damping[:, None, None] * np.eye(seen.hessian.shape[-1])
     wanted = seen.product + seen.damping[:, None, None] * layer.weights
     target = np.linalg.solve(damped, wanted.swapaxes(1, 2)).swapaxes(1, 2)
-    signal = max(float(seen.power.sum()), np.finfo(np.float64).tiny)
+    found = []
     for bits in choices:
         codes, scale = rounded(target, damped, bits)
-        weights = codes * scale[..., None]
-        noise = float(_error(target, seen.hessian, codes, scale).sum())
-        sqnr = 10 * math.log10(signal / max(noise, signal * 1e-12))
-        if sqnr >= LEAST_DB:
-            break
-    bias = layer.bias
-    if bias is not None:
-        bias = bias + seen.of_output - (weights @ seen.of_input[..., None])[..., 0]
-    return Fitted(codes, scale, bias, bits)
+        bias = layer.bias
+        if bias is not None:
+            bias = bias + seen.of_output - (codes * scale[..., None] @ seen.of_input[..., None])[..., 0]
+        found.append(Fitted(codes, scale, bias))
+    return found
 
 
 def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
@@ -325,44 +320,124 @@ def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
         point.attribute.append(helper.make_attribute("axis", axis))
 
 
+def keep_float(model: onnx.ModelProto, before: onnx.ModelProto, layer: Layer) -> None:
+    """Give a layer its float weights and bias again."""
+    graph = model.graph
+    node = next(one for one in graph.node if one.name == layer.node.name)
+    floats = {tensor.name: tensor for tensor in before.graph.initializer}
+    makers = {name: each for each in graph.node for name in each.output}
+    for place in range(1, len(node.input)):
+        point = makers[node.input[place]]
+        graph.node.remove(point)
+        for name in point.input:
+            graph.initializer.remove(next(one for one in graph.initializer if one.name == name))
+        node.input[place] = layer.before.input[place]
+        if all(one.name != node.input[place] for one in graph.initializer):
+            graph.initializer.append(floats[node.input[place]])
+
+
+def activations_of(model: onnx.ModelProto) -> list[tuple[str, ...]]:
+    """Return the quantized tensors of a QDQ model, those together that nodes only move from one to another."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    there = {tensor.name for tensor in model.graph.initializer}
+    groups: dict[str, list[str]] = {}
+    for node in model.graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[0] in there:
+            continue
+        source = node.input[0]
+        while source in makers and makers[source].op_type in _MOVES:
+            source = makers[source].input[0]
+            read = makers.get(source)
+            if read is not None and read.op_type == "DequantizeLinear" and read.input[0] in makers:
+                source = makers[read.input[0]].input[0]
+        groups.setdefault(source, []).append(node.input[0])
+    return [tuple(group) for group in groups.values()]
+
+
+def widen(model: onnx.ModelProto, tensors: AbstractSet[str]) -> None:
+    """Give quantized tensors of a QDQ model 16 bits instead of 8, and the biases of their products finer steps."""
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    makers = {name: node for node in graph.node for name in node.output}
+    changed = set[str]()
+    for node in graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[0] not in tensors:
+            continue
+        scale, zero = (numpy_helper.to_array(constants[name]) for name in node.input[1:3])
+        # The range stays the same: its ends may stand for Relu or Clip.
+        wide = (scale / _FINER).astype(np.float32)
+        zeros = np.asarray((int(zero) - np.iinfo(zero.dtype).min) * _FINER + np.iinfo(np.int16).min, np.int16)
+        grid = [(f"{node.output[0]}/wide/{kind}", value) for kind, value in (("scale", wide), ("zero", zeros))]
+        graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in grid)
+        changed.add(node.output[0])
+        for one in graph.node:
+            if one is node or (one.op_type == "DequantizeLinear" and one.input[0] == node.output[0]):
+                one.domain = _WIDE_DOMAIN
+                one.input[1:] = [name for name, _ in grid]
+    for node in graph.node:
+        reads = [makers.get(name) for name in node.input]
+        held = reads[2] if node.op_type in (CONV, "Gemm") and len(reads) > 2 else None
+        if held is None or reads[0] is None or reads[0].input[0] not in changed:
+            continue
+        steps, scale = (numpy_helper.to_array(constants[name]) for name in held.input[:2])
+        info = np.iinfo(np.int32)
+        wide_steps = np.clip(steps * np.float64(_FINER), info.min, info.max).astype(np.int32)
+        for name, values in zip(held.input, (wide_steps, (scale / _FINER).astype(np.float32)), strict=False):
+            constants[name].CopyFrom(numpy_helper.from_array(values, name))
+    read = _reads(graph.node)
+    for name in constants.keys() - read:
+        graph.initializer.remove(constants[name])
+    if changed and all(entry.domain != _WIDE_DOMAIN for entry in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(_WIDE_DOMAIN, 1))
+
+
+def uniform(layers: Sequence[Layer], bits: int) -> dict[str, int]:
+    """Return 4 or 2 bits for each layer; the first, the last and depthwise convolutions, of few weights, have 4."""
+    ends = (0, len(layers) - 1)
+    return {
+        layer.node.name: 4 if number in ends or layer.weights.shape[:2] == (len(layer.weights), 1) else bits
+        for number, layer in enumerate(layers)
+    }
+
+
 def rewrite(
     model: onnx.ModelProto,
     before: onnx.ModelProto,
     samples: Sequence[Sample],
-    kind: str,
+    bits: Mapping[str, int],
     folder: Path,
-    listener: Callable[[int, int], None],
-) -> dict[str, int]:
-    """Replace the weights of a QDQ model by weights of few bits.
+    listener: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Round the weights of layers of a QDQ model again, in the order in which they run.
 
     Args:
         model: the QDQ model of 8 bits.
         before: the float model that it was made of.
         samples: calibration data.
-        kind: "int4" or "int2", where the first layer, the last one and depthwise convolutions, which have few weights,
-            have 4 bits; or "auto": the fewest with a small error.
+        bits: of the weights of each layer, by the node's name; `FLOAT`: it is left in float.
         folder: where models may be written.
         listener: called with the numbers of layers that are done and of all.
-
-    Returns:
-        The bits of each layer, by the node's name.
     """
-    layers = layers_of(model, before)
+    layers = [layer for layer in layers_of(model, before) if layer.node.name in bits]
+    for number, (layer, pairs) in enumerate(inputs(model, before, layers, samples, folder)):
+        chosen = bits[layer.node.name]
+        if chosen == FLOAT:
+            keep_float(model, before, layer)
+        else:
+            put(model, layer, *fitted(layer, pairs, (chosen,)))
+        listener(number + 1, len(layers))
+
+
+def inputs(
+    model: onnx.ModelProto, before: onnx.ModelProto, layers: Sequence[Layer], samples: Sequence[Sample], folder: Path
+) -> Iterator[tuple[Layer, list[tuple[Array, Array]]]]:
+    """Yield each layer, and the samples of its input in both models; the layer may change before the next."""
     reads, originals = [layer.node.input[0] for layer in layers], [layer.before.input[0] for layer in layers]
     walks = Walk(before, originals, samples, folder), Walk(model, reads, samples, folder)
-    bits = {}
-    for number, layer in enumerate(layers):
-        names = layer.before.input[0], layer.node.input[0]
-        pairs = list(zip(*(walk.at(name) for walk, name in zip(walks, names, strict=True)), strict=True))
-        has_few = number in (0, len(layers) - 1) or layer.weights.shape[:2] == (len(layer.weights), 1)
-        choices = {"int4": (4,), "int2": (4 if has_few else 2,), "auto": (2, 4, 8)}[kind]
-        found = fitted(layer, pairs, choices)
-        put(model, layer, found)
-        bits[layer.node.name] = found.bits
+    for layer, *names in zip(layers, originals, reads, strict=True):
+        yield layer, list(zip(*(walk.at(name) for walk, name in zip(walks, names, strict=True)), strict=True))
         for walk, name in zip(walks, names, strict=True):
             walk.forget(name)
-        listener(number + 1, len(layers))
-    return bits
 
 
 # The inputs of layers.

@@ -29,12 +29,14 @@ from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.onnx_file import read_bound
 from mtool.compiler.frontend.tensors import every, graphs
 from mtool.compiler.frontend.tflite.schema import read as read_tflite
-from mtool.compiler.operators.budget import Budget
+from mtool.compiler.operators.budget import Budget as CompileBudget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
-from mtool.quantization import dataset, few_bits, recurrent
+from mtool.quantization import dataset, few_bits, recipes, recurrent
+from mtool.quantization.budget import WIDE, Bench, Bits, Budget, Cost, Score, Search, Start, least_sqnr, price
 from mtool.quantization.dataset import Data, Pixels
 from mtool.quantization.metrics import Figures, Output, Scoring, check, classes_of, figures, output_of
+from mtool.quantization.recipes import Recipe, Row
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
 from mtool.stages.compiling import CompiledModel, compile
@@ -122,7 +124,6 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 # The loss by quantization: the distance of outputs and layers from the float model's, and changes of classes.
 
 
-WIDE = 8  # bits of a weight, unless fewer are requested
 LAYER_SAMPLES = 16  # samples for the comparison of layers: all of their activations are held in memory
 
 
@@ -305,7 +306,7 @@ def doubts_of_bits(
     if not bits:
         return ()
     if all(each == WIDE for each in bits.values()):
-        return ("no layer can have fewer bits without a large error: its weights stay int8",)
+        return ("no layer can have fewer than 8 bits without losing more than the limit: all weights stay int8",)
     top = [one.by_name["top1"] for one in accuracy if "top1" in one.by_name]
     worst = min((one.sqnr_db for one in outputs if one.sqnr_db is not None), default=math.inf)
     if top and top[0] - top[1] > _MOST_LOST:
@@ -456,7 +457,9 @@ class QuantizationResult:
     """A quantized model: its file, the samples of calibration and comparison, its losses and its savings.
 
     `accuracy` has the metrics of the float model and of the quantized one, if there are labels. The worst of `layers`
-    come first. `before` and `after` are the footprints on the board. `doubts` are warnings about the data.
+    come first. `before` and `after` are the footprints on the board. `doubts` are warnings about the data. Of a model
+    whose bits were chosen, `recipe` is the file that makes it again, `front` has the models that were tried, and
+    `measure` is what their accuracy is.
     """
 
     path: Path
@@ -470,6 +473,9 @@ class QuantizationResult:
     before: Footprint
     after: Footprint
     doubts: tuple[str, ...] = ()
+    recipe: Path | None = None
+    front: tuple[Row, ...] = ()
+    measure: str = ""
 
 
 def quantize(
@@ -479,6 +485,8 @@ def quantize(
     output: str | Path | None = None,
     board: str | Board = "host",
     scheme: Scheme | None = None,
+    budget: str | None = None,
+    recipe: str | Path | None = None,
     evaluate: str | Path | Sequence[Sample] | None = None,
     labels: str | Path | None = None,
     pixels: Pixels | None = None,
@@ -496,6 +504,9 @@ def quantize(
         output: the file to write; default: <model>_int8.onnx, or _int16, _int4, _int2, _auto, in the working folder.
         board: a board or its name, for the footprints.
         scheme: how to quantize.
+        budget: limits of the model, for which the bits of each layer are chosen: "flash=64K,ms=30,accuracy=-0.5"
+            (`mtool.quantization.budget.Budget`). The accuracy is that of the compared samples.
+        recipe: the recipe of a model that was made with a budget, or with weights "auto", to make it again.
         evaluate: other data for the comparison of the two models; default: `data`.
         labels: the labels of the compared samples, as a .npy or text file; default: those in the data. `evaluate` below
             `mtool` says what they may be.
@@ -504,16 +515,32 @@ def quantize(
         listener: called with the number of layers that have weights of few bits, and that of all.
 
     Raises:
+        FitError: no model is within the budget.
         UsageError: the data does not fit the model, or the model is already quantized; or `output` is not given, and
             the default file exists and was not written by mtool.
         ModelError: the model can't be compiled or quantized.
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
+    limits, given = None if budget is None else Budget.parse(budget), None
+    if recipe is not None:
+        if limits is not None or scheme not in (None, Scheme()):
+            raise UsageError("a recipe has the whole scheme", hint="leave out the other options, or --recipe")
+        given = recipes.read(Path(recipe))
+        how = Scheme(**given.scheme.model_dump(), weights="auto")
+    elif limits is not None:
+        if how.weights not in ("int8", "auto"):
+            raise UsageError(
+                f"--budget chooses the weights' bits, and --weights {how.weights} sets them", hint="leave out one"
+            )
+        how = replace(how, weights="auto")
     kind = how.weights if how.weights != "int8" else "int16" if how.activations == "int16" else "int8"
-    target = Path(output) if output is not None else Path(f"{source.stem}_{kind}.onnx")
-    files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
-    _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
+    target = Path(output or (f"{source.stem}_{kind}.onnx" if recipe is None else f"{Path(recipe).stem}.onnx"))
+    files_read = [Path(each) for each in (data, evaluate, labels, recipe) if isinstance(each, (str, Path))]
+    _check_target(target, source, files_read, is_named=output is not None)
+    writes_recipe = how.weights == "auto" and given is None
+    if writes_recipe:
+        recipes.check_target(target.with_suffix(".toml"), files_read)
     if not ort.version():
         raise BuildError("onnxruntime is not installed", details=["it is needed to quantize"], hint=INSTALL)
     target_board = boards.get(board) if isinstance(board, str) else board
@@ -538,31 +565,39 @@ def quantize(
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
         folder = Path(name)
         prepared, made = folder / "prepared.onnx", folder / target.name
-        start = time.monotonic()
+        began = time.monotonic()
         with _without_golden():
             bound = folder / "bound.onnx"
             onnx.save(model, str(bound))
             _call("prepare", source, model=str(bound), prepared=str(prepared))
             _check_excluded(prepared, how.exclude)
-            few: dict[str, int] = {}
             if how.weights != "int8":
                 floats = onnx.load(str(prepared))
                 few_bits.prepare(floats)
                 onnx.save(floats, str(prepared))
             _quantize(prepared, made, calibrating.samples, how, source)
-            if how.weights != "int8":
-                integers = onnx.load(str(made))
-                few = few_bits.rewrite(integers, floats, calibrating.samples, how.weights, folder, listener)
-                onnx.save(integers, str(made))
-            log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - start, _described(how, calibrating))
-            doubts += of_statistics(model, calibrating.samples, source)
-            layers = of_layers(prepared, made, comparing.samples, source, few)
-            doubts += doubts_of_layers(layers)
             before = reference.outputs(prepared, comparing.samples)
+            bits, front = Bits({}), list[Row]()
+            bench, measure = _bench(before, comparing, made, target_board, replace(chosen, dims={}, constants={}), how)
+            if how.weights != "int8":
+                start = Start(floats, onnx.load(str(made)), calibrating.samples, folder)
+                if given is None and how.weights == "auto":
+                    found, tried = Search(start, bench, limits, listener).choice()
+                    bits, front, integers = found.bits, recipes.rows(tried, found), found.model
+                else:
+                    few = int(how.weights.removeprefix("int")) if given is None else 0
+                    bits = given.bits if given is not None else Bits(few_bits.uniform(start.layers, few))
+                    integers = start.made(bits, listener)
+                onnx.save(integers, str(made))
+            log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
+            doubts += of_statistics(model, calibrating.samples, source)
+            layers = of_layers(prepared, made, comparing.samples, source, bits.weights)
+            doubts += doubts_of_layers(layers)
             after = reference.outputs(made, comparing.samples)
             accuracy = of_labels(before, after, comparing.labels)
             doubts += doubts_of_classes(before, comparing.labels)
-            doubts += doubts_of_bits(few, of_outputs(before, after), accuracy)
+            if limits is None or not limits.has_costs:
+                doubts += doubts_of_bits(bits.weights, of_outputs(before, after), accuracy)
         if how.integer_io:
             make_integer_io(made)
         if evaluate is None or _is_same_file(data, evaluate):
@@ -578,7 +613,24 @@ def quantize(
             compile(made, board=target_board, options=replace(chosen, dims={}, constants={})),
             _bytes_of_weights(onnx.load(str(made))),
         )
+        if given is not None:
+            given.check_made(source, calibrating.samples, made.read_bytes())
         files.write(target, made.read_bytes(), follow=True)
+        if writes_recipe:
+            scheme_table = {
+                name: value for name, value in asdict(how).items() if name not in ("weights", "per_channel")
+            }
+            written = Recipe.of(
+                (source, calibrating.samples),
+                scheme_table,
+                bits,
+                made.read_bytes(),
+                board=compiled.board.name,
+                budget=str(limits or ""),
+                measure=measure,
+                front=front,
+            )
+            files.write(target.with_suffix(".toml"), written.as_toml(), follow=True)
     return QuantizationResult(
         path=target,
         board=compiled.board.name,
@@ -590,8 +642,42 @@ def quantize(
         layers=layers,
         before=footprint_before,
         after=footprint_after,
+        recipe=target.with_suffix(".toml") if writes_recipe else None,
+        front=tuple(front),
+        measure=measure,
         doubts=tuple(doubts),
     )
+
+
+def _bench(
+    before: Sequence[Sample], comparing: Data, made: Path, board: Board, options: Options, how: Scheme
+) -> tuple[Bench, str]:
+    """Return how models are measured, and what their accuracy is."""
+
+    def accuracy(after: Sequence[Sample]) -> float | None:
+        figures, classes = of_labels(before, after, comparing.labels), of_classes(before, after)
+        if figures:
+            found: float | None = figures[1].by_name.get("top1", figures[1].by_name.get("accuracy"))
+            return found
+        return classes.same / classes.samples if classes is not None else None
+
+    def judge(model: onnx.ModelProto) -> Score:
+        onnx.save(model, str(made))
+        after = reference.outputs(made, comparing.samples)
+        return Score(accuracy(after), least_sqnr(before, after))
+
+    def cost(model: onnx.ModelProto, weight_bytes: int) -> Cost:
+        onnx.save(model, str(made))
+        if how.integer_io:
+            make_integer_io(made)
+        return price(made, board, options, weight_bytes)
+
+    is_labelled = bool(of_labels(before, before, comparing.labels))
+    over = plural.count(len(comparing.samples), "sample")
+    what = "by the labels" if is_labelled else "the same class as the float model's"
+    known = accuracy(before)
+    measure = f"{what}, {over}" if known is not None else f"SQNR of {over}"
+    return Bench(judge, cost, known, is_labelled and known is not None), measure
 
 
 def _is_same_file(one: object, other: object) -> bool:
@@ -605,7 +691,7 @@ def _bytes_of_weights(model: onnx.ModelProto) -> int:
 
 def _weights_of_tflite(source: Path, options: Options) -> int:
     """Return the bytes of the constants in a TFLite model's file; its translation has float weights."""
-    found = read_tflite(source, Budget(options.limits))
+    found = read_tflite(source, CompileBudget(options.limits))
     tensors = [tensor for part in (found, *found.others) for tensor in part.tensors]
     return sum(tensor.data.nbytes for tensor in tensors if tensor.data is not None)
 

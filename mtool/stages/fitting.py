@@ -50,6 +50,7 @@ class Fit:
         is_built: the figures were measured on built firmware; else some are estimated.
         time: the estimated time of an inference, the sum of one of each model; None: unknown.
         longest: the slowest operator of each model.
+        shares: of one model, each operator's share of an inference's estimated instructions; of several, empty.
         software_float: the cost of float32 products without an FPU; None: there are none.
         constant_bytes: the models' constants, as laid out for the board's core.
         arena_bytes: their arena on this board.
@@ -63,6 +64,7 @@ class Fit:
     is_built: bool = False
     time: LatencyEstimate | None = None
     longest: tuple[LongestOperator, ...] = ()
+    shares: tuple[float, ...] = ()
     software_float: SoftwareFloat | None = None
     constant_bytes: int = 0
     arena_bytes: int = 0
@@ -246,7 +248,8 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
     each = zip(models, found, manifests, strict=True)
     longest = tuple(longest_operator(one, time, described.pauses) for one, time, described in each)
     floats = next(filter(None, (software_float(one, board) for one in manifests)), None)
-    return replace(fit, time=whole, longest=longest, software_float=floats)
+    shares = tuple(cost / (one.cost or 1) for one in models for cost in one.costs) if len(models) == 1 else ()
+    return replace(fit, time=whole, longest=longest, shares=shares, software_float=floats)
 
 
 def fit_of(model: CompiledModel, *, folder: Path | None = None) -> Fit:

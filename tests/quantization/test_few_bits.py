@@ -64,7 +64,7 @@ def test_weights_of_zero_and_constant_inputs_are_rounded(value: float) -> None:
     for weights in (np.zeros((3, 90)), RANDOM(0).normal(size=(3, 90))):
         x = np.full((50, 90), value, np.float32)
         x[:, :3] *= RANDOM(1).normal(1, 1e-5, (50, 3)).astype(np.float32)
-        found = few_bits.fitted(gemm(weights, np.zeros(3)), [(x, x)], (4,))
+        (found,) = few_bits.fitted(gemm(weights, np.zeros(3)), [(x, x)], (4,))
         assert np.isfinite(found.scale).all() and (found.scale > 0).all()
         off = found.codes[0] * found.scale[0][:, np.newaxis] - weights
         assert np.sqrt(np.square(off).mean()) < 0.3
@@ -82,7 +82,7 @@ def test_the_mean_of_an_output_stays(bits: int) -> None:
     weights, bias = RANDOM(4).normal(size=(6, 10)), RANDOM(5).normal(size=6)
     x = RANDOM(6).gamma(1, size=(200, 1, 10)).astype(np.float32)
     changed = (0.8 * x + 0.3 + RANDOM(7).normal(0, 0.01, x.shape)).astype(np.float32)
-    found = few_bits.fitted(gemm(weights, bias), list(zip(x, changed, strict=True)), (bits,))
+    (found,) = few_bits.fitted(gemm(weights, bias), list(zip(x, changed, strict=True)), (bits,))
     assert found.bias is not None
     off = x[:, 0] @ weights.T + bias - changed[:, 0] @ (found.codes * found.scale[..., np.newaxis])[0].T - found.bias[0]
     np.testing.assert_allclose(off.mean(0), 0, atol=1e-4)
@@ -209,7 +209,7 @@ def test_what_few_bits_cost_is_reported() -> None:
     (line,) = quantizing.doubts_of_bits({"a": 4, "b": 8}, [good, bad], ())
     assert "SQNR is 4.0 dB; try --weights auto" in line
     (line,) = quantizing.doubts_of_bits({"a": 8}, [good], ())
-    assert "no layer can have fewer bits" in line
+    assert "no layer can have fewer than 8 bits" in line
     with pytest.raises(UsageError, match="need a scale for each channel"):
         Scheme(weights="int4", per_channel=False)
 
@@ -233,14 +233,14 @@ def test_digits_are_recognized_with_few_bits(tmp_path: Path, monkeypatch: pytest
             listener=lambda number, total: seen.append((number, total)),
         )  # fmt: skip
         top[weights] = [one.by_name["top1"] for one in done[weights].accuracy]
-    assert seen == [(1, 3), (2, 3), (3, 3)] * 3
+    assert seen[:6] == [(1, 3), (2, 3), (3, 3)] * 2 and seen[-1][0] == seen[-1][1]
     assert [{layer.node: layer.bits for layer in done[one].layers} for one in ("int4", "int2")] == [
         {"fc0": 4, "fc1": 4, "fc2": 4}, {"fc0": 4, "fc1": 2, "fc2": 4}
     ]  # fmt: skip
-    assert {layer.bits for layer in done["auto"].layers} <= {2, 4, 8}
+    assert {layer.bits for layer in done["auto"].layers} <= {2, 4, 8} and top["auto"][1] >= top["auto"][0] - 0.01
     before = top["int4"][0]
     assert before > 0.9 and all(after > before - 0.02 for _, after in top.values())
-    assert {path.name for path in tmp_path.glob("net_*")} == {"net_int4.onnx", "net_int2.onnx", "net_auto.onnx"}
+    assert {path.name for path in tmp_path.glob("net_*.onnx")} == {"net_int4.onnx", "net_int2.onnx", "net_auto.onnx"}
     there = {one.name: numpy_helper.to_array(one) for one in onnx.load("net_int4.onnx").graph.initializer}
     assert all(there[f"w{n}_quantized"].min() >= -8 and there[f"w{n}_quantized"].max() <= 7 for n in range(3))
     mtool.verify("net_int4.onnx", board="host").check()

@@ -1,0 +1,473 @@
+"""Bits chosen for a budget: by what fewer bits change in the outputs, and what they save on the board.
+
+On the calibration data, each layer's weights are rounded to 4 and to 2 bits while all others keep 8, and the change of
+the outputs is measured; the compiler's estimates give the bytes and the time of each choice. Steps with the least
+change for what they save, one after another, lead from 8 bits to the smallest model. Models along this way are really
+quantized, compiled and evaluated. Where accuracy is lacking, tensors of activations get 16 bits, those first that
+change the outputs most, and then layers stay in float.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from mtool.base.errors import FitError, UsageError
+from mtool.base.tensors import Sample
+from mtool.boards import Board
+from mtool.quantization import few_bits
+from mtool.quantization.few_bits import FLOAT as FLOAT
+from mtool.stages.fitting import check
+from mtool.stages.formatting import kilobytes
+from mtool.stages.options import Options
+from mtool.verification import reference
+from mtool.verification.oracles.quantizer import flat, sqnr_db
+
+Listener = Callable[[int, int], None]
+WIDE = 8  # bits of a weight, unless fewer are requested
+_FEWER = (4, 2)
+_MOST_DB = 150.0  # of equal outputs
+_SAMPLES = 64  # that the effect of a layer's bits is measured with
+_GRID = 5  # models that are tried from 8 bits to the fewest, besides those that are tried for a limit
+_TRIES = 3  # for a limit, between two models of the grid
+_LOST = 0.005  # of the accuracy with 8 bits, and
+_LEAST_DB, _LOST_DB = 20.0, 3.0  # of the outputs where there are no labels, for the default
+_EXAMPLE = "--budget flash=64K,ms=30,accuracy=-0.5"
+
+
+# The budget, and a model's figures to compare with it.
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a quantized model; None: there is no such limit.
+
+    flash, ram: bytes of the fullest memory for code and weights, and for data, as `mtool check` estimates them.
+    ms: milliseconds of an inference, estimated too.
+    accuracy: the change of the accuracy in percentage points, 0 or less.
+    sqnr: the least ratio of signal and difference of an output, in decibels.
+    """
+
+    flash: int | None = None
+    ram: int | None = None
+    ms: float | None = None
+    accuracy: float | None = None
+    sqnr: float | None = None
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether it limits more than the accuracy."""
+        return (self.flash, self.ram, self.ms) != (None, None, None)
+
+    @classmethod
+    def parse(cls, text: str) -> "Budget":
+        """Read a budget as it is written for --budget.
+
+        Raises:
+            UsageError: a limit is unknown, given twice, or not a number of its kind.
+        """
+        found: dict[str, Any] = {}
+        for part in text.split(","):
+            name, _, value = part.strip().partition("=")
+            if name not in cls.__dataclass_fields__ or name in found:
+                why = "is given twice" if name in found else "is not a limit"
+                limits = ", ".join(cls.__dataclass_fields__)
+                raise UsageError(f"--budget {text}: {name!r} {why}", details=[f"limits: {limits}"], hint=_EXAMPLE)
+            size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KM])(?:B|iB)?|B?)", value)
+            number = re.fullmatch(r"(-?\d+(?:\.\d+)?) ?(?:ms|%|dB)?", value)
+            if name in ("flash", "ram") and size:
+                found[name] = int(float(size[1]) * {None: 1, "K": 1 << 10, "M": 1 << 20}[size[2]])
+            elif name not in ("flash", "ram") and number and (float(number[1]) <= 0) == (name == "accuracy"):
+                found[name] = float(number[1])
+            else:
+                expected = {"ms": "milliseconds", "accuracy": "a change in percentage points, 0 or less"}
+                what = expected.get(name, "a size such as 64K" if name != "sqnr" else "decibels")
+                raise UsageError(f"--budget {text}: {name} has to be {what}; found {value!r}", hint=_EXAMPLE)
+        return cls(**found)
+
+    def __str__(self) -> str:
+        """Return it as it is written for --budget."""
+        sizes = [
+            f"{name}={kilobytes(size).replace(' ', '')}"
+            for name, size in (("flash", self.flash), ("ram", self.ram))
+            if size
+        ]
+        rest = [
+            f"{name}={value:g}" for name in ("ms", "accuracy", "sqnr") if (value := getattr(self, name)) is not None
+        ]
+        return ",".join([*sizes, *rest])
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """The bits of a model: of the weights of each layer, by its node's name, and the activations that have 16."""
+
+    weights: Mapping[str, int]
+    wide: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Describe them in a few words: "8 bits", "4 bits: 7, 2 bits: 3; 16-bit activations: 2"."""
+        counts = Counter(self.weights.values())
+        parts = [f"{'float' if bits == FLOAT else f'{bits} bits'}: {counts[bits]}" for bits in sorted(counts)[::-1]]
+        weights = parts[0].partition(":")[0] if len(parts) == 1 else ", ".join(parts)
+        return weights + (f"; 16-bit activations: {len(self.wide)}" if self.wide else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The accuracy of a model (None: its outputs are not classes), and the least SQNR of its outputs."""
+
+    accuracy: float | None
+    sqnr_db: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of a model on a board, estimated; None: unknown, as on this computer.
+
+    weight_bytes: the weights alone, packed.
+    of_layers: each layer's part of the flash, and of the milliseconds.
+    """
+
+    weight_bytes: int
+    flash: int | None = None
+    ram: int | None = None
+    ms: float | None = None
+    of_layers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A model that was quantized, compiled and evaluated."""
+
+    bits: Bits
+    cost: Cost
+    score: Score
+    model: onnx.ModelProto = field(compare=False, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its figures by name."""
+        return {
+            "bits": str(self.bits),
+            "weight_bytes": self.cost.weight_bytes,
+            "flash_bytes": self.cost.flash,
+            "ram_bytes": self.cost.ram,
+            "milliseconds": self.cost.ms,
+            "accuracy": self.score.accuracy,
+            "sqnr_db": self.score.sqnr_db,
+        }
+
+    def describe(self, of_float: float | None) -> str:
+        """Return its figures in a line."""
+        cost, score = self.cost, self.score
+        parts = [str(self.bits), f"weights {kilobytes(cost.weight_bytes)}"]
+        parts += [f"{name} {kilobytes(size)}" for name, size in (("flash", cost.flash), ("RAM", cost.ram)) if size]
+        parts += [f"{cost.ms:.3g} ms"] if cost.ms else []
+        if score.accuracy is not None and of_float is not None:
+            parts.append(f"accuracy {score.accuracy:.1%} ({100 * (score.accuracy - of_float):+.1f})")
+        return ", ".join([*parts, f"SQNR {score.sqnr_db:.1f} dB"])
+
+
+def price(path: Path, board: Board, options: Options, weight_bytes: int) -> Cost:
+    """Return the cost of a model on a board, as `mtool check` estimates it."""
+    if not board.memories:
+        return Cost(weight_bytes)
+    report = check(path, [board], options)
+    (fit,) = report.fits
+    ms = fit.time.milliseconds if fit.time else None
+    sizes: dict[str, dict[str, int]] = {}
+    times: dict[str, float] = {}
+    for operator, share in zip(report.manifest.operators, fit.shares, strict=True):
+        for name in operator.origins:
+            sizes.setdefault(name, {})[operator.whole or operator.name] = operator.constant_bytes
+            times[name] = times.get(name, 0.0) + share * (ms or 0.0)
+    of_layers = {name: (float(sum(each.values())), times[name]) for name, each in sizes.items()}
+    flash, ram = (None if need is None else need.bytes for need in (fit.flash, fit.ram))
+    return Cost(weight_bytes, flash, ram, ms, of_layers)
+
+
+def least_sqnr(before: Sequence[Sample], after: Sequence[Sample]) -> float:
+    """Return the least ratio of signal and difference of a model's outputs, in decibels."""
+    pairs = ([flat([one[name] for one in run]) for run in (before, after)] for name in before[0])
+    return min((_MOST_DB if (found := sqnr_db(*pair)) is None else found for pair in pairs), default=_MOST_DB)
+
+
+# The search.
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The float model, the one of 8 bits, calibration data, and a folder where models may be written."""
+
+    floats: onnx.ModelProto
+    integers: onnx.ModelProto
+    samples: Sequence[Sample]
+    folder: Path
+
+    def made(self, bits: Bits, listener: Listener = lambda done, total: None) -> onnx.ModelProto:
+        """Return the model with these bits.
+
+        Raises:
+            UsageError: it has no such layer or tensor, or that can't have other bits.
+        """
+        found = self.copy()
+        layers = {layer.node.name for layer in self.layers}
+        tensors = {name for group in few_bits.activations_of(found) for name in group}
+        unknown = [*(bits.weights.keys() - layers), *(set(bits.wide) - tensors)]
+        if unknown:
+            raise UsageError(
+                f"the model has no {unknown[0]!r} whose bits can be chosen",
+                details=[f"its layers: {', '.join(sorted(layers)[:4])}"],
+                hint="use the recipe with the model and the options that it was made for",
+            )
+        few_bits.widen(found, set(bits.wide))
+        few_bits.rewrite(found, self.floats, self.samples, bits.weights, self.folder, listener)
+        return found
+
+    @property
+    def layers(self) -> list[few_bits.Layer]:
+        """The layers whose bits can be chosen."""
+        return few_bits.layers_of(self.integers, self.floats)
+
+    def copy(self) -> onnx.ModelProto:
+        """Return a copy of the model of 8 bits."""
+        found = onnx.ModelProto()
+        found.CopyFrom(self.integers)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """How models are measured: their accuracy by `judge`, and their cost by `price`.
+
+    of_float: the float model's accuracy; None: the outputs are not classes.
+    is_labelled: the accuracy is by labels; else it is the agreement with the float model.
+    """
+
+    judge: Callable[[onnx.ModelProto], Score]
+    price: Callable[[onnx.ModelProto, int], Cost]
+    of_float: float | None
+    is_labelled: bool
+
+
+class Search:
+    """The bits of a model: within limits of its cost the most accurate, otherwise the smallest that is accurate."""
+
+    def __init__(self, source: Start, bench: Bench, budget: Budget | None, listener: Listener) -> None:
+        """Measure the model of 8 bits.
+
+        Args:
+            source: the model.
+            bench: how it is measured.
+            budget: the limits; None: half a percentage point less than with 8 bits, or without labels the outputs' SQNR
+                with 8 bits less 3 dB, or 20 dB if that is less.
+            listener: called with the numbers of steps that are done and of all.
+
+        Raises:
+            UsageError: the budget limits something that is not known.
+        """
+        self.source, self.bench, self.listener = source, bench, listener
+        self.layers = source.layers
+        self.points: dict[str, Point] = {}
+        self.some, self.expected = source.samples[:0], list[Sample]()
+        self.done, self.total = 0, (1 + _GRID + _TRIES) * len(self.layers)
+        first = self.tried(self.state(WIDE))
+        if budget is not None:
+            self.budget = budget
+            self._check_known(first)
+            least = None if budget.accuracy is None else (bench.of_float or 0) + budget.accuracy / 100
+            self.least, self.least_db = least, budget.sqnr
+        else:
+            self.budget = Budget()
+            self.least = first.score.accuracy - _LOST if bench.is_labelled and first.score.accuracy else None
+            self.least_db = None if self.least is not None else min(_LEAST_DB, first.score.sqnr_db - _LOST_DB)
+
+    def _check_known(self, first: Point) -> None:
+        unknown = [
+            name for name in ("flash", "ram", "ms") if getattr(self.budget, name) and getattr(first.cost, name) is None
+        ]
+        if unknown:
+            raise UsageError(
+                f"--budget {self.budget}: there is no estimate of {unknown[0]} for this model and board",
+                hint="name a board: --board BOARD; mtool check shows what is known of it",
+            )
+        if self.budget.accuracy is not None and self.bench.of_float is None:
+            raise UsageError(
+                f"--budget {self.budget}: the outputs are not classes, and the data have no labels",
+                hint="limit the outputs' SQNR: sqnr=20",
+            )
+
+    def state(self, bits: int) -> Bits:
+        """Return the same bits for all layers."""
+        return Bits({layer.node.name: bits for layer in self.layers})
+
+    def tried(self, bits: Bits) -> Point:
+        """Return a model with these bits, quantized and measured."""
+        key = repr((sorted(bits.weights.items()), sorted(bits.wide)))
+        if key not in self.points:
+            made = self.source.made(bits, lambda done, total: self._step())
+            self.points[key] = Point(bits, self.bench.price(made, self.total_bytes(bits)), self.bench.judge(made), made)
+        return self.points[key]
+
+    def _step(self) -> None:
+        self.done += 1
+        self.total = max(self.total, self.done)
+        self.listener(self.done, self.total)
+
+    def excess(self, point: Point) -> dict[str, float]:
+        """Return by how much a model is beyond each limit of its cost, as a part of it."""
+        pairs = {name: (getattr(point.cost, name), getattr(self.budget, name)) for name in ("flash", "ram", "ms")}
+        return {name: has / most - 1 for name, (has, most) in pairs.items() if most and (has or 0) > most}
+
+    def lacks(self, point: Point) -> float:
+        """Return how much accuracy a model lacks: percentage points, or decibels; 0: nothing."""
+        score = point.score
+        points = 0.0 if self.least is None else 100 * (self.least - (score.accuracy or 0))
+        decibels = 0.0 if self.least_db is None else self.least_db - score.sqnr_db
+        return max(points, decibels, 0.0) if max(points, decibels) > 1e-9 else 0.0
+
+    def choice(self) -> tuple[Point, tuple[Point, ...]]:
+        """Choose a model; return it, and the front: those tried that no other is as good as in everything.
+
+        Raises:
+            FitError: no model is within the budget.
+        """
+        way = self._way()
+        size = np.array([self.total_bytes(bits) for bits in way])
+        grid = sorted({int(np.argmin(np.abs(size - at))) for at in np.linspace(size[0], size[-1], _GRID)})
+
+        def is_before(number: int) -> bool:
+            """Whether a step is before the one to choose: it costs too much, or is accurate enough."""
+            point = self.tried(way[number])
+            return bool(self.excess(point)) if self.budget.has_costs else not self.lacks(point)
+
+        before = {number: is_before(number) for number in grid}
+        after = next((number for number in grid if not before[number]), grid[-1])
+        last = max((number for number in grid if number < after), default=0)
+        for _ in range(_TRIES):
+            if after - last > 1:
+                middle = (last + after) // 2
+                last, after = (middle, after) if is_before(middle) else (last, middle)
+        found = self.tried(way[after if self.budget.has_costs or is_before(after) else last])
+        if self.lacks(found) and not self.excess(found):
+            found = self._more(found)
+        if self.lacks(found) or self.excess(found):
+            raise self._none()
+        self.listener(self.total, self.total)
+        return found, self._front(found)
+
+    def weight_bytes(self, bits: Bits) -> dict[str, float]:
+        """Return the bytes of each layer's weights, packed."""
+        return {layer.node.name: layer.weights.size * bits.weights[layer.node.name] / 8 for layer in self.layers}
+
+    def total_bytes(self, bits: Bits) -> int:
+        """Return the bytes of all layers' weights."""
+        return round(sum(self.weight_bytes(bits).values()))
+
+    def _way(self) -> list[Bits]:
+        """Return models from 8 bits to the fewest, each with fewer in one more layer: the best step after each."""
+        noise, price = self._sensitivity()
+        way = [self.state(WIDE)]
+        while True:
+            now = way[-1].weights
+            steps = [
+                (max(noise[name][bits] - noise[name][now[name]], 0.0) / saved, name, bits)
+                for name in now
+                for bits in _FEWER
+                if bits < now[name] and (saved := price[name][now[name]] - price[name][bits]) > 0
+            ]
+            if not steps:
+                return way
+            _, name, bits = min(steps)
+            way.append(Bits({**now, name: bits}))
+
+    def _sensitivity(self) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
+        """Return each layer's effect on the outputs for each number of bits, and its cost, a sum of parts of limits."""
+        source, names = self.source, [layer.node.name for layer in self.layers]
+        base = self._noise(source.integers)
+        noise = {name: {WIDE: base} for name in names}
+        uniform = {bits: source.copy() for bits in _FEWER}
+        for layer, pairs in few_bits.inputs(source.integers, source.floats, self.layers, source.samples, source.folder):
+            for bits, found in zip(_FEWER, few_bits.fitted(layer, pairs, _FEWER), strict=True):
+                trial = source.copy()
+                for model in (trial, uniform[bits]):
+                    few_bits.put(model, layer, found)
+                noise[layer.node.name][bits] = self._noise(trial)
+            self._step()
+        price: dict[str, dict[int, float]] = {name: {} for name in names}
+        for bits, model in {WIDE: source.integers, **uniform}.items():
+            state = self.state(bits)
+            cost, own = self.bench.price(model, self.total_bytes(state)), self.weight_bytes(state)
+            for name in names:
+                flash, ms = cost.of_layers.get(name, (own[name], 0.0))
+                parts = [flash / self.budget.flash] if self.budget.flash else []
+                parts += [ms / self.budget.ms] if self.budget.ms else []
+                price[name][bits] = sum(parts) if parts else flash
+        return noise, price
+
+    def _noise(self, model: onnx.ModelProto) -> float:
+        """Return the change of the outputs, as a part of their power, on some calibration data."""
+        source = self.source
+        if not self.some:
+            self.some = source.samples[:: max(len(source.samples) // _SAMPLES, 1)][:_SAMPLES]
+            self.expected = self._outputs(source.floats)
+        return float(10 ** (-least_sqnr(self.expected, self._outputs(model)) / 10))
+
+    def _outputs(self, model: onnx.ModelProto) -> list[Sample]:
+        path = self.source.folder / "trial.onnx"
+        onnx.save(model, str(path))
+        return reference.outputs(path, self.some)
+
+    def _more(self, found: Point) -> Point:
+        """Return a model with the first that is accurate enough of 1, 2, 4… changes to more bits, or the last."""
+        bits, changes = found.bits, []
+        for tensors in few_bits.activations_of(self.source.integers):
+            trial = self.source.copy()
+            few_bits.widen(trial, set(tensors))
+            changes.append((False, self._noise(trial), tensors))
+        for layer in self.layers:
+            trial = self.source.copy()
+            few_bits.keep_float(trial, self.source.floats, layer)
+            changes.append((True, self._noise(trial), (layer.node.name,)))
+        changes.sort()
+        of_activations = len(changes) - len(self.layers)
+        counts = {of_activations, len(changes), *(1 << power for power in range(len(changes).bit_length()))}
+        for count in sorted(count for count in counts if 0 < count <= len(changes)):
+            weights, wide = dict(bits.weights), list(bits.wide)
+            for is_layer, _, names in changes[:count]:
+                if is_layer:
+                    weights[names[0]] = FLOAT
+                else:
+                    wide += names
+            found = self.tried(Bits(weights, tuple(wide)))
+            if not self.lacks(found) or self.excess(found):
+                break
+        return found
+
+    def _front(self, found: Point) -> tuple[Point, ...]:
+        def costs(point: Point) -> tuple[float, ...]:
+            cost = point.cost
+            return (cost.flash or cost.weight_bytes, cost.ram or 0, cost.ms or 0, -point.score.sqnr_db)
+
+        every = {costs(point): point for point in self.points.values()}
+        worse = {one for one in every for other in every if one != other and all(np.array(other) <= np.array(one))}
+        return tuple(every[one] for one in sorted({*every.keys() - worse, costs(found)})[::-1])
+
+    def _none(self) -> FitError:
+        """Return the error with the nearest model."""
+        nearest = min(self.points.values(), key=lambda one: sum(self.excess(one).values()) + self.lacks(one) / 10)
+        over = [f"{name} by {part:.1%}" for name, part in self.excess(nearest).items()]
+        unit = "dB" if self.least is None else "points"
+        over += (
+            [f"{'SQNR' if unit == 'dB' else 'accuracy'} by {lack:.2g} {unit}"] if (lack := self.lacks(nearest)) else []
+        )
+        return FitError(
+            f"no model is within the budget {self.budget}",
+            details=[f"the nearest: {nearest.describe(self.bench.of_float)}", f"it misses {', '.join(over)}"],
+            hint="raise the limits to those of the nearest model, or choose a larger board",
+        )
