@@ -20,21 +20,17 @@ extern "C" {
 /* Move the sum of `low`, without the 2 of each weight of two bits, out of `both`; `inputs` is the sum of the inputs. */
 #define MT_DSP_TAKE_LOW(both, low, inputs, bits)                                             \
     do {                                                                                     \
-        const uint32_t own = (uint32_t)(both) - ((bits) == 2 ? 2 * (uint32_t)(inputs) : 0);   \
-        const int32_t taken = (int32_t)(own << 18) >> 18;                                    \
+        const uint32_t rest = (uint32_t)(both) - ((bits) == 2 ? 2 * (uint32_t)(inputs) : 0);   \
+        const int32_t taken = (int32_t)(rest << 18) >> 18;                                   \
         (low) += taken;                                                                      \
-        (both) = (int32_t)(own - (uint32_t)taken);                                           \
+        (both) = (int32_t)(rest - (uint32_t)taken);                                          \
     } while (0)
 
-/* The sums of two outputs, with their biases; `high` is what is left of both, `inputs` the sum of all inputs. */
-MT_DSP_INLINE void mt_dsp_from_fields(int32_t *sums, const uint32_t *biases, int32_t low, int32_t high, int32_t inputs,
-                                      int bits)
-{
-    sums[0] = (int32_t)biases[0] + (bits == 1 ? 2 * low - inputs : low);
-    sums[1] = (int32_t)biases[1] + (bits == 1 ? (high >> 13) - inputs : high >> 14);
-}
+/* The sums of two outputs: of `low`, and of what is left of both; `inputs` is the sum of all inputs. */
+#define MT_DSP_LOW_SUM(low, inputs, bits) ((bits) == 1 ? 2 * (low) - (inputs) : (low))
+#define MT_DSP_HIGH_SUM(high, inputs, bits) ((bits) == 1 ? ((high) >> 13) - (inputs) : (high) >> 14)
 
-#define MT_DSP_BLOCKS 32 /* the most blocks of inputs */
+#define MT_DSP_BLOCKS 16 /* the most blocks of inputs */
 
 /* The sums of each `block` of `count` inputs; the last may be shorter. */
 MT_DSP_INLINE void mt_dsp_totals(int32_t *totals, const int8_t *x, int32_t count, int32_t block)

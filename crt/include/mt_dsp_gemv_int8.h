@@ -303,10 +303,12 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums_of_fields(const int8_t *x, int32_t cou
         MT_DSP_TAKE_LOW(r2, low[2], total, bits);
         MT_DSP_TAKE_LOW(r3, low[3], total, bits);
     } while (x != end);
-    mt_dsp_from_fields(sums, biases, low[0], r0, total, bits);
-    mt_dsp_from_fields(sums + 2, biases + 2, low[1], r1, total, bits);
-    mt_dsp_from_fields(sums + 4, biases + 4, low[2], r2, total, bits);
-    mt_dsp_from_fields(sums + 6, biases + 6, low[3], r3, total, bits);
+    MT_UNROLL(4)
+    for (int32_t j = 0; j < 4; ++j) {
+        const int32_t high = j == 0 ? r0 : j == 1 ? r1 : j == 2 ? r2 : r3;
+        sums[2 * j] = (int32_t)biases[2 * j] + MT_DSP_LOW_SUM(low[j], total, bits);
+        sums[2 * j + 1] = (int32_t)biases[2 * j + 1] + MT_DSP_HIGH_SUM(high, total, bits);
+    }
     return weights;
 }
 
@@ -500,8 +502,10 @@ MT_DSP_INLINE const uint32_t *mt_dsp_sums_of_fields(const int8_t *x, int32_t cou
                 MT_DSP_TAKE_LOW(both[j], low[j], inputs, bits);
         }
     }
-    for (int32_t j = 0; j < 4; ++j)
-        mt_dsp_from_fields(sums + 2 * j, biases + 2 * j, low[j], both[j], total, bits);
+    for (int32_t j = 0; j < 4; ++j) {
+        sums[2 * j] = (int32_t)biases[2 * j] + MT_DSP_LOW_SUM(low[j], total, bits);
+        sums[2 * j + 1] = (int32_t)biases[2 * j + 1] + MT_DSP_HIGH_SUM(both[j], total, bits);
+    }
     return weights;
 }
 

@@ -228,6 +228,34 @@ MT_DSP_INLINE const uint32_t *mt_dsp_store_scaled3(int32_t a0, int32_t b0, int32
     return weights;
 }
 
+/* The results of six sums, at `to`, and the following weights. */
+#define MT_DSP_RESULTS3()                                                                           \
+    {                                                                                               \
+        if (by > MT_EXACT) {                                                                        \
+            register int32_t m __asm__("r8"), z __asm__("r9"), mb __asm__("r10"), zb __asm__("r11");\
+            MT_DSP_NEXT4(m, z, mb, zb, weights);                                                    \
+            if (MT_DSP_USUAL(m))                                                                    \
+                MT_DSP_EXACT6(apart ? 0 : 8);                                                       \
+            else {                                                                                  \
+                MT_DSP_FLOAT6_EXACT();                                                              \
+                MT_DSP_NARROW6(MT_DSP_ADD_ZERO);                                                    \
+            }                                                                                       \
+            if (!clamped) {                                                                         \
+                MT_DSP_STORE_EXACT6();                                                              \
+            } else {                                                                                \
+                at = to.second.at;                                                                  \
+                MT_DSP_STORE_CLAMPED(a0, b0, to.first.o0);                                          \
+                MT_DSP_STORE_CLAMPED(a1, b1, to.first.o1);                                          \
+                MT_DSP_STORE_CLAMPED(a2, b2, to.second.o2);                                         \
+                at += 2;                                                                            \
+            }                                                                                       \
+        } else {                                                                                    \
+            weights = mt_dsp_store_scaled3(a0, b0, a1, b1, a2, b2, weights, &to, apart, by, range); \
+            at = to.second.at + 2;                                                                  \
+        }                                                                                           \
+        to.second.at = at;                                                                          \
+    }
+
 /* Three columns by all output channels, two at a time. All `words` of their dot products are unrolled, or (0) a loop
  * of `turn`, a power of two, runs over two words or more. `range` NULL: zero point -128 and no limits; `clamped`: it
  * has limits. */
@@ -257,29 +285,7 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                              "sub %[b2], %[b2], %[a2]"
                              : [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2)
                              : [a0] "r"(a0), [a1] "r"(a1), [a2] "r"(a2));
-        if (by > MT_EXACT) {
-            register int32_t m __asm__("r8"), z __asm__("r9"), mb __asm__("r10"), zb __asm__("r11");
-            MT_DSP_NEXT4(m, z, mb, zb, weights);
-            if (MT_DSP_USUAL(m))
-                MT_DSP_EXACT6(apart ? 0 : 8);
-            else {
-                MT_DSP_FLOAT6_EXACT();
-                MT_DSP_NARROW6(MT_DSP_ADD_ZERO);
-            }
-            if (!clamped) {
-                MT_DSP_STORE_EXACT6();
-                to.second.at = at;
-                continue;
-            }
-            at = to.second.at;
-            MT_DSP_STORE_CLAMPED(a0, b0, to.first.o0);
-            MT_DSP_STORE_CLAMPED(a1, b1, to.first.o1);
-            MT_DSP_STORE_CLAMPED(a2, b2, to.second.o2);
-        } else {
-            weights = mt_dsp_store_scaled3(a0, b0, a1, b1, a2, b2, weights, &to, apart, by, range);
-            at = to.second.at;
-        }
-        to.second.at = at += 2;
+        MT_DSP_RESULTS3();
     } while (to.second.at);
 }
 

@@ -32,6 +32,9 @@ def instances() -> list[str]:
                 for apart in (0, 1):
                     found += [f"{tile}_PLAIN(f{{}}, {loop}, {apart}, {by})"]
                     found += [f"{tile}_RANGE(f{{}}, {loop}, {apart}, {by}, 1)"]
+        for fields in ("8, 2, 64", "8, 2, 0", "4, 1, 64", "4, 1, 0"):
+            found += [f"MT_DSP_COLUMNS_3X4_PLAIN(f{{}}, {fields}, {by})"]
+            found += [f"MT_DSP_COLUMNS_3X4_RANGE(f{{}}, {fields}, {by}, 1)"]
         found += [f"MT_DSP_ROWS_PLAIN(f{{}}, 8, {by})", f"MT_DSP_ROWS_RANGE(f{{}}, 8, {by}, 1)"]
     for bits in ("8, 0", "4, 999", "2, 64", "1, 64"):
         found += [f"MT_DSP_ROWS8_PLAIN(f{{}}, 4, {bits}, MT_EXACT + 4)"]
@@ -76,7 +79,7 @@ def planes() -> list[str]:
 def test_simd32_compiles(name: str, fpu: tuple[str, ...], harder: tuple[str, ...], level: str, tmp_path: Path) -> None:
     if not amount.IS_ALL and (name, harder) != ("mps2_an386", HARDER):
         pytest.skip("a part: MTOOL_TESTS=all tries every core and option")
-    headers = ("tile_3x2", "tile_2x2", "gemv", "depthwise3x3")
+    headers = ("tile_3x2", "tile_2x2", "tile_3x4", "gemv", "depthwise3x3")
     functions = instances()
     lines = [f'#include "mt_dsp_{name}_int8.h"' for name in headers] + functions + planes()
     lines += ["typedef void (*any)(void);", "extern const any all[];"]
@@ -101,6 +104,8 @@ def test_bytecode_compiles_without_an_fpu(tmp_path: Path) -> None:
         ("tile_3x2", "MT_DSP_APART4_SIZE", "MT_DSP_COLUMNS_PLAIN(f, 0, 4, 1, MT_ONCE)"),
         ("tile_2x2", "MT_DSP_2X2_MAC4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 0, MT_ONCE)"),
         ("tile_2x2", "MT_DSP_2X2_APART4_SIZE", "MT_DSP_COLUMNS_2X2_PLAIN(f, 0, 4, 1, MT_ONCE)"),
+        ("tile_3x4", "MT_DSP_3X4_WORD1_SIZE", "MT_DSP_COLUMNS_3X4_PLAIN(f, 4, 1, 0, MT_ONCE)"),
+        ("tile_3x4", "MT_DSP_3X4_WORD2_SIZE", "MT_DSP_COLUMNS_3X4_PLAIN(f, 4, 2, 0, MT_ONCE)"),
         ("gemv", "MT_DSP_ROW8_4_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 8, 0, MT_EXACT + 4)"),
         ("gemv", "MT_DSP_ROW8_4_BITS_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 4, 999, MT_EXACT + 4)"),
         ("gemv", "MT_DSP_ROW8_4_FIELDS_SIZE", "MT_DSP_ROWS8_PLAIN(f, 4, 2, 64, MT_EXACT + 4)"),

@@ -1,8 +1,10 @@
 """Streams of few bits: packed, and unpacked by the C that devices run."""
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from mtool.base import resources
 from mtool.compiler import passes
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.conv2d.dsp.tiles import Im2colFields, PointwiseFields
 from mtool.compiler.kernels.dense.dsp import Gemv, GemvByteSums
 from mtool.compiler.kernels.few_bits import Packed, packed_powers, packed_rows, packed_stream
 from mtool.compiler.kernels.target import Target
@@ -128,27 +131,39 @@ M4 = Target("cortex-m4", frozenset({"dsp", "fpu"}))
 
 
 VALUES = {4: range(-8, 8), 2: range(-2, 2), 1: (-1, 1)}
-LAYERS = [  # bits, inputs, outputs, whether an expression follows the sums
-    (4, 5, 3, False),
-    (4, 6, 8, True),
-    (4, 7, 9, False),
-    (4, 100, 24, True),
-    (2, 7, 9, False),
-    (2, 8, 8, True),
-    (2, 260, 16, False),
-    (1, 64, 9, False),
-    (1, 260, 24, True),
+# bits, shapes of the input and of the weights, whether an expression follows the sums
+DENSE = [
+    (4, (1, 5), (3, 5), False),
+    (4, (1, 6), (8, 6), True),
+    (4, (1, 7), (9, 7), False),
+    (4, (1, 100), (24, 100), True),
+    (2, (1, 7), (9, 7), False),
+    (2, (1, 8), (8, 8), True),
+    (2, (1, 260), (16, 260), False),
+    (1, (1, 64), (9, 64), False),
+    (1, (1, 260), (24, 260), True),
+]
+CONVOLUTIONS = [
+    (2, (1, 6, 5, 5), (5, 6, 1, 1), False),
+    (2, (1, 64, 3, 3), (16, 64, 1, 1), False),
+    (2, (1, 260, 2, 2), (8, 260, 1, 1), False),
+    (2, (1, 8, 7, 5), (6, 8, 3, 3), False),
+    (2, (1, 16, 5, 5), (16, 8, 3, 3), False),
+    (1, (1, 32, 5, 3), (8, 32, 1, 1), False),
+    (1, (1, 136, 3, 3), (12, 136, 1, 1), False),
+    (1, (1, 8, 6, 6), (9, 8, 3, 3), False),
 ]
 
 
-def dense_cases() -> list[Case]:
-    """Return dense layers of weights of few bits: all rests of the inputs, few and many outputs, the extremes."""
-    cases = []
-    for number, (bits, depth, outputs, is_real) in enumerate(LAYERS):
+def layers(cases: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], bool]]) -> list[Case]:
+    """Return layers of weights of few bits, by the schedules for them and in portable C, with the extremes."""
+    found = []
+    for number, (bits, shape, kernel, is_real) in enumerate(cases):
         rng = np.random.default_rng(number)
-        weights = rng.choice(VALUES[bits], (depth, outputs)).astype(np.int8)
-        weights[:, ::3] = rng.choice((VALUES[bits][0], VALUES[bits][-1]), (depth, len(range(0, outputs, 3))))
-        weights[:, 2] = VALUES[bits][number % 2 - 1]
+        outputs = kernel[0]
+        weights = rng.choice(VALUES[bits], kernel).astype(np.int8)
+        weights[::3] = rng.choice((VALUES[bits][0], VALUES[bits][-1]), weights[::3].shape)
+        weights[2] = VALUES[bits][number % 2 - 1]
         constants = {
             "w": weights, "b": rng.integers(-3000, 3000, outputs).astype(np.int32), "s": np.float32(0.1),
             "ws": rng.uniform(0.005, 0.02, outputs).astype(np.float32), "ys": np.float32(0.15), "z": np.int8(3),
@@ -157,44 +172,58 @@ def dense_cases() -> list[Case]:
         constants["bs"] = constants["s"] * constants["ws"]
         if is_real:  # a sigmoid: an expression follows the sums
             constants["b"] = (constants["b"] * constants["bs"]).astype(np.float32)
+        pads = {"pads": [int(kernel[-1] > 1)] * 4, "group": shape[1] // kernel[1]}
+        op, more = ("Gemm", {"transB": 1}) if len(shape) == 2 else ("Conv", pads)
         nodes = [
             helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
-            helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"], axis=1),
+            helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"], axis=0),
             *([] if is_real else [helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["d"], axis=0)]),
-            helper.make_node("Gemm", ["a", "c", "b" if is_real else "d"], ["e"]),
+            helper.make_node(op, ["a", "c", "b" if is_real else "d"], ["e"], **more),
             *([helper.make_node("Sigmoid", ["e"], ["f"])] if is_real else []),
             helper.make_node("QuantizeLinear", ["f" if is_real else "e", "ys", "z"], ["y"]),
         ]
         used = {name for node in nodes for name in node.input}
-        proto = model(nodes, {"x": (np.int8, [1, depth])}, ["y"], {k: v for k, v in constants.items() if k in used})
+        proto = model(nodes, {"x": (np.int8, shape)}, ["y"], {k: v for k, v in constants.items() if k in used})
         graph = passes.run(import_graph(proto, f"packed{number}"), M4)
-        (node,) = (node for node in graph.nodes if node.op == "dense")
+        (node,) = (node for node in graph.nodes if node.op in ("dense", "conv2d"))
         plans = []
-        for name, choice in (("packed", few_bits_of(node, graph, bits)), ("plain", Choice("c99_rows"))):
+        plain = Choice("c99_rows" if node.op == "dense" else "c99_patch")
+        for name, choice in (("packed", few_bits_of(node, graph, bits)), ("plain", plain)):
             named = replace(graph, name=f"{name}{number}")
             plans.append(make_plan(named, M4, schedules={node.title: choice}))
-        for feed in (
-            rng.integers(-128, 128, (1, depth)),
-            rng.choice((-128, 127), (1, depth)),
-            np.full((1, depth), -128),
-        ):
-            cases.append(Case(plans[0], plans[1], {"x": feed.astype(np.int8)}))
-    return cases
+        for feed in (rng.integers(-128, 128, shape), rng.choice((-128, 127), shape), np.full(shape, -128)):
+            found.append(Case(plans[0], plans[1], {"x": feed.astype(np.int8)}))
+    return found
 
 
 def few_bits_of(node: Node, graph: Graph, bits: int) -> Choice:
     """Return the schedule with weights of this number of bits that supports a node."""
-    found = [one for one in (Gemv(bits=bits), GemvByteSums(bits=bits)) if one.supports(node, graph, M4)]
-    return Choice(found[0].name, {"bits": bits})
+    if node.op == "dense":
+        found = [one.name for one in (Gemv(bits=bits), GemvByteSums(bits=bits)) if one.supports(node, graph, M4)]
+        return Choice(found[0], {"bits": bits})
+    return Choice(next(one.name for one in (PointwiseFields(), Im2colFields()) if one.supports(node, graph, M4)))
+
+
+def schedules(cases: Sequence[Case]) -> set[str]:
+    """Return the schedules that packed plans have for convolutions and dense layers."""
+    return {step.schedule.name for case in cases for step in case.plan.steps if step.node.op in ("dense", "conv2d")}
 
 
 def test_dense_layers_in_plain_c(tmp_path: Path) -> None:
-    cases = dense_cases()
-    assert {case.plan.steps[0].schedule.name for case in cases} == {"dsp_rows", "dsp_row_sums"}
+    cases = layers(DENSE)
+    assert schedules(cases) == {"dsp_rows", "dsp_row_sums"}
+    assert failures(cases, tmp_path, None) == []
+
+
+@pytest.mark.slow
+def test_convolutions_in_plain_c(tmp_path: Path) -> None:
+    cases = layers(CONVOLUTIONS)
+    assert schedules(cases) == {"dsp_fields", "dsp_fieldpatch"}
     assert failures(cases, tmp_path, None) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimise", ["-O2", "-Os"])
-def test_dense_layers_with_simd(optimise: str, tmp_path: Path) -> None:
-    assert failures(dense_cases(), tmp_path, "mps2_an386", optimise) == []
+@pytest.mark.parametrize("cases", [DENSE, CONVOLUTIONS], ids=["dense", "convolutions"])
+def test_few_bits_with_simd(cases: Sequence[Any], optimise: str, tmp_path: Path) -> None:
+    assert failures(layers(cases), tmp_path, "mps2_an386", optimise) == []

@@ -87,11 +87,14 @@ def quantized(
     zero, act = limits(rng, least)
     axis = 0 if nodes[0].op_type == "Conv" else 1
     by_channel = np.moveaxis(weights, axis, 0)  # a view
-    if rng.random() < 0.3:  # as quantizers leave a dead channel
+    is_few = np.abs(weights.astype(int)).max() <= 8
+    if rng.random() < 0.3 and not (is_few and weights.all()):  # as quantizers leave a dead channel
         dead = rng.integers(0, outputs)
         by_channel[dead], w_scale[dead] = 0, rng.uniform(0, 4e-8)
         bias[dead] = rng.choice([-1, 1]) * (2**30 - 77)
-    if rng.random() < 0.3:  # a weight that has no negative
+    if is_few:
+        pass
+    elif rng.random() < 0.3:  # a weight that has no negative
         by_channel.flat[rng.integers(0, by_channel.size)] = -128
     elif rng.random() < 0.3:  # many of them, which no pairing takes
         by_channel[rng.random(by_channel.shape) < 0.2] = -128
@@ -230,6 +233,12 @@ def numbers(rng: np.random.Generator, sums: Any) -> tuple[Any, Any]:
     return multiplier.astype(np.int32), shift.astype(np.int8)
 
 
+def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Weights of eight bits, or of one, two or four."""
+    values = (range(-127, 128), (-1, 1), range(-2, 2), range(-8, 8))[int(rng.choice(4, p=[0.55, 0.15, 0.15, 0.15]))]
+    return rng.choice(values, shape).astype(np.int8)
+
+
 Made = tuple[onnx.ModelProto, dict[str, Any]]
 
 
@@ -271,7 +280,7 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
     if not pointwise and rng.random() < 0.2:
         dilation = rng.integers(1, 3, 2).tolist()
         height, width = height + kernel[0], width + kernel[1]
-    weights = rng.integers(-127, 128, (outputs, 1 if depthwise else channels // group, *kernel)).astype(np.int8)
+    weights = drawn(rng, (outputs, 1 if depthwise else channels // group, *kernel))
     size = [
         (n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1
         for i, n in enumerate((height, width))
@@ -304,7 +313,7 @@ def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     rows, depth, outputs = int(rng.integers(1, 4)), int(rng.integers(1, 80)), count_of_outputs(rng)
     if make is sixteen and rng.random() < 0.2:
         depth = 1500  # enough for sums of 64 bits
-    weights = rng.integers(-127, 128, (depth, outputs)).astype(np.int8)
+    weights = drawn(rng, (depth, outputs))
     nodes = [helper.make_node("MatMul", ["xf", "wf"], ["m"]), helper.make_node("Add", ["m", "bf"], ["c"])]
     return make(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))
 
@@ -391,6 +400,7 @@ def schedules_of(
                 for s in chosen
                 for name, knob in s.knobs().items()
                 for value in knob.values[1:]
+                if name != "bits" or not (make is rescaled or "work" in s.knobs())  # which takes another knob or scales
             ]
     return found
 

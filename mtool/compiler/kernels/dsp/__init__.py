@@ -277,8 +277,8 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 # Weights of one or two bits, those of two outputs in a halfword; see crt/include/mt_dsp_fields_int8.h.
 
 
-MOST_BLOCKS = 32  # of inputs, whose sums have a place on the stack
-BLOCKS = (128, 64, 28)  # inputs; the last for any weights of two bits
+MOST_BLOCKS = 16  # of inputs, whose sums have a place on the stack
+BLOCKS = (128, 64, 48, 28)  # inputs; the last for any weights of two bits
 _HIGH = 14  # the bit of a halfword at which the second output's weight begins
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -20,17 +20,20 @@ from mtool.compiler.kernels.conv2d.schedule import TileSchedule
 from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import Together
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
+from mtool.compiler.kernels.scaling import Scaling
 from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
 
+FIELDS = "3x4"  # of weights of one or two bits
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth of the instructions"
-HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
+HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h", FIELDS: "mt_dsp_tile_3x4_int8.h"}
 CYCLES = {"3x2": 1.08, "2x2": 0.88}  # an instruction, on a core that issues two a cycle (ic_int8_qdq, bench --cycles)
 SUMMED = 248  # elements of a column, of int8, whose sum is an int16: MT_DSP_SUMMED of mt_dsp_tile_int8.h
-SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
-END = {"3x2": 3, "2x2": 2}  # instructions of a turn's end
-CODE = {"3x2": 68, "2x2": 52}  # bytes of code for four steps of k
+SUFFIXES = {"3x2": "", "2x2": "_2x2", FIELDS: ""}  # of the functions
+END = {"3x2": 3, "2x2": 2, FIELDS: 3}  # instructions of a turn's end
+CODE = {"3x2": 68, "2x2": 52, FIELDS: 76}  # bytes of code for four steps of k
+WHOLE = 0  # inputs after which sums are split: at the end
 FUNCTION = 300  # bytes of a function besides
 
 
@@ -106,7 +109,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
     core = "has_dsp"
     forms = (Int8Epilogue,)
-    tiles = TILES
+    tiles: ClassVar[tuple[str, ...]] = TILES
     template = "kernels/conv2d/dsp/tiles_int8.c.j2"
     element = DType.INT16
     scratch_type = "int32_t"
@@ -245,6 +248,77 @@ class PointwiseInt8(Int8Tiles):
         return super().scratch(conv, epilogue) + (reach if conv.channels % 4 else 0)
 
 
+@dataclass(frozen=True)
+class FieldTiles(Int8Tiles):
+    """The same of weights of one or two bits, four channels at a time; each product is of two channels."""
+
+    tiles = (FIELDS,)
+
+    unroll: int = knob(32, 16, 8, meaning="steps of k per iteration")
+    tile: str = knob("", FIELDS, meaning="pixels x channels of the register tile")
+
+    def stored(self, conv: Conv, epilogue: Int8Epilogue) -> tuple[int, int]:
+        """Return the bits of a weight, and the elements of a column after which sums are split; (0, 0): neither."""
+        padded = round_up(len(self.order(conv)), dsp.WORD) > conv.depth  # filling is 0, and reads what lies behind
+        for bits in (2,) if padded or conv.depth % (2 * dsp.WORD) else (1, 2):
+            block = dsp.field_block(epilogue.node, epilogue.graph, bits)
+            if 0 < conv.depth <= block * dsp.MOST_BLOCKS:
+                return bits, block if block < self.depth(conv) else WHOLE
+        return 0, 0
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """One image, int8 to int8, more than one input channel per group, weights of one or two bits."""
+        return super().fits(conv, epilogue) and not conv.offset and self.stored(conv, epilogue)[0] > 0
+
+    def loop(self, conv: Conv, epilogue: Int8Epilogue) -> dsp.Loop:
+        """A loop, of half as many words of one bit."""
+        return dsp.Loop(0, self.unroll // dsp.WORD // (2 if self.stored(conv, epilogue)[0] == 1 else 1))
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """19 for four steps of k, 3 a turn, 60 a block, 140 for the results; and what gathers the pixels."""
+        tile, depth, (_, block) = self.shape(conv), self.depth(conv), self.stored(conv, epilogue)
+        dots = 19 * depth / 4 + 3 * depth / self.unroll + (70 * math.ceil(depth / block) if block else 0) + 130
+        summing = 2 * 3 * depth / 2 * tile.columns(conv)
+        tiles = tile.columns(conv) * tile.channel_steps(conv) * dots
+        return conv.group * (tiles + self.gathering(conv, tile) + summing)
+
+    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
+        """There is one tile."""
+        return self
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Four channels together."""
+        (bits, block), loop = self.stored(conv, epilogue), self.loop(conv, epilogue)
+        scaling, bias = dsp.shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
+        columns = dsp.Columns(np.asarray(self.order(conv)), self.depth(conv))
+
+        def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
+            words = dsp.fields(columns.of(weights), 4, columns.depth, bits)
+            heads = np.pad(bias, (0, 4 * len(words) - len(bias))).astype(np.int32).view(np.uint32)
+            scales = scaling.padded(4 * len(words)).apart()
+            return np.concatenate([heads.reshape(-1, 4), words, scales.reshape(len(words), -1)], axis=1)
+
+        stream = packed_by_rows(rows, 4, epilogue.weights, bias, scaling, groups=conv.group)
+        layout = f"four output channels a row: biases, words of fields of {bits} bits, {scaling.meaning} of each"
+        name = f"{loop.turn}_{bits}bit_{block}"
+        made = Products(stream, layout, HEADERS[FIELDS])
+        return dsp.with_function(
+            made, "MT_DSP_COLUMNS_3X4", "mt_dsp_columns_3x4", scaling, epilogue, name, loop.turn, bits, block
+        )
+
+
+class Im2colFields(FieldTiles, Im2colInt8):
+    """k x k with weights of one or two bits: as dsp_patch, four channels at a time."""
+
+    name = "dsp_fieldpatch"
+
+
+class PointwiseFields(FieldTiles, PointwiseInt8):
+    """1x1 with weights of one or two bits: as dsp_pointwise, four channels at a time. Always in place."""
+
+    name = "dsp_fields"
+
+
 def dot_cost_int16(depth: int, unroll: int, kind: dsp.Kind) -> float:
     """Return instructions of 3 x 2 dot products: 19 (16 of halves) for four steps of k, 40 with sums of 64 bits."""
     if kind.long:
@@ -362,4 +436,11 @@ class PointwiseInt16(Int16Tiles):
     pointwise = True
 
 
-SCHEDULES = (PointwiseInt8(), Im2colInt8(), PointwiseInt16(), Im2colInt16())
+SCHEDULES = (
+    PointwiseInt8(),
+    Im2colInt8(),
+    PointwiseFields(),
+    Im2colFields(),
+    PointwiseInt16(),
+    Im2colInt16(),
+)
