@@ -336,6 +336,7 @@ def _sums_products(part: Expr) -> bool:
 SCHEDULES = (
     LoopNest(),
     Move("c99_move", "", "memmove", (), 0, 1 / 4),
+    Move("dsp_move", "has_dsp", "mt_dsp_move", ("mt_dsp_move.h",), 16, 1 / 8),
     HeliumLoop(),
     Move("mve_move", "has_mve", "mt_mve_move", ("mt_mve_move.h",), 0, 3 / 16),
     Move("rvv_move", "has_rvv", "mt_rvv_move", ("mt_rvv.h",), 8, 1 / 16),

@@ -20,6 +20,7 @@ from mtool.compiler.passes.integer_math import use_fixed_point, use_integer_math
 from mtool.compiler.passes.layout import simplify_layout, transposes_to_loops
 from mtool.compiler.passes.lower import lower
 from mtool.compiler.passes.name_nodes import name_nodes
+from mtool.compiler.passes.one_window import windows_to_dense
 from mtool.compiler.passes.quantization import propagate_quantization, use_signed_integers
 from mtool.compiler.passes.slide import slide
 from mtool.compiler.passes.state_layout import put_time_outermost
@@ -50,6 +51,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fold_constants,
         clamp_indices,  # indices that depend on data
         slide,  # windows that move: operators compute the new rows alone
+        windows_to_dense,  # convolutions of one window
         copy_constant_inputs,  # kernels read variables
         copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order

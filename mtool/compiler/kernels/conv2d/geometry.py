@@ -87,6 +87,16 @@ class Conv:
         return self.kernel == (1, 1) and self.stride == (1, 1) and self.pad == (0, 0) and self.out_size == self.size
 
     @property
+    def tap_step(self) -> int:
+        """Elements from each tap of a window to the next; 0: they are not the same, or taps lie in the padding."""
+        (rows, columns), (down, right) = self.kernel, self.dilation
+        if self.pad != (0, 0) or any(n > size for n, size in zip(self.plane, self.size, strict=True)):
+            return 0
+        if rows == 1 or (columns == self.size[1] and self.dilation == (1, 1)):
+            return right * self.channels
+        return down * self.size[1] * self.channels if columns == 1 else 0
+
+    @property
     def plane(self) -> tuple[int, int]:
         """Rows and columns of one channel with as much padding as the outputs reach."""
         return tuple(  # type: ignore[return-value]

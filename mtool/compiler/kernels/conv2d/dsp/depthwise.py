@@ -340,4 +340,61 @@ def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([heads, scaling.words, rows.reshape(-1, 12).view(np.uint32)], axis=1)
 
 
-SCHEDULES = (Depthwise3x3(), Depthwise(), DepthwiseInt16(), DepthwiseSums())
+class Columns(ConvSchedule[Int8Epilogue]):
+    """Depthwise: pixel by pixel, four channels at a time, pairs of taps from where the input lies."""
+
+    name = "dsp_columns"
+    template = "kernels/conv2d/dsp/columns_int8.c.j2"
+    core = "has_dsp"
+    forms = (Int8Epilogue,)
+    over_operands = False
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Multiples of 4 channels, no padding, taps at equal distances; int8 to 8 bits."""
+        int8 = epilogue.weights.dtype == np.int8 and epilogue.stores_kind
+        return conv.is_channelwise and int8 and conv.channels % 4 == 0 and conv.tap_step > 0
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """No pixel of results lies behind the first that it reads."""
+        return True
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """18 instructions two taps of four channels, 40 for their results, 12 for a pixel; 6 for an epilogue."""
+        after = 6.0 * conv.channels if epilogue.rest is not None else 0.0
+        after += in_software(lambda: epilogue.exact_scaling()[0], target) * conv.channels
+        four = 18 * -(-conv.depth // 2) + 40
+        return float(conv.pixels * (conv.channels / 4 * four + 12 + after) + 20)
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Four channels together."""
+        scaling, bias = epilogue.exact_scaling()
+        stream = pack_columns(epilogue.weights.reshape(conv.channels, -1), bias, scaling)
+        layout = f"4 channels a row: biases, words of two channels' two taps, {scaling.meaning} of each"
+        return Products(stream, layout, "mt_dsp_columns_int8.h")
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
+        """How sums are scaled."""
+        scaling, _ = epilogue.exact_scaling()
+        if isinstance(scaling, ExactScaling):
+            return {"by": f"MT_EXACT_{scaling.places}", "mixed": int(not scaling.has_multiplier.all())}
+        return {"by": {"": "MT_BY_FLOAT", "_twice": "MT_TWICE", "_once": "MT_ONCE"}[scaling.kind], "mixed": 0}
+
+
+def pack_columns(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return the stream of mt_dsp_tap_sums, uint32 [C/4, ...].
+
+    Args:
+        taps: int8 [C, T].
+        bias: int32 [C], the input's zero point folded in.
+        scaling: of C channels.
+    """
+    count = len(taps)
+    pairs = np.pad(taps, ((0, 0), (0, taps.shape[1] % 2))).reshape(
+        count // 4, 2, 2, -1, 2
+    )  # four, two, channel, pair, tap
+    words = np.ascontiguousarray(pairs.transpose(0, 3, 1, 4, 2)).reshape(count // 4, -1).view(np.uint32)
+    heads, scales = bias.astype(np.int32).view(np.uint32).reshape(-1, 4), scaling.words.reshape(count // 4, -1)
+    return np.concatenate([heads, words, scales], axis=1)
+
+
+SCHEDULES = (Depthwise3x3(), Depthwise(), Columns(), DepthwiseInt16(), DepthwiseSums())

@@ -88,18 +88,10 @@ class DepthwiseInt8(ConvSchedule[Int8Epilogue]):
     forms = (Int8Epilogue,)
     over_operands = False
 
-    def _step(self, conv: Conv) -> int:
-        """Return the elements from each tap to the next; 0: they are not the same everywhere."""
-        (rows, columns), (down, right) = conv.kernel, conv.dilation
-        if rows == 1 or (columns == conv.size[1] and conv.dilation == (1, 1)):
-            return right * conv.channels
-        return down * conv.size[1] * conv.channels if columns == 1 else 0
-
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Multiples of 8 channels, no padding; kernels of one row, one column or the image's width; int8 to 8 bits."""
         int8 = epilogue.weights.dtype == np.int8 and epilogue.stores_kind
-        inside = conv.pad == (0, 0) and all(n <= size for n, size in zip(conv.plane, conv.size, strict=True))
-        return conv.is_channelwise and int8 and inside and conv.channels % 8 == 0 and self._step(conv) > 0
+        return conv.is_channelwise and int8 and conv.channels % 8 == 0 and conv.tap_step > 0
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """No pixel of results lies behind the first that it reads."""
@@ -120,7 +112,7 @@ class DepthwiseInt8(ConvSchedule[Int8Epilogue]):
 
     def values(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:
         """The bytes from each tap to the next."""
-        return {"step": self._step(conv)}
+        return {"step": conv.tap_step}
 
 
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time

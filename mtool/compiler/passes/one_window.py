@@ -1,0 +1,35 @@
+"""A convolution of one window, which is its whole input, is a dense layer: its kernels read such weights faster."""
+
+from dataclasses import fields, replace
+
+from mtool.compiler.ir import DType, Graph, Node, Rewriter, View, axis, const, rewritten
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.weighted_sum import WeightedSum
+
+
+def windows_to_dense(graph: Graph) -> Graph:
+    """Turn convolutions of one window into dense layers."""
+    return rewritten(graph, _dense, Conv2d)
+
+
+def _dense(rewriter: Rewriter, node: Node) -> Node:
+    """Return the node, or the view of a dense layer's result."""
+    attrs, types = Conv2d.of(node), rewriter.types
+    x, weights, out = types[node.inputs[0]], types[node.inputs[1]], types[node.outputs[0]]
+    is_whole = x.shape[1:3] == attrs.kernel and not any(attrs.pads) and x.shape[0] == 1 == attrs.group
+    if not is_whole or out.count != out.shape[3] or 0 in attrs.expr.operands():
+        return node
+    size = weights.count // out.count
+    flat = rewriter.value(f"{node.inputs[0]} flat", x.dtype, (1, size))
+    rewriter.node("view", [node.inputs[0]], [flat], View(), like=node)
+    data = rewriter.constants[node.inputs[1]].reshape(out.count, size)
+    own = rewriter.constant(f"{node.inputs[1]} flat", data)
+    if node.inputs[1] in rewriter.quant:
+        rewriter.quant[own] = rewriter.quant[node.inputs[1]]
+    made = rewriter.value(f"{node.outputs[0]} flat", out.dtype, (1, out.count))
+    sums = {one.name: getattr(attrs, one.name) for one in fields(WeightedSum)}
+    places = {1: const(0, DType.INT32), 2: const(0, DType.INT32), 3: axis(1)}
+    dense = Dense(**{**sums, "expr": attrs.expr.with_axes(places)})
+    rewriter.node("dense", [flat, own, *node.inputs[2:]], [made], dense, like=node)
+    return replace(node, op="view", inputs=(made,), attrs=View())
