@@ -7,8 +7,10 @@ from math import prod
 from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, first_of
 from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS, Text, literal
+from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.expression_cost import FUNCTION_CALL, GUARDS
 from mtool.compiler.kernels.expressions import (
+    SLOW,
     Leaves,
     element,
     flat_index,
@@ -27,13 +29,15 @@ from mtool.compiler.kernels.loop_text import (
     by_fours,
     float_sum,
     indented,
-    loop,
     loops,
 )
 from mtool.compiler.kernels.mve.loops import NotVectorsError, VectorLoop, headers_of, vector_loop
 from mtool.compiler.kernels.periods import Block, blocks_that_pay, cost_of
 from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule, Target, identity_loads
 from mtool.compiler.kernels.specification import RowWise, Specification, always
+
+PART_BYTES = 3
+"""Those of the code of a part of an expression, about."""
 
 
 class Loop(Computation):
@@ -107,15 +111,38 @@ class LoopNest(Schedule):
             first = Leaves(node, graph, names, at, **place).number(total).c
             lines.append(f"const int32_t acc = {first};")
         value = element(expr, node, graph, names, at, **place)
-        if flat:
-            lines = loop("i", "0", str(out.count), 1, [*lines, f"output[i] = {value};"])
+        around = [(0, out.count)] if flat else [(n, size) for n, size in enumerate(out.shape) if size != 1]
+        inner, size = around[-1] if around else (0, 1)
+        offset = "i" if flat else element_offset(out.shape)
+
+        def stores(which: Sequence[int]) -> list[str]:
+            """Return the C of elements at distances along the innermost axis."""
+            made = list[str]()
+            for n in which:
+                own = {"offset": f"i + {n}" if n else "i"} if flat else place
+                moved = expr if flat else expr.with_axes({inner: axis(inner) + n})
+                value = element(moved, node, graph, names, at, **own)
+                made.append(f"output[{offset}{f' + {n}' if n else ''}] = {value};")
+            return made
+
+        if lines or 3 * len(used) > target.registers or not _pays_by_fours(expr, size, node, graph, target):
+            lines = loops(around[-1:], [*lines, f"output[{offset}] = {value};"])
         else:
-            lines.append(f"output[{element_offset(out.shape)}] = {value};")
-            around, text = [(n, size) for n, size in enumerate(out.shape) if size != 1], Leaves(node, graph, names, at)
-            before = [f"const {one.dtype.computed} u{n} = {text.number(one).c};" for n, one in enumerate(uniform)]
-            lines = loops(around[:-1], [*before, *loops(around[-1:], lines)])
+            lines = by_fours(inner, "0", size, stores)
+        text = Leaves(node, graph, names, at)
+        before = [f"const {one.dtype.computed} u{n} = {text.number(one).c};" for n, one in enumerate(uniform)]
+        lines = loops(around[:-1], [*before, *lines])
         body = "\n".join(INDENT + line for line in lines)
         return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
+
+
+def _pays_by_fours(expr: Expr, size: int, node: Node, graph: Graph, target: Target) -> bool:
+    """Whether four elements a round save more than their code costs: at least an instruction an element."""
+    is_long = size >= FOURS and not graph.is_sample and target.repeats_slowly
+    if not is_long or expr.size > LARGEST_BODY or any(part.op in SLOW for part in expr.parts()):
+        return False
+    by_hand = target.has_float or not any(part.dtype.is_float for part in expr.parts())
+    return by_hand and graph.types[node.outputs[0]].count > 3 * PART_BYTES * expr.size * price_of_code(node, graph)
 
 
 def _by_blocks(node: Node, graph: Graph, blocks: Sequence[Block]) -> Kernel:

@@ -114,6 +114,11 @@ class Target:
         return "fpu" in self.features and self.cpu.startswith("cortex-m")
 
     @property
+    def repeats_slowly(self) -> bool:
+        """Whether a round of a loop takes a comparison and a branch, as Helium's and Xtensa's do not."""
+        return self.has_wide_registers and not (self.has_mve or self.cpu.startswith("xtensa"))
+
+    @property
     def product_instructions(self) -> int:
         """Instructions that multiply two integers and add: 1 where one does both, byte by byte on an AVR."""
         if self.is_8_bit:

@@ -1,11 +1,12 @@
 """Schedules' descriptions of their C against the C itself: parameters, headers and pointers."""
 
 import re
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import HOST, compiled, model
+from graphs import HOST, compiled, model, run_c
 from onnx import TensorProto, helper
 
 from mtool.compiler import codegen
@@ -15,6 +16,7 @@ from mtool.compiler.ir import DType, Graph, Node, TensorType
 from mtool.compiler.ir.expr import axis, call, const, load, number
 from mtool.compiler.kernels.expressions import operands_read
 from mtool.compiler.kernels.loop import Loop, LoopNest
+from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan
 
 F = np.float32
@@ -104,3 +106,26 @@ def test_the_structures_of_the_caller_are_named_where_they_are_read(interface: s
     source = files.text("test.c")
     for kind in ("inputs", "outputs"):
         assert (f"(void){kind};" in source) == (f"{kind}->" not in source)
+
+
+def test_elements_by_fours_are_those_of_a_plain_loop(tmp_path: Path) -> None:
+    """Where a round takes instructions of its own; an axis's last elements come one by one."""
+    dequantized = [helper.make_node("DequantizeLinear", [name, f"{name}s"], [f"{name}f"]) for name in "xc"]
+    nodes = [
+        *dequantized, helper.make_node("Add", ["xf", "xf"], ["a"]), helper.make_node("Mul", ["xf", "cf"], ["m"]),
+        *(helper.make_node("QuantizeLinear", [name, "s"], [f"{name}q"]) for name in "am"),
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), helper.make_node("Neg", ["z"], ["n"]),
+    ]  # fmt: skip
+    shape, rng, outputs = (3, 67, 31), np.random.default_rng(0), ["aq", "mq", "t", "n"]
+    feeds = {"x": rng.integers(-128, 128, shape).astype(np.int8), "z": rng.integers(-99, 99, shape).astype(np.int32)}
+    constants = {"xs": F(0.02), "cs": F(0.3), "s": F(0.05), "c": rng.integers(-128, 128, (67, 1)).astype(np.int8)}
+    proto = model(nodes, {name: (data.dtype.type, shape) for name, data in feeds.items()}, outputs, constants)
+    made = []
+    for target in (HOST, Target("cortex-m4", frozenset({"dsp", "fpu"}))):
+        plan = compiled(proto, target)
+        found = [" += 4)" in function.kernel.body for function in emit_functions(plan).functions]
+        assert found == [target is not HOST] * len(outputs)
+        (tmp_path / target.cpu).mkdir()
+        made.append(run_c(plan, feeds, tmp_path / target.cpu))
+    for name, plain, fours in zip(outputs, *made, strict=True):
+        np.testing.assert_array_equal(plain, fours, err_msg=name)
