@@ -45,10 +45,13 @@ class Front:
     write: Nodes
     functions: list[onnx.FunctionProto] = field(default_factory=list)
     states: list[tuple[str, str, Array]] = field(default_factory=list)
+    _names: list[str] = field(default_factory=list)
 
     def state(self, name: str, initial: Array) -> "State":
         """Add a state."""
-        return State(self, f"{self.write.prefix}{name}", initial)
+        self._names.append(name)
+        again = self._names.count(name)
+        return State(self, f"{self.write.prefix}{name}{f'_{again}' if again > 1 else ''}", initial)
 
     def behind(self, name: str, value: str, kept: int, new: int, row: Sequence[int], first: Any) -> str:
         """Return the last `kept` rows of earlier calls, followed by the `new` rows of `value`, and keep the last ones.

@@ -20,7 +20,10 @@ from mtool.compiler.frontend.onnx_file import read_bound
 from mtool.compiler.frontend.own_states import STATES, own_states
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.preprocessing.audio import MicroSpeech
+from mtool.preprocessing.filters import Biquad, Decimate
 from mtool.preprocessing.front import Front, Kind, Target
+from mtool.preprocessing.image import Image
+from mtool.preprocessing.motion import SpectralPower, Statistics
 from mtool.preprocessing.nodes import OPSET, Nodes
 from mtool.preprocessing.spectrum import LogMel, Mfcc, Spectrogram
 from mtool.stages.options import Options
@@ -33,6 +36,11 @@ KINDS: Mapping[str, tuple[type[Kind], Mapping[str, Any]]] = {
     "micro_speech": (MicroSpeech, {}),
     "micro_wake_word": (MicroSpeech, {"hop": 160, "rows": 3}),
     "mlperf_wake_word": (LogMel, {"like": "mlperf"}),
+    "statistics": (Statistics, {}),
+    "spectral_power": (SpectralPower, {}),
+    "image": (Image, {}),
+    "biquad": (Biquad, {}),
+    "decimate": (Decimate, {}),
 }
 """The kinds of front ends: their classes, and parameters other than the defaults."""
 
@@ -203,6 +211,21 @@ def _grid(graph: onnx.GraphProto, name: str) -> tuple[float, int]:
     return 0.0, 0
 
 
+def _different(functions: Sequence[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
+    """Return functions, each once.
+
+    Raises:
+        UsageError: two of them have the same name.
+    """
+    found: dict[str, onnx.FunctionProto] = {}
+    for one in functions:
+        if found.setdefault(one.name, one) != one:
+            raise UsageError(
+                f"two front ends differ in their {one.name}", hint="use one (biquad: a file with all sections)"
+            )
+    return [*found.values()]
+
+
 def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, value: str) -> None:
     """Put a front end's nodes before those of a model."""
     graph = proto.graph
@@ -226,5 +249,5 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
         proto.opset_import.add(domain=OWN, version=1)
         for function in front.functions:
             function.opset_import[0].version = version
-        proto.functions.extend(front.functions)
+        proto.functions.extend(_different(front.functions))
     _record(proto, (*own_states(proto), *((output, name) for output, name, _ in states)))

@@ -1,15 +1,18 @@
 """Front ends compute what other libraries do (features.npz, from scripts/record_features.py)."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import sounds
-from graphs import Array, compiled, run_c
+from graphs import Array, compiled, model, run_c
+from onnx import helper, numpy_helper
+from scipy import signal
 
 import mtool
-from mtool.errors import UsageError
+from mtool.errors import ModelError, UsageError
 from mtool.verification import reference
 
 RECORDED = np.load(Path(__file__).with_name("features.npz"))
@@ -93,6 +96,86 @@ def test_rows_of_a_stream_are_those_of_the_whole(tmp_path: Path) -> None:
     assert np.allclose(rows[1:], whole, atol=1e-6)
 
 
+def _calls(path: Path, name: str, calls: list[Array]) -> Array:
+    return np.concatenate([one["y"].reshape(-1) for one in reference.outputs(path, [{name: data} for data in calls])])
+
+
+def _in_c(path: Path, feeds: dict[str, Array], folder: Path) -> Array:
+    return np.asarray(run_c(compiled(onnx.load(path)), feeds, folder)[0])
+
+
+def test_filters_are_scipys(tmp_path: Path) -> None:
+    sos, pcm = signal.butter(4, 3000, fs=16000, output="sos"), sounds.PCM["voice"][:800]
+    np.save(tmp_path / "sos.npy", sos)
+    path = _front(tmp_path, f"biquad:sos={tmp_path / 'sos.npy'}", 1, 200)
+    wanted = signal.sosfilt(sos, pcm.astype(float))
+    assert np.allclose(_calls(path, "pcm", np.split(pcm, 4)), wanted, atol=1e-5 * np.abs(wanted).max())
+    path = _front(tmp_path, "decimate:by=4", 1, 50)
+    wanted = signal.decimate(pcm.astype(float), 4, ftype="fir", zero_phase=False)
+    assert np.allclose(_calls(path, "pcm", np.split(pcm, 4)), wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_a_filter_in_c_is_that_of_onnxruntime(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.normal(size=40).astype(np.float32), "state": rng.normal(size=(3, 2)).astype(np.float32)}
+    sections = signal.butter(6, 0.2, output="sos").astype(np.float32)
+    node = helper.make_node("Biquad", ["x", "sections", "state"], ["y", "next"], domain="mtool")
+    proto = model(
+        [node], {"x": (np.float32, [40]), "state": (np.float32, [3, 2])}, ["y", "next"], {"sections": sections}
+    )
+    found = run_c(compiled(proto), feeds, tmp_path)
+    wanted, last = signal.sosfilt(sections, feeds["x"], zi=feeds["state"])
+    assert np.allclose(found[0], wanted, atol=1e-5) and np.allclose(found[1], last, atol=1e-5)
+
+
+def test_motion_features_are_scipys(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(1, 2, (64, 3)).astype(np.float32)
+    path = _front(tmp_path, "statistics:window=64", 1, 15)
+    wanted = np.stack([x.mean(0), x.std(0), np.sqrt((x**2).mean(0)), x.min(0), x.max(0)], 1)
+    assert np.allclose(_calls(path, "samples", [x]), wanted.reshape(-1), rtol=1e-5)
+    path = _front(tmp_path, "spectral_power:window=64,hop=16", 3, 33)
+    wanted = signal.periodogram(x, window="hann", axis=0)[1].T
+    found = _calls(path, "samples", np.split(x, 4))[-99:]
+    assert np.allclose(found, wanted.reshape(-1), atol=1e-5 * wanted.max())
+    path = _front(tmp_path, "spectral_power:window=64", 3, 33)
+    assert np.allclose(_in_c(path, {"samples": x}, tmp_path), wanted, atol=1e-5 * wanted.max())
+
+
+_NHWC, _GREY = (1, 8, 12, 3), (1, 1, 6, 6)
+_PICTURES = [
+    ("yuv422", _NHWC),
+    ("rgb565", _GREY),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in (("yuv422", _GREY), ("rgb565", _NHWC))),
+    *(pytest.param(name, shape, marks=pytest.mark.slow) for name in ("rgb", "grey") for shape in (_NHWC, _GREY)),
+]
+
+
+@pytest.mark.parametrize(("pixels", "shape"), _PICTURES)
+def test_pictures_are_decoded(pixels: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    red, green, blue = (np.full((16, 24), value) for value in (200, 100, 40))
+    luma = 0.299 * red + 0.587 * green + 0.114 * blue
+    u, v = (0.5 * (blue - luma) / (1 - 0.114), 0.5 * (red - luma) / (1 - 0.299))
+    pairs = np.stack([16 + luma * 219 / 255, np.where(np.arange(24) % 2, v, u) * 224 / 255 + 128], 2)
+    pictures = {
+        "yuv422": np.rint(pairs).astype(np.uint8),
+        "rgb565": ((red >> 3 << 11) + (green >> 2 << 5) + (blue >> 3)).astype(np.uint16),
+        "rgb": np.stack([red, green, blue], 2).astype(np.uint8),
+        "grey": np.rint(luma).astype(np.uint8),
+    }
+    path = _front(tmp_path, f"image:pixels={pixels},height=16,width=24,scale=1", *shape)
+    found = _calls(path, "picture", [pictures[pixels]]).reshape(shape)
+    grey = pixels == "grey" or shape[1] == 1
+    wanted = [luma[0, 0]] if grey else [200, 100, 40]
+    assert (
+        np.abs(found - np.reshape(wanted, (1, -1, 1, 1) if shape[1] == 1 else (1, 1, 1, -1))).max() < 9
+    )  # of 8 levels of rgb565
+    kind = pictures[pixels].dtype
+    noise = rng.integers(0, np.iinfo(kind).max, pictures[pixels].shape).astype(kind)
+    made = _in_c(path, {"picture": noise}, tmp_path)
+    assert np.allclose(made, _calls(path, "picture", [noise]).reshape(shape), atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -108,4 +191,42 @@ def test_rows_of_a_stream_are_those_of_the_whole(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(kind: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         _front(tmp_path, kind, 1, 3, 40)
+    assert words in str(caught.value)
+
+
+def _with_starts(node: onnx.NodeProto, proto: onnx.ModelProto) -> None:
+    starts = next(one for one in proto.graph.initializer if one.name == node.input[3])
+    starts.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(starts) + np.int16(100), starts.name))
+
+
+def _with_few_gains(node: onnx.NodeProto, proto: onnx.ModelProto) -> None:
+    node.input[2] = node.input[0]
+
+
+def _with(**attrs: int) -> Callable[[onnx.NodeProto, onnx.ModelProto], None]:
+    def change(node: onnx.NodeProto, proto: onnx.ModelProto) -> None:
+        for attr in node.attribute:
+            attr.i = attrs.get(attr.name, attr.i)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("operator", "change", "words"),
+    [
+        ("SignalFilterBank", _with_starts, "reads outside its input"),
+        ("SignalPCAN", _with_few_gains, "its inputs are"),
+        ("SignalEnergy", _with(end=1000), "its frequencies are 5 to 1000"),
+        ("SignalRfft", _with(length=256), "expected at most 256"),
+        ("SignalRfft", _with(length=514), "expected twice a product"),
+        ("SignalWindow", _with(shift=32), "its option 'shift' is 32"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    operator: str, change: Callable[[onnx.NodeProto, onnx.ModelProto], None], words: str, tmp_path: Path
+) -> None:
+    proto = onnx.load(_front(tmp_path, "micro_speech", 1, 40))
+    change(next(node for node in proto.graph.node if node.op_type == operator), proto)
+    with pytest.raises(ModelError) as caught:
+        compiled(proto)
     assert words in str(caught.value)

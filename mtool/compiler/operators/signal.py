@@ -12,8 +12,9 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.lowering import Lowering, by_template, template_node
+from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Infer, Operator
-from mtool.compiler.operators.problems import OWN
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 _SIGNAL = ("mt_signal.h",)
 
@@ -256,8 +257,103 @@ def _transform_outputs(more: int) -> Callable[[Attributes, Sequence[TensorType]]
     return outputs
 
 
-OPERATORS = tuple(
-    Operator(f"Signal{name}", domain=OWN, attributes=attributes, infer=infer, lower=lower)
+# Checks: a model's file may have any inputs and attributes, and the C does not check them.
+
+
+LEAST_GAINS = 125  # four numbers for each of 32 bits, less the first three
+_TYPES = {
+    "Window": (DType.INT16, DType.INT16), "FftAutoScale": (DType.INT16,), "Energy": (DType.INT16,),
+    "FilterBank": (DType.UINT32, *[DType.INT16] * 5), "FilterBankSquareRoot": (DType.UINT64, DType.INT32),
+    "FilterBankSpectralSubtraction": (DType.UINT32, DType.UINT32),
+    "PCAN": (DType.UINT32, DType.UINT32, DType.INT16), "FilterBankLog": (DType.UINT32,),
+}  # fmt: skip
+_MOST = {"shift": 63, "smoothing_bits": 31, "bits": 63}
+
+
+def _check(node: OnnxNode) -> None:
+    """Check a node's types, shapes, attributes and tables.
+
+    Raises:
+        Unsupported: the C would read or write outside a tensor, or is not defined.
+    """
+    name = node.op.removeprefix("Signal")
+    kinds = [node.kind(value) for value in node.inputs]
+    wanted = _TYPES.get(name)
+    if wanted is not None and tuple(one.dtype for one in kinds) != wanted:
+        found = ", ".join(map(str, kinds))
+        raise Unsupported(f"its inputs are {found}; expected {', '.join(one.name.lower() for one in wanted)}")
+    for key, most in _MOST.items():
+        most = 31 if name in ("Window", "FilterBankLog") else most
+        if not 0 <= node.attrs.get(key, 0) <= most:
+            raise Unsupported(f"its option {key!r} is {node.attrs[key]}; expected 0 to {most}")
+    shapes = [one.shape for one in kinds]
+    if name == "Window" and (len(shapes[1]) != 1 or not shapes[1][0] or shapes[0][-1:] != shapes[1]):
+        raise Unsupported(f"its window {list(shapes[1])} does not fit its input {list(shapes[0])}")
+    if name in ("Rfft", "Irfft"):
+        _check_transform(node, kinds[0], name == "Rfft")
+    if name == "Energy" and not (
+        kinds[0].count % 2 == 0 and 0 <= node.attrs["start"] <= node.attrs["end"] <= kinds[0].count // 2
+    ):
+        raise Unsupported(f"its frequencies are {node.attrs['start']} to {node.attrs['end']} of {kinds[0].count / 2:g}")
+    if name == "FilterBankSquareRoot" and kinds[1].count != 1:
+        raise Unsupported(f"its scale bits have shape {list(shapes[1])}; expected one number")
+    is_pair = name in ("FilterBankSpectralSubtraction", "PCAN")
+    if (is_pair and shapes[0] != shapes[1]) or (name == "PCAN" and kinds[2].count < LEAST_GAINS):
+        raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(one)) for one in shapes)}")
+    if name == "FilterBank":
+        _check_bank(node, kinds[0].count)
+    if name == "OverlapAdd" and not 0 < node.attrs["step"] <= shapes[0][-1] - shapes[1][-1]:
+        raise Unsupported(f"its step {node.attrs['step']} does not fit its inputs")
+
+
+def _check_transform(node: OnnxNode, kind: TensorType, is_forward: bool) -> None:
+    length, size = node.attrs["length"], kind.shape[-1] if kind.shape else 0
+    if kind.dtype not in _SUFFIXES:
+        raise Unsupported(f"its input is {kind.dtype.name.lower()}; expected int16, int32 or float32")
+    if not is_fast(length) or length > 2**20:
+        raise Unsupported(f"its transform has {length} elements; expected twice a product of 2s, 3s and 5s")
+    if not (0 < size <= length if is_forward else size == length + 2):
+        wanted = f"at most {length}" if is_forward else f"{length + 2}"
+        raise Unsupported(f"its input has {size} elements for a transform of {length}; expected {wanted}")
+
+
+def _check_bank(node: OnnxNode, count: int) -> None:
+    roles = ("weights", "unweights", "starts", "offsets", "widths")
+    tables = [node.state.value_of(node.inputs[n], role).reshape(-1).astype(int) for n, role in enumerate(roles, 1)]
+    weights, unweights, starts, offsets, widths = tables
+    if not starts.size == offsets.size == widths.size > 1:
+        sizes = f"{starts.size}, {offsets.size} and {widths.size}"
+        raise Unsupported(f"it has {sizes} positions; expected the number of channels and one more each")
+    outside = (starts < 0) | (offsets < 0) | (starts + widths > count)
+    outside |= offsets + widths > min(weights.size, unweights.size)
+    if (outside & (widths > 0)).any():
+        raise Unsupported(
+            f"its channel {int(np.argmax(outside & (widths > 0)))} reads outside its input or its weights"
+        )
+
+
+# Biquad: sections of a filter of second order, as scipy.signal.sosfilt (transposed direct form II), with their states.
+_BIQUAD = by_template(
+    "biquad", "x sections state", "y next",
+    lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "sections": ctx.types[node.inputs[1]].shape[0]},
+    overwrites={"y": "x", "next": "state"},
+)  # fmt: skip
+
+
+def _check_biquad(node: OnnxNode) -> None:
+    kinds = [node.kind(value) for value in node.inputs]
+    shapes = [one.shape for one in kinds]
+    sections = shapes[1][0] if shapes[1] else 0
+    if len(shapes[0]) != 1 or not sections or shapes[1:] != [(sections, 6), (sections, 2)]:
+        raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(one)) for one in shapes)}")
+    if {one.dtype for one in kinds} != {DType.FLOAT32}:
+        raise Unsupported(f"its inputs are {', '.join(map(str, kinds))}; expected float32")
+
+
+OPERATORS = (Operator(
+    "Biquad", domain=OWN, infer=lambda attrs, kinds: [kinds[0], kinds[2]], check=_check_biquad, lower=_BIQUAD,
+), *(
+    Operator(f"Signal{name}", domain=OWN, attributes=attributes, infer=infer, check=_check, lower=lower)
     for name, lower, infer, attributes in (
         ("Window", _WINDOW, _as(DType.INT16), Shift),
         ("FftAutoScale", _AUTO_SCALE, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())], AutoScale),
@@ -271,4 +367,4 @@ OPERATORS = tuple(
         ("Rfft", _rfft, _transform_outputs(2), Transform),
         ("Irfft", _irfft, _transform_outputs(0), Transform),
     )
-)
+))  # fmt: skip

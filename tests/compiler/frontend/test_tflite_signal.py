@@ -296,7 +296,7 @@ def test_damaged_options_are_reported(seed: int, tmp_path: Path) -> None:
         (windowed(flexbuffers.Dumps({"shift": 40})), "its option 'shift' is 40; expected 0 to 31"),
         (windowed(b""), "its option 'shift' is not given"),
         (windowed(flexbuffers.Dumps([1, 2])), "expected a flexbuffer map"),
-        (windowed(flexbuffers.Dumps({"shift": 12}), 3), "its window has 3 elements"),
+        (windowed(flexbuffers.Dumps({"shift": 12}), 3), "its window [3] does not fit its input [4]"),
     ],
 )
 def test_what_does_not_fit_is_refused(data: bytes, reported: str, tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ MOVES = (
 """Frontends arrange tensors with them, and passes and backends see through them."""
 ARITHMETIC = (
     "Abs", "Add", "And", "Cast", "Clip", "Div", "Equal", "Exp", "Greater", "GreaterOrEqual", "Less", "Log", "Max",
-    "Min", "Mul", "Neg", "ReduceMax", "ReduceMean", "ReduceSum", "Relu", "Sigmoid", "Sqrt", "Sub", "Tanh", "Where",
+    "Min", "Mod", "Mul", "Neg", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Relu", "Sigmoid", "Sqrt",
+    "Sub", "Tanh", "Where",
 )  # fmt: skip
-"""Other operators, and those of TFLite, are made of them."""
+"""Other operators, those of TFLite, and front ends are made of them."""
 KERNELS = (
     "BatchNormalization", "Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "Pool", "Resize",
     "Softmax",
