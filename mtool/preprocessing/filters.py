@@ -40,7 +40,7 @@ class Biquad:
 
     def _sections(self) -> Array:
         try:
-            found = np.asarray(np.load(Path(self.sos)), np.float64)
+            found = np.asarray(np.load(Path(self.sos), allow_pickle=False), np.float64)
         except (OSError, ValueError) as failed:
             raise UsageError(f"biquad:sos={self.sos}: {failed}", hint="give a .npy file: biquad:sos=FILE.npy") from None
         if found.ndim != 2 or found.shape[1] != 6 or not len(found) or not found[:, 3].all():
