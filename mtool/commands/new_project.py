@@ -20,6 +20,7 @@ from mtool.base.filetree import Edits, FileTree
 from mtool.base.option_values import ProjectType
 from mtool.boards import Board
 from mtool.commands import applications
+from mtool.commands.front_ends import with_front_end
 from mtool.commands.user_project import GENERATED, PROGRAM, UserProject, require
 from mtool.compiler.frontend import is_tflite
 from mtool.device.build import toolchains
@@ -85,6 +86,24 @@ def new_project(
             details=["its template.yaml has neither program: c nor program: sketch"],
             hint="use --type host-driven, or another template",
         )
+    is_app = kind in applications.APPLICATIONS
+    if is_app or kind == "mlperftiny":
+        with with_front_end(model, parse(**given), needs_one=is_app) as whole:
+            return _begin(folder, whole, target, tested, kind, chosen, given, edits)
+    return _begin(folder, model, target, tested, kind, chosen, given, edits)
+
+
+def _begin(
+    folder: Path,
+    model: Path,
+    target: Board,
+    tested: Board,
+    kind: ProjectType,
+    chosen: project.Template,
+    given: Mapping[str, Any],
+    edits: Edits,
+) -> Begun:
+    """Write the project of a model."""
     compiled = compile(model, board=target, options=parse(**given))
     inputs, outputs = len(compiled.manifest.inputs), len(compiled.manifest.outputs)
     if kind == "mlperftiny" and (inputs, outputs) != (1, 1):

@@ -5,6 +5,7 @@ import shutil
 import wave
 from pathlib import Path
 
+import models
 import numpy as np
 import onnx
 import pytest
@@ -14,6 +15,8 @@ from own import begin
 from mtool.base.errors import MismatchError, UsageError
 from mtool.cli import app
 from mtool.commands import replaying, user_project
+from mtool.commands.front_ends import with_front_end
+from mtool.stages.options import Options
 
 Captured = pytest.CaptureFixture[str]
 HOP = 320  # samples: 20 ms
@@ -155,3 +158,56 @@ def test_each_template(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["clips"] == {"clips/a.wav": [{"keyword": "keyword", "at_s": 0.56}]} and found["missed_hops"] == 0
     if board.startswith("arduino"):
         assert app.invoke(["build"]) == 0
+
+
+def test_a_known_model_gets_its_front_end(tmp_path: Path, capsys: Captured) -> None:
+    for shape in ([1, 3, 40], [1, 5, 40]):
+        values = [
+            helper.make_tensor_value_info(name, kind, shape)
+            for name, kind in (("features", TensorProto.INT8), ("score", TensorProto.FLOAT))
+        ]
+        constants = [
+            numpy_helper.from_array(data, name) for name, data in (("s", np.float32(0.1)), ("z", np.int8(-128)))
+        ]
+        nodes = [helper.make_node("DequantizeLinear", ["features", "s", "z"], ["score"])]
+        graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
+        path = tmp_path / f"rows_{shape[1]}.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    with with_front_end(tmp_path / "rows_3.onnx", Options(), needs_one=True) as whole:
+        assert onnx.load(whole).graph.input[0].name == "pcm"
+    with with_front_end(tmp_path / "rows_5.onnx", Options(), needs_one=False) as whole:
+        assert whole == tmp_path / "rows_5.onnx"
+    assert begin(tmp_path / "p", tmp_path / "rows_5.onnx", "--app", "wakeword") == 2
+    assert "rows_5.onnx does not take samples of a sensor" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.product(2)
+@models.needed
+@pytest.mark.parametrize(
+    ("model", "detections", "duty_percent"),
+    [
+        ("sww/str_ww_ref_model", {"marvin_617de221_0.wav": 1, "short_wav_easy10s.wav": 2}, 25),
+        ("public/okay_nabu", {}, 60),
+    ],
+)
+def test_a_published_model_hears_its_word(
+    model: str,
+    detections: dict[str, int],
+    duty_percent: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    """MLPerf Tiny's recordings have its word; okay_nabu hears nothing in them."""
+    folder = tmp_path / "hey"
+    assert begin(folder, models.FOLDER / f"{model}.tflite", "--app", "wakeword", board="mps2_an386") == 0
+    for path in (models.FOLDER / "sww").glob("*.wav"):
+        shutil.copy(path, folder / "clips")
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    assert app.invoke(["replay", "clips", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    counts = {Path(name).name: len(heard) for name, heard in found["clips"].items()}
+    assert len(counts) == 2 and counts == {**dict.fromkeys(counts, 0), **detections}
+    assert found["missed_hops"] == 0 and found["duty_percent"] < duty_percent
