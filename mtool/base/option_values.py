@@ -14,8 +14,8 @@ Order = Literal["auto", "written"]
 Optimize = Literal["balanced", "speed", "size"]
 """When to spend flash on speed: where it is worth it, wherever it fits, or never."""
 
-Compress = Literal["auto", "none"]
-"""Whether constants of few bits are packed: where that is worth its time and memory, or never."""
+Compress = Literal["auto", "none", "fields", "table", "sparse", "huffman"]
+"""How constants are compressed: where it is worth its time and memory, never, or in one way wherever it saves flash."""
 
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: ONNX's, or that of TFLite's reference kernels."""

@@ -373,8 +373,8 @@ class _Source:
         partial = request.tuning_results.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
         order = request.tuning_results.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
 
-        room = PackingRoom.of(board) if request.compress == "auto" else None
-        of_memory = room if self.once(("packed", of_target), lambda: can_be_packed(lowered())) else None
+        room = PackingRoom.of(board, request.compress)
+        of_memory = room if self.once("packed", lambda: can_be_packed(lowered(), request.compress)) else None
 
         def plan_of(partial: Partial, grown: Grown) -> tuple[Plan, Mapping[str, Choice]]:
             chosen = schedules_of(lowered(), target, request, self.model_hash)

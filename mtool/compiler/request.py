@@ -32,7 +32,7 @@ class Request(ModelOptions):
     optimize: when to spend the board's memory on speed, as larger constants for fewer instructions
         (plan.for_time) or as copies in RAM of constants in slow flash: if the share of memory is smaller than
         the share of time saved ("balanced"), wherever there is room ("speed"), or never ("size").
-    compress: "auto" packs constants of few bits where that is worth its time and memory (plan.unpacked), "none" never.
+    compress: "auto" packs constants where that is worth its time and memory, "none" never, the others in one way.
     conventions: how the model and its operators are called, and what runs them
         (mtool.compiler.codegen.conventions).
     stream: the input that is given by rows, if the conventions' interface is "feed"; "": the only one.

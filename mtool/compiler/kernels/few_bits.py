@@ -6,19 +6,21 @@ a stream are stored by runs, each in the way that takes the fewest bits; single 
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import field
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from mtool.base.frozen import frozen
+from mtool.base.option_values import Compress
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.coded_numbers import Coded, codings
 
 LEAST_BYTES = 64  # that packing has to save
 LEAST_ROWS = 4  # of a stream whose columns may be equal in all
 MOST_COLUMNS = (1 << 20) - 1
 POWERS = 256  # elements of a table of exponentials
-_HEAD, _RUN_HEAD = 2, 2  # words
 _SAME_BITS = 6  # in place of the logarithm of the bits
 _MISFIT = 2  # words
 
@@ -52,10 +54,17 @@ class _Kind:
     least: int
     is_high: bool = False
 
-    @property
-    def words(self) -> float:
-        """The packed words of a word."""
-        return self.bits / self.form.bits
+    head_words = 2
+
+    def costs(self, rows: Array) -> Array:
+        """Return the words that each column takes."""
+        return np.asarray(len(rows) * self.bits / self.form.bits + _MISFIT * (~self.fits(rows)).sum(0))
+
+    def instructions(self, rows: Array) -> float:
+        """Return the instructions that unpack a run."""
+        if self.form.bits == 2 * self.bits and rows.shape[1] % 2 == 0:
+            return 60 + len(rows) * 10 + 6.5 * rows.size
+        return 60 + len(rows) * (3 + 6 * self.is_high) + 12 * rows.size
 
     def fits(self, rows: Array) -> Array:
         """Return which words of a stream can be stored so, bool [rows, columns]."""
@@ -142,50 +151,79 @@ class Packed:
         return 4 * self.words - self.data.nbytes
 
 
-def packed_stream(stream: Array, least: int, most: int) -> Packed | None:
-    """Return a stream in fewer words; None: it does not become smaller by `LEAST_BYTES`.
+@frozen
+class Weights:
+    """The weights of a node: the least and the greatest of them and 0, and those of 8 bits by channels, if any."""
 
-    Args:
-        stream: [rows, ...], or one row.
-        least, most: the range of the weights in it; 0 belongs to it.
+    least: int
+    most: int
+    by_channel: Array | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Return a node's weights; those of its largest constant are by channels."""
+        found = [graph.constants[value] for value in node.inputs if value in graph.constants]
+        found = [data for data in found if data.dtype in (np.int8, np.uint8, np.int16) and data.ndim > 1 and data.size]
+        largest = max((data for data in found if data.dtype.itemsize == 1), key=lambda data: data.size, default=None)
+        return cls(
+            min(0, *(int(data.min()) for data in found), 0), max(0, *(int(data.max()) for data in found), 0), largest
+        )
+
+    @property
+    def bits(self) -> int:
+        """The bits of a field; 0: more than four, or all are 0."""
+        return bits_of(self.least, self.most) if self.least != self.most else 0
+
+    def can_be_packed(self, coding: Compress) -> bool:
+        """Whether there is a way to store them in fewer bits."""
+        if self.bits and coding in ("auto", "fields"):
+            return True
+        return self.by_channel is not None and any(codings(coding, self.by_channel, len(self.by_channel)))
+
+
+def packed_stream(stream: Array, weights: Weights, coding: Compress) -> Packed | None:
+    """Return a stream of words, of which some are weights, in fewer words.
+
+    None: it does not become smaller by `LEAST_BYTES`.
     """
-    bits = bits_of(least, most)
-    if not bits or stream.nbytes % 4 or stream.dtype.kind not in "iu":
+    if stream.nbytes % 4 or stream.dtype.kind not in "iu":
         return None
     flat = np.ascontiguousarray(stream).reshape(-1).view(np.uint32)
     found = []
     for rows in {1, len(stream) if stream.ndim > 1 else 1}:
         if flat.size % rows == 0 and flat.size // rows <= MOST_COLUMNS:
-            found.append(packed_rows(flat.reshape(rows, -1), bits, least, stream.dtype.itemsize))
+            found.append(packed_rows(flat.reshape(rows, -1), weights, coding, stream.dtype.itemsize))
     best = min(found, key=lambda one: len(one.data), default=None)
     return best if best is not None and best.saved_bytes >= LEAST_BYTES else None
 
 
-def packed_rows(rows: Array, bits: int, least: int, element: int = 4) -> Packed:
+def packed_rows(rows: Array, weights: Weights, coding: Compress = "fields", element: int = 4) -> Packed:
     """Return a stream in the fewest words that are found.
 
     Args:
         rows: uint32 [rows, columns].
-        bits: of the weights in it.
-        least: the least of them.
+        weights: those in it.
+        coding: how they are stored; auto: in fields, by tables or without zeros.
         element: the bytes of what a kernel reads.
     """
-    kinds = [_Kind(form, bits, least) for form in (BYTES, PAIRS, HALVES)]
-    kinds += [*_NARROW, _PLAIN, *[_SAME] * (len(rows) >= LEAST_ROWS)]
+    kinds: list[_Kind | Coded] = [*_NARROW, _PLAIN, *[_SAME] * (len(rows) >= LEAST_ROWS)]
+    if coding in ("auto", "fields") and weights.bits:
+        kinds += [_Kind(form, weights.bits, weights.least) for form in (BYTES, PAIRS, HALVES)]
+    if coding != "fields" and weights.by_channel is not None:
+        kinds += codings(coding, weights.by_channel, len(rows))
     parts, apart = [np.array([len(rows), rows.shape[1] | element << 20], np.uint32)], np.zeros(rows.shape, bool)
     instructions = 40.0
+    function = "mt_unpack"
     for kind, first, count in _runs(rows, kinds):
+        function = "mt_unpack_coded" if isinstance(kind, Coded) else function
         words, wrong = kind.packed(rows, first, count)
         parts.append(words)
         apart[:, first : first + count] = wrong
-        if kind.form.bits == 2 * kind.bits and count % 2 == 0:
-            instructions += 60 + len(rows) * (10 + 6.5 * count)
-        else:
-            instructions += 60 + len(rows) * (3 + 12 * count + 6 * kind.is_high)
+        instructions += kind.instructions(rows[:, first : first + count])
     places = np.flatnonzero(apart).astype(np.uint32)
     listed = np.stack([places, rows.reshape(-1)[places]], axis=1).reshape(-1)
     data = np.concatenate([*parts, np.array([len(places)], np.uint32), listed])
-    return Packed(data, rows.size, "mt_unpack", instructions + 8 * len(places))
+    return Packed(data, rows.size, function, instructions + 8 * len(places))
 
 
 def packed_powers(table: Array, product: float) -> Packed | None:
@@ -216,30 +254,23 @@ def bits_of(least: int, most: int) -> int:
     return next((bits for bits in (1, 2, 4) if most - least < 1 << bits), 0)
 
 
-def range_of(node: Node, graph: Graph) -> tuple[int, int]:
-    """Return the least and the greatest of a node's integer weights and 0; (0, 0): it has none."""
-    weights = [graph.constants[value] for value in node.inputs if value in graph.constants]
-    weights = [data for data in weights if data.dtype in (np.int8, np.uint8, np.int16) and data.ndim > 1 and data.size]
-    return min(0, *(int(data.min()) for data in weights), 0), max(0, *(int(data.max()) for data in weights), 0)
-
-
-def _runs(rows: Array, kinds: list[_Kind]) -> Iterator[tuple[_Kind, int, int]]:
+def _runs(rows: Array, kinds: list[_Kind | Coded]) -> Iterator[tuple[_Kind | Coded, int, int]]:
     """Yield runs as (kind, first column, columns) that take the fewest words: the shortest path through the columns."""
     count = rows.shape[1]
     same = _commonest(rows)
-    costs = np.array([len(rows) * kind.words + _MISFIT * (~kind.fits(rows)).sum(0) for kind in kinds])
+    costs, heads = np.array([kind.costs(rows) for kind in kinds]), np.array([kind.head_words for kind in kinds])
     ends = np.zeros(count, bool)
     ends[1:] = (costs[:, 1:] != costs[:, :-1]).any(0)
     if _SAME in kinds:
         ends[1:] |= same[1:] != same[:-1]
     starts = np.flatnonzero(ends | (np.arange(count) == 0)).tolist()
-    alone = np.array([_RUN_HEAD * kind.is_high for kind in kinds])
+    alone = heads * np.array([kind.is_high for kind in kinds])
     total, came = np.zeros(len(kinds)), list[Array]()
     for number, start in enumerate(starts):
         end = starts[number + 1] if number + 1 < len(starts) else count
-        stay = np.where([kind.is_high or kind is _SAME for kind in kinds], total + _RUN_HEAD, total)
+        stay = np.where([kind.is_high or kind is _SAME for kind in kinds], total + heads, total)
         best = int(np.argmin(total))
-        change = total[best] + _RUN_HEAD
+        change = total[best] + heads
         moved = (change < stay) | (number == 0)
         came.append(np.where(moved, best, np.arange(len(kinds))))
         total = np.where(moved, change, stay) + (end - start) * costs[:, start] + (end - start - 1) * alone

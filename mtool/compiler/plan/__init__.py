@@ -76,8 +76,8 @@ def make_plan(
     if packing_room is None:
         return plan
     most = max(plan.arena_bytes, 0 if partial == "always" else packing_room.arena_bytes)
-    blocks = worth_packing(plan, replace(packing_room, arena_bytes=most))
-    packed = planned(replace(options, packed=blocks)) if blocks else plan
+    ways = worth_packing(plan, replace(packing_room, arena_bytes=most))
+    packed = planned(replace(options, packed=ways)) if ways else plan
     return packed if packed.arena_bytes <= most else plan
 
 

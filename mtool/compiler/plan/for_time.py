@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Self
 
 from mtool.base.frozen import frozen
-from mtool.base.option_values import Optimize
+from mtool.base.option_values import Compress, Optimize
 from mtool.boards import Board
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
@@ -19,7 +19,7 @@ from mtool.compiler.plan.function_knobs import RAM, built
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.pool import ConstantReads
 from mtool.compiler.plan.step import Step
-from mtool.compiler.plan.unpacked import packed
+from mtool.compiler.plan.unpacked import Way, packed
 
 # Flash or working memory for time: the operators that may have constants larger than their weights, or that transform
 # their weights at run time, since either saves instructions.
@@ -350,82 +350,92 @@ SHARE_TO_UNPACK = 4
 """The arena may grow to this part of its memory, so that constants can be unpacked there."""
 MOST_UNPACKING = 0.08
 """The share of the model's instructions that unpacking may take; more only to save a larger share of the flash."""
+CODINGS: tuple[Compress, ...] = ("auto", "fields")
+"""The ways to store constants that are tried: the smallest, and the fastest."""
 BLOCKS = (2, 4, 8, 16, 32, 64)
 """The numbers of blocks that are tried."""
 
 
 @frozen
 class PackingRoom:
-    """The arena's most bytes, and the board's flash, for operators whose constants are packed."""
+    """How constants are packed, the arena's most bytes with them, and the board's flash."""
 
+    coding: Compress = "auto"
     arena_bytes: int = sys.maxsize
     flash_bytes: int = UNKNOWN_FLASH_BYTES
 
     @classmethod
-    def of(cls, board: Board) -> Self:
-        """Return what a board has."""
+    def of(cls, board: Board, coding: Compress) -> Self | None:
+        """Return what a board has; None: constants are not packed."""
         ram, flash = board.memory_for("arena"), board.memory_for("weights")
         share = (ram.size if ram else UNKNOWN_RAM_BYTES) // SHARE_TO_UNPACK
-        return cls(share, flash.size if flash else UNKNOWN_FLASH_BYTES)
+        return None if coding == "none" else cls(coding, share, flash.size if flash else UNKNOWN_FLASH_BYTES)
 
 
 @frozen
 class Packing:
-    """An operator with packed constants: its blocks, the bytes of flash that it saves and of arena, the cost."""
+    """An operator with constants that are packed in some way: the bytes of flash that it saves, of arena, the cost."""
 
-    blocks: int
+    way: Way
     saved: int
     more: int
     time: float
 
+    def is_worth(self, room: PackingRoom, cost: float, left: float) -> bool:
+        """Whether it is worth its time, of a model's `cost`; `left`: what unpacking may still take."""
+        few = room.coding != "auto" or self.time <= left
+        return self.saved > 0 and (few or self.time * room.flash_bytes <= self.saved * cost)
 
-def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, int]:
-    """Return the operators whose constants should be packed, and in how many blocks."""
-    steps: dict[str, list[int]] = {}
+
+def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
+    """Return the operators whose constants should be packed, and how."""
+    steps, found = dict[str, list[int]](), list[tuple[str, list[Packing]]]()
     for number, step in enumerate(plan.steps):
         steps.setdefault(step.node.title, []).append(number)
-    found = {title: one for title, numbers in steps.items() if (one := _packing(plan, numbers, 1)) is not None}
+    for title, numbers in steps.items():
+        ways = (Way(coding) for coding in (CODINGS if room.coding == "auto" else (room.coding,)))
+        packings = [one for way in ways if (one := _packing(plan, numbers, way)) is not None and one.saved > 0]
+        found += [(title, packings)] * bool(packings)
     left, chosen = MOST_UNPACKING * plan.cost, dict[str, Packing]()
-
-    def is_worth(one: Packing) -> bool:
-        return one.time <= left or one.time * room.flash_bytes <= one.saved * plan.cost
-
-    for title, one in sorted(found.items(), key=lambda item: (item[1].time / item[1].saved, item[0])):
-        if is_worth(one):
+    for title, packings in sorted(found, key=lambda item: (item[1][-1].time / item[1][-1].saved, item[0])):
+        one = next((one for one in packings if one.is_worth(room, plan.cost, left)), None)
+        if one is not None:
             left -= one.time
             chosen[title] = one
     levels = sorted({0, *(one.more for one in chosen.values() if plan.arena_bytes + one.more <= room.arena_bytes)})
     best = max(levels, key=lambda level: sum(one.saved for one in chosen.values() if one.more <= level) - level)
+    best = best if room.coding == "auto" else levels[-1]
     small = {title: one for title, one in chosen.items() if one.more <= best}
     for title, one in chosen.items():
         if title not in small and len(steps[title]) == 1:
             left += one.time
-            for way in (_packing(plan, steps[title], blocks) for blocks in BLOCKS):
-                is_there = way is not None and plan.arena_bytes + way.more <= room.arena_bytes
-                if way is not None and is_there and 2 * (way.more - best) <= way.saved and is_worth(way):
-                    small[title], best, left = way, max(best, way.more), left - way.time
+            for blocks in BLOCKS:
+                smaller = _packing(plan, steps[title], replace(one.way, blocks=blocks))
+                if smaller is None or plan.arena_bytes + smaller.more > room.arena_bytes:
+                    continue
+                if 2 * (smaller.more - best) <= smaller.saved and smaller.is_worth(room, plan.cost, left):
+                    small[title], best, left = smaller, max(best, smaller.more), left - smaller.time
                     break
-    return {title: one.blocks for title, one in small.items()}
+    return {title: one.way for title, one in small.items()}
 
 
-def _packing(plan: Plan, numbers: Iterable[int], blocks: int) -> Packing | None:
-    """Return how an operator of some of a plan's steps is packed; None: it can't be."""
+def _packing(plan: Plan, numbers: Iterable[int], way: Way) -> Packing | None:
+    """Return what it saves to pack an operator of some of a plan's steps; None: it can't be packed so."""
     graph, target, found = plan.graph, plan.target, list[Packing]()
     for number in numbers:
         step = plan.steps[number]
         node = step.node
         if isinstance(node.attrs, Control | External) or target.flash_is_apart or node.title in graph.sized_nodes:
             return None
-        made = packed(step.schedule, node, graph, target, blocks)
+        made = packed(step.schedule, node, graph, target, way)
         if made is None:
             continue
         parts = (part for one, _ in plan.storages for part in one.parts)
         live = sum(part.bytes for part in parts if part.live >> number + 1 & 1)
         more = max(0, live + made.scratch_bytes(node, graph) - step.scratch_bytes - plan.arena_bytes)
         saved = step.schedule.grown_bytes(node, graph) - made.grown_bytes(node, graph)
-        found.append(
-            Packing(blocks, saved, more, made.cost(node, graph, target) - step.schedule.cost(node, graph, target))
-        )
+        plain, unpacking = (one.cost(node, graph, target) for one in (step.schedule, made))
+        found.append(Packing(way, saved, more, unpacking - plain))
     if not found:
         return None
     return replace(found[0], more=max(one.more for one in found), time=sum(one.time for one in found))

@@ -11,7 +11,7 @@ from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import KernelOp, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choice, Choices, chosen
-from mtool.compiler.plan.unpacked import packed
+from mtool.compiler.plan.unpacked import Way, packed
 
 
 @frozen
@@ -24,7 +24,7 @@ class PlanOptions:
     choices: the user's schedules, by node; all other nodes get the cheapest.
     order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
     grown: the operators that may take memory for time, with their schedules (plan.for_time); None: all.
-    packed: the operators whose constants are packed, and in how many blocks (plan.unpacked).
+    packed: the operators whose constants are packed, and how.
     """
 
     target: Target
@@ -33,7 +33,7 @@ class PlanOptions:
     choices: Choices = field(default_factory=dict)
     order: Order = "auto"
     grown: Mapping[str, Schedule] | None = None
-    packed: Mapping[str, int] = field(default_factory=dict)
+    packed: Mapping[str, Way] = field(default_factory=dict)
 
     def step(self, node: Node, graph: Graph, name: str) -> "Step":
         """Return the step of a node, whose choice is listed under `name`; as `choose_schedule`."""

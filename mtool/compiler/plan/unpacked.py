@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mtool.base.frozen import frozen
-from mtool.base.option_values import PACKED, WEIGHTS
+from mtool.base.option_values import PACKED, WEIGHTS, Compress
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.ir.control import with_own_bodies
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.few_bits import Packed, bits_of, packed_powers, packed_stream, range_of
+from mtool.compiler.kernels.few_bits import Packed, Weights, packed_powers, packed_stream
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Argument, Kernel, Knob, Schedule
 from mtool.compiler.kernels.specification import Channels
@@ -22,6 +22,17 @@ from mtool.compiler.plan.function_knobs import KNOBS, Around, Built
 
 MOST_BITS = 4
 _SOFT_PRODUCT = 60  # instructions of a product of floats without an FPU
+
+
+@frozen
+class Way:
+    """A way to pack constants: how they are stored, and the blocks of outputs that are computed one after the other."""
+
+    coding: Compress = "auto"
+    blocks: int = 1
+
+
+AUTO = Way()
 
 
 @frozen
@@ -50,13 +61,13 @@ class Unpacking(Around):
     weights: str = PACKED
 
     @classmethod
-    def of(cls, schedule: Schedule, node: Node, graph: Graph, target: Target, count: int = 1) -> "Unpacking | None":
-        """Return a node's schedule with its constants packed, in `count` blocks.
+    def of(cls, schedule: Schedule, node: Node, graph: Graph, target: Target, way: Way = AUTO) -> "Unpacking | None":
+        """Return a node's schedule with its constants packed in some way.
 
         None: they have too many bits, or are too few, or are not computed so.
         """
-        limits, has_few_bits = range_of(node, graph), _has_few_bits(node, graph)
-        if not has_few_bits and node.op != "softmax":
+        count, can_be_packed = way.blocks, Weights.of(node, graph).can_be_packed(way.coding)
+        if not can_be_packed and node.op != "softmax":
             return None
         blocks = _blocks(node, graph, count)
         if not blocks or not all(schedule.supports(one.node, one.graph, target) for one in blocks):
@@ -64,11 +75,12 @@ class Unpacking(Around):
         kernels, found = [schedule.emit(one.node, one.graph, target) for one in blocks], dict[str, tuple[Packed, ...]]()
         if not _are_alike(kernels):
             return None
+        each_weights = [Weights.of(one.node, one.graph) for one in blocks]
         for name, layout in ((name, kernels[0].layouts.get(name, "")) for name in kernels[0].constants):
             made = [
                 packed_powers(kernel.constants[name], 2 if target.has_float else _SOFT_PRODUCT)
-                or (packed_stream(kernel.constants[name], *limits) if has_few_bits else None)
-                for kernel in kernels
+                or (packed_stream(kernel.constants[name], weights, way.coding) if can_be_packed else None)
+                for kernel, weights in zip(kernels, each_weights, strict=True)
             ]
             packed = [one for one in made if one is not None]
             if layout.startswith("aligned"):
@@ -238,32 +250,21 @@ def _blocks(node: Node, graph: Graph, count: int) -> tuple[Block, ...]:
     return (*found,)
 
 
-def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, blocks: int = 1) -> Schedule | None:
-    """Return a node's schedule with its weights of few bits packed; None: it can't be, or is already.
-
-    Args:
-        schedule: the schedule.
-        node: the node.
-        graph: the graph that contains it.
-        target: the core.
-        blocks: the number of parts of the output channels that are computed one after the other.
-    """
+def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, way: Way = AUTO) -> Schedule | None:
+    """Return a node's schedule with its constants packed in some way; None: they can't be, or are already."""
     if is_packed(schedule):
         return None
-    made: Any = schedule.in_few_bits(node, graph, target) if blocks == 1 else None
-    made = made or Unpacking.of(schedule, node, graph, target, blocks)
+    has_fields = way.blocks == 1 and way.coding in ("auto", "fields")
+    made: Any = schedule.in_few_bits(node, graph, target) if has_fields else None
+    made = made or Unpacking.of(schedule, node, graph, target, way)
     found: Schedule | None = made
     return found
 
 
-def can_be_packed(graph: Graph) -> bool:
-    """Whether a graph, or an inner one, has weights of few bits."""
-    return any(_has_few_bits(node, one) for one in with_own_bodies(graph) for node in one.nodes)
-
-
-def _has_few_bits(node: Node, graph: Graph) -> bool:
-    limits = range_of(node, graph)
-    return limits != (0, 0) and bits_of(*limits) > 0
+def can_be_packed(graph: Graph, coding: Compress) -> bool:
+    """Whether a graph, or an inner one, has weights that can be packed in a way."""
+    nodes = ((node, one) for one in with_own_bodies(graph) for node in one.nodes)
+    return any(Weights.of(node, one).can_be_packed(coding) for node, one in nodes)
 
 
 def is_packed(schedule: Schedule) -> bool:

@@ -14,12 +14,13 @@ from one_firmware import Case, failures
 from onnx import helper
 
 from mtool.base import resources
+from mtool.base.option_values import Compress
 from mtool.compiler import passes
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.dsp.tiles import Im2colFields, PointwiseFields
 from mtool.compiler.kernels.dense.dsp import Gemv, GemvByteSums
-from mtool.compiler.kernels.few_bits import Packed, packed_powers, packed_rows, packed_stream
+from mtool.compiler.kernels.few_bits import Packed, Weights, packed_powers, packed_rows, packed_stream
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice, make_plan
 
@@ -45,66 +46,125 @@ def stream(form: str, least: int, most: int) -> Words:
     return np.concatenate([plain[:, :2], words, plain[:, 2:]], axis=1)
 
 
-def unpacked(packed: Packed, folder: Path) -> Words:
-    words = ", ".join(f"{word}u" for word in packed.data.tolist())
-    (folder / "t.c").write_text(
-        f'#include <stdio.h>\n#include "mt_unpack.h"\n'
-        f"static const uint32_t packed[] = {{{words}}};\nstatic uint32_t words[{packed.words}];\n"
-        f"int main(void)\n{{\n    {packed.function}(words, packed);\n"
-        f"    fwrite(words, 4, {packed.words}, stdout);\n    return 0;\n}}\n"
-    )
-    strict = [
-        "-std=c99",
-        "-Wall",
-        "-Wextra",
-        "-Wconversion",
-        "-Wshadow",
-        "-Werror",
-        "-O2",
-        "-fsanitize=undefined,address",
+def unpacked(packed: Sequence[Packed], folder: Path) -> list[Words]:
+    """Return the words of constants that one program unpacks."""
+    lines, calls = [], []
+    for number, one in enumerate(packed):
+        words = ", ".join(f"{word}u" for word in one.data.tolist())
+        lines += [
+            f"static const uint32_t packed{number}[] = {{{words}}};",
+            f"static uint32_t words{number}[{one.words}];",
+        ]
+        calls.append(f"    {one.function}(words{number}, packed{number});")
+        calls.append(f"    fwrite(words{number}, 4, {one.words}, stdout);")
+    text = [
+        "#include <stdio.h>",
+        '#include "mt_unpack.h"',
+        *lines,
+        "int main(void)",
+        "{",
+        *calls,
+        "    return 0;",
+        "}",
+        "",
     ]
+    (folder / "t.c").write_text("\n".join(text))
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fsanitize=undefined,address"]
     include = f"-I{resources.path('crt') / 'include'}"
-    subprocess.run(["gcc", *strict, include, "-o", folder / "t", folder / "t.c"], check=True)
-    found = subprocess.run([folder / "t"], check=True, capture_output=True).stdout
-    return np.frombuffer(found, np.uint32)
+    subprocess.run(["gcc", *strict, "-O1", include, "-o", folder / "t", folder / "t.c"], check=True)
+    found = np.frombuffer(subprocess.run([folder / "t"], check=True, capture_output=True).stdout, np.uint32)
+    return np.split(found, np.cumsum([one.words for one in packed])[:-1])
+
+
+def assert_unpacked(streams: Sequence[Words], packed: Sequence[Packed], folder: Path) -> None:
+    for words, found in zip(streams, unpacked(packed, folder), strict=True):
+        np.testing.assert_array_equal(found, words.reshape(-1))
 
 
 @pytest.mark.parametrize("form", ["bytes", "pairs", "halves"])
-@pytest.mark.parametrize(("least", "most", "bits"), [(-8, 7, 4), (0, 15, 4), (-2, 1, 2), (-1, 1, 2), (-1, 0, 1)])
-def test_unpacking_gives_the_stream(form: str, least: int, most: int, bits: int, tmp_path: Path) -> None:
-    words = stream(form, least, most)
-    packed = packed_stream(words, least, most)
-    assert packed is not None and packed.words == words.size
-    weights = words.shape[1] - 5
-    runs = 2 * 6  # five kinds of columns before and behind the weights, and these
-    biases, other, apart = 2 * 6 // 2, 6, 2
-    assert packed.data.size == 3 + runs + biases + other + apart + -(
-        -6 * weights * bits // (16 if form == "halves" else 8)
-    )
-    np.testing.assert_array_equal(unpacked(packed, tmp_path), words.reshape(-1))
+def test_unpacking_gives_the_stream(form: str, tmp_path: Path) -> None:
+    streams, made = [], []
+    for least, most, bits in [(-8, 7, 4), (0, 15, 4), (-2, 1, 2), (-1, 1, 2), (-1, 0, 1)]:
+        words = stream(form, least, most)
+        packed = packed_stream(words, Weights(least, most), "fields")
+        assert packed is not None and packed.words == words.size
+        weights = words.shape[1] - 5
+        runs = 2 * 6  # five kinds of columns before and behind the weights, and these
+        biases, other, apart = 2 * 6 // 2, 6, 2
+        fields = -(-6 * weights * bits // (16 if form == "halves" else 8))
+        assert packed.data.size == 3 + runs + biases + other + apart + fields
+        streams.append(words)
+        made.append(packed)
+    assert_unpacked(streams, made, tmp_path)
 
 
 def test_words_of_any_kind_are_unpacked(tmp_path: Path) -> None:
     """Columns that are narrow, wide or few in any order, in rows of any number."""
-    rng = np.random.default_rng(1)
-    for rows in (3, 9):
+    rng, streams = np.random.default_rng(1), []
+    for rows in (1, 3, 4, 9):
         kinds = rng.integers(0, 5, 24)
         columns = [
             rng.integers(*[(-(2**31), 2**31), (-(2**15), 2**15), (-128, 128), (5, 6), (-8, 8)][kind], (rows, 1))
             for kind in kinds.repeat(rng.integers(1, 5, 24))
         ]
-        words = np.concatenate(columns, axis=1).astype(np.int32).view(np.uint32)
-        packed = packed_rows(words, 4, -8)
-        np.testing.assert_array_equal(unpacked(packed, tmp_path), words.reshape(-1))
+        streams.append(np.concatenate(columns, axis=1).astype(np.int32).view(np.uint32))
+    assert_unpacked(streams, [packed_rows(words, Weights(-8, 7)) for words in streams], tmp_path)
 
 
-@pytest.mark.parametrize("scale", [0.0123, 0.2, 0.3137, 0.7])
-def test_exponentials_are_unpacked_to_the_bit(scale: float, tmp_path: Path) -> None:
+def laid_out(weights: NDArray[np.int8], layout: str) -> Words:
+    """Return rows of two biases and weights: of one channel, in pairs of channels, or of four by words."""
+    count = len(weights)
+    if layout == "rows":
+        words = weights.view(np.uint32)
+    elif layout == "pairs":
+        words = (weights[::2].astype(np.int16) + 256 * weights[1::2].astype(np.int16)).view(np.uint32)
+    else:
+        words = weights.reshape(count // 4, 4, -1, 4).swapaxes(1, 2).reshape(count // 4, -1).view(np.uint32)
+    biases = np.random.default_rng(0).integers(-30000, 30000, (len(words), 2)).astype(np.int32).view(np.uint32)
+    return np.concatenate([biases, words], axis=1)
+
+
+CODES: dict[str, tuple[Compress, float]] = {  # the greatest share of a weight's eight bits
+    "table of all": ("table", 0.4),
+    "table of 100": ("table", 0.95),
+    "tables of channels": ("table", 0.7),
+    "zeros": ("sparse", 0.4),
+    "table and zeros": ("sparse", 0.3),
+    "huffman": ("huffman", 0.55),
+    "one": ("huffman", 0.25),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes_give_the_stream(name: str, tmp_path: Path) -> None:
+    rng, shape = np.random.default_rng(4), (8, 384)
+    several = rng.choice(np.arange(-127, 127), 8, replace=False)
+    weights = {
+        "table of all": lambda: rng.choice(several, shape),
+        "table of 100": lambda: rng.integers(-50, 50, shape),
+        "tables of channels": lambda: np.stack([rng.choice(rng.integers(-127, 127, 15), shape[1]) for _ in range(8)]),
+        "zeros": lambda: rng.integers(-127, 127, shape) * np.repeat(rng.random((8, 24)) < 0.25, 16, axis=1),
+        "table and zeros": lambda: rng.choice(several, shape) * np.repeat(rng.random((8, 24)) < 0.25, 16, axis=1),
+        "huffman": lambda: np.rint(rng.standard_normal(shape) * 3),
+        "one": lambda: np.where(rng.random(shape) < 0.1, 1, 5),
+    }[name]().astype(np.int8)
+    coding, most = CODES[name]
+    streams = [laid_out(weights, layout) for layout in ("rows", "pairs", "fours")]
+    made = []
+    for words in streams:
+        packed = packed_stream(words, Weights(int(weights.min()), int(weights.max()), weights), coding)
+        assert packed is not None and packed.function == "mt_unpack_coded"
+        assert packed.data.nbytes < most * weights.size + 4 * len(words) + 100
+        made.append(packed)
+    assert_unpacked(streams, made, tmp_path)
+
+
+def test_exponentials_are_unpacked_to_the_bit(tmp_path: Path) -> None:
     """Those of great scales are denormal numbers and 0."""
-    table = np.exp(np.float64(np.float32(scale)) * np.arange(-255, 1)).astype(np.float32)
-    packed = packed_powers(table, 2)
-    assert packed is not None and packed.data.size == 48
-    np.testing.assert_array_equal(unpacked(packed, tmp_path), table.view(np.uint32))
+    scales = np.array([[0.0123], [0.2], [0.3137], [0.7]], np.float32).astype(float)
+    tables = [*np.exp(scales * np.arange(-255, 1)).astype(np.float32)]
+    made = [packed for table in tables if (packed := packed_powers(table, 2)) is not None and packed.data.size == 48]
+    assert_unpacked([table.view(np.uint32) for table in tables], made, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +184,7 @@ def test_other_floats_stay(table: NDArray[np.float32]) -> None:
     ],
 )
 def test_what_is_not_packed(words: NDArray[np.generic]) -> None:
-    assert packed_stream(words, min(0, int(words.min())), max(0, int(words.max()))) is None
+    assert packed_stream(words, Weights(min(0, int(words.min())), max(0, int(words.max()))), "fields") is None
 
 
 M4 = Target("cortex-m4", frozenset({"dsp", "fpu"}))

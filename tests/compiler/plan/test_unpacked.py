@@ -59,6 +59,17 @@ def test_boards_compute_the_same_from_packed_weights(board: str, bits: int, tmp_
     assert fewer < more
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("coding", ["table", "sparse", "huffman"])
+@pytest.mark.parametrize("board", ["mps2_an386", "mps2_an385", "mps2_an383", "mps3_an547", "qemu_riscv32"])
+def test_boards_compute_the_same_from_codes(board: str, coding: str, tmp_path: Path) -> None:
+    model = with_bits(4, tmp_path)
+    plain, more = outputs(model, board, tmp_path, "none")
+    packed, fewer = outputs(model, board, tmp_path, coding)
+    assert packed == plain
+    assert fewer < more
+
+
 def test_packed_weights_give_the_same_results_in_less_flash(tmp_path: Path) -> None:
     """With a schedule that reads the weights as they are, as small cores do."""
     model, choice = with_bits(4, tmp_path), Choice("c99_patch", {"weights": "packed"})

@@ -27,7 +27,7 @@ from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedul
 from mtool.compiler.kernels.dsp import LIMITS
 from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
-from mtool.compiler.kernels.few_bits import bits_of, packed_rows, range_of
+from mtool.compiler.kernels.few_bits import Weights, packed_rows
 from mtool.compiler.kernels.integer import RESULT, is_narrow
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import Scaling
@@ -261,16 +261,16 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
         int8 = is_stored_as_int8(epilogue.node, epilogue.graph)
-        fewer = bits_of(*range_of(epilogue.node, epilogue.graph))
+        fewer = Weights.of(epilogue.node, epilogue.graph).bits
         bits = not self.bits or bool(self.work and 0 < fewer <= self.bits)
         return Blocks.can_compute(conv) and int8 and bits and sums_fit(epilogue)
 
     def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
         """With weights that are unpacked before they are transformed."""
-        limits = range_of(node, graph)
-        if self.bits or not bits_of(*limits) or limits == (0, 0):
+        bits = Weights.of(node, graph).bits
+        if self.bits or not bits:
             return None
-        fewer = replace(self, bits=max(2, bits_of(*limits)))
+        fewer = replace(self, bits=max(2, bits))
         return fewer if fewer.supports(node, graph, target) else None
 
     def _unroll(self, conv: Conv) -> int:
@@ -340,8 +340,8 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         stream = packed_by_rows(pack, FOURS, epilogue.weights, bias, scaling)
         name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
         if self.bits:
-            limits = range_of(epilogue.node, epilogue.graph)
-            stream = np.concatenate([packed_rows(row[None], self.bits, limits[0]).data for row in stream])
+            weights = Weights.of(epilogue.node, epilogue.graph)
+            stream = np.concatenate([packed_rows(row[None], weights).data for row in stream])
         if isinstance(scaling, ExactScaling):
             clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
             name += "_range" if clamped else ""
