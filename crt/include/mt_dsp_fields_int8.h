@@ -26,7 +26,7 @@ extern "C" {
         (both) = (int32_t)(rest - (uint32_t)taken);                                          \
     } while (0)
 
-/* The sums of two outputs: of `low`, and of what is left of both; `inputs` is the sum of all inputs. */
+/* The sums of two outputs: of `low`, and of the rest of both; `inputs` is the sum of all inputs. */
 #define MT_DSP_LOW_SUM(low, inputs, bits) ((bits) == 1 ? 2 * (low) - (inputs) : (low))
 #define MT_DSP_HIGH_SUM(high, inputs, bits) ((bits) == 1 ? ((high) >> 13) - (inputs) : (high) >> 14)
 

@@ -128,7 +128,7 @@ class Coded:
 
 
 def codings(coding: Compress, weights: Array, rows: int) -> Iterator[Coded]:
-    """Yield the ways to code weights in a stream of so many rows.
+    """Yield the ways to code weights in a stream.
 
     Args:
         coding: which: table, sparse, huffman; auto: all but Huffman codes, which take long.
@@ -182,7 +182,7 @@ def _numbers(rows: Array, in_pairs: bool) -> Array:
 
 
 def _huffman_lengths(counts: Array) -> Array:
-    """Return the lengths of the codes of symbols that occur so often, up to LONGEST bits."""
+    """Return the lengths of symbols' codes, up to LONGEST bits, from how often each symbol occurs."""
     lengths = np.ones(len(counts), int)
     weights = counts.astype(float)
     while len(counts) > 1:
@@ -210,7 +210,7 @@ def _canonical(lengths: tuple[int, ...]) -> Array:
 
 
 def _written(codes: Array, bits: Array) -> Array:
-    """Return codes of so many bits one after the other as words, uint32."""
+    """Return codes, each of its number of bits, one after the other as words, uint32."""
     places = np.cumsum(bits) - bits
     stream = np.zeros(-(-int(bits.sum()) // 32) * 32, np.uint8)
     for bit in range(int(bits.max(initial=0))):

@@ -78,7 +78,7 @@ def make_plan(
     most = max(plan.arena_bytes, 0 if partial == "always" else packing_room.arena_bytes)
     ways = worth_packing(plan, replace(packing_room, arena_bytes=most))
     packed = planned(replace(options, packed=ways)) if ways else plan
-    return packed if packed.arena_bytes <= most else plan
+    return packed if packed.arena_bytes <= most and packed.grown_bytes < plan.grown_bytes else plan
 
 
 def __getattr__(name: str) -> Any:

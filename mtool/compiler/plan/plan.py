@@ -44,6 +44,12 @@ class Plan:
         return sum(step.schedule.cost(step.node, self.graph, self.target) for step in self.steps)
 
     @property
+    def grown_bytes(self) -> int:
+        """The bytes by which its constants exceed the operators' weights; those of rows of one operator count once."""
+        grown = {step.node.title: step.schedule.grown_bytes(step.node, self.graph) for step in self.steps}
+        return sum(grown.values())
+
+    @property
     def macs(self) -> int:
         """The multiply-accumulates of all its operators."""
         return sum(step.op.macs(step.node, self.graph) for step in self.steps)

@@ -21,7 +21,7 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice, make_plan
 from mtool.compiler.plan.for_time import PackingRoom
 from mtool.compiler.plan.step import PlanOptions
-from mtool.compiler.plan.unpacked import is_packed
+from mtool.compiler.plan.unpacked import Way, is_packed
 from mtool.compiler.plan.whole import plan_whole
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
@@ -78,6 +78,25 @@ def test_packed_weights_give_the_same_results_in_less_flash(tmp_path: Path) -> N
     plain, more = outputs(model, "host", tmp_path, "none")
     assert [output.tobytes() for sample in ran.outputs for output in sample.values()] == plain
     assert mtool.compile(model, board="host", options=options).manifest.constant_bytes < more
+
+
+def test_clustered_channels_are_stored_as_places_in_tables(tmp_path: Path) -> None:
+    """Lossless, as the weights of TFLM's compressed files are."""
+    proto, rng = onnx.load(DIGITS), np.random.default_rng(5)
+    for tensor in proto.graph.initializer:
+        data = numpy_helper.to_array(tensor)
+        if data.dtype == np.int8 and data.ndim > 1:
+            values = rng.integers(-120, 120, (len(data), 8)).astype(np.int8)
+            places = rng.integers(0, 8, (len(data), data[0].size))
+            clustered = np.take_along_axis(values, places, 1).reshape(data.shape)
+            tensor.CopyFrom(numpy_helper.from_array(clustered, tensor.name))
+    onnx.save(proto, tmp_path / "clustered.onnx")
+    plain, small, none = (
+        mtool.compile(tmp_path / "clustered.onnx", board="mps2_an383", options=Options(compress=how)).manifest
+        for how in ("none", "table", "fields")
+    )
+    assert small.constant_bytes < 0.85 * plain.constant_bytes
+    assert none.constant_bytes > small.constant_bytes + 500
 
 
 def test_unpacking_does_not_take_ram_that_is_scarce(tmp_path: Path) -> None:
@@ -142,7 +161,9 @@ def in_blocks(target: Target) -> list[Case]:
         plain = plan_whole(graph, options)
         title = next(step.node.title for step in plain.steps if step.node.op in ("conv2d", "dense"))
         for blocks in (2, 4):
-            made = plan_whole(replace(graph, name=f"{name}{blocks}"), replace(options, packed={title: blocks}))
+            made = plan_whole(
+                replace(graph, name=f"{name}{blocks}"), replace(options, packed={title: Way(blocks=blocks)})
+            )
             assert [step.node.title for step in made.steps if is_packed(step.schedule)] == [title]
             feeds = {"x": rng.integers(-128, 128, shape).astype(np.int8)}
             cases.append(Case(made, plain, feeds))
@@ -153,7 +174,12 @@ def test_a_layer_is_unpacked_in_blocks_where_the_arena_has_no_room_for_all() -> 
     graph = layer("dense", HOST)
     plain, packed, little, none = (
         make_plan(graph, HOST, packing_room=room).arena_bytes
-        for room in (None, PackingRoom(flash_bytes=1000), PackingRoom(700, 1000), PackingRoom(200, 1000))
+        for room in (
+            None,
+            PackingRoom(flash_bytes=1000),
+            PackingRoom(arena_bytes=700, flash_bytes=1000),
+            PackingRoom(arena_bytes=200, flash_bytes=1000),
+        )
     )
     assert none == plain < little <= 700 < packed < 2000
     assert make_plan(graph, HOST, packing_room=PackingRoom()).arena_bytes == plain  # time is worth more than flash
