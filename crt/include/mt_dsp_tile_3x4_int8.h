@@ -22,7 +22,9 @@ MT_DSP_INLINE void mt_dsp_column_totals(int32_t *totals, const int32_t *c, const
             t1 = mt_dsp_add_pair(c[1], t1);
             t2 = mt_dsp_add_pair(c[2], t2);
         }
-        *totals++ = t0, *totals++ = t1, *totals++ = t2;
+        *totals++ = t0;
+        *totals++ = t1;
+        *totals++ = t2;
     } while (c != end);
 }
 

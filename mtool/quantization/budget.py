@@ -371,7 +371,7 @@ class Search:
 
     def _way(self) -> list[Bits]:
         """Return models from 8 bits to the fewest, each with fewer in one more layer: the best step after each."""
-        noise, price = self._sensitivity()
+        noise, price = self.sensitivity()
         way = [self.state(WIDE)]
         while True:
             now = way[-1].weights
@@ -386,7 +386,7 @@ class Search:
             _, name, bits = min(steps)
             way.append(Bits({**now, name: bits}))
 
-    def _sensitivity(self) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
+    def sensitivity(self) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
         """Return each layer's effect on the outputs for each number of bits, and its cost, a sum of parts of limits."""
         source, names = self.source, [layer.node.name for layer in self.layers]
         base = self._noise(source.integers)

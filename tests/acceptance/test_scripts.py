@@ -6,7 +6,7 @@ import sys
 import pytest
 from script import FOLDER, load
 
-OPTIONAL = ("matplotlib", "playwright")  # of the extra "slow"
+OPTIONAL = ("matplotlib", "playwright", "librosa")
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
@@ -19,5 +19,5 @@ def test_each_script_loads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     except ModuleNotFoundError as missing:
         if missing.name not in OPTIONAL:
             raise
-        pytest.skip(f"{missing.name} is not installed: scripts/setup --all")
+        pytest.skip(f"{missing.name} is not installed")
     assert dict(os.environ) == before

@@ -13,7 +13,7 @@ from mtool.base.errors import MtoolError, UsageError
 from mtool.base.flash_runners import records, settings_of
 from mtool.base.records import Strict
 from mtool.boards import zephyr
-from mtool.commands import Options, user_project
+from mtool.commands import Options, applications, user_project
 from mtool.commands.flashing import runner_of
 from mtool.device import flash
 from mtool.device.flash import ports, power, uf2
@@ -92,6 +92,10 @@ KEYS: dict[str, tuple[str, Callable[[], object]]] = {
     "options": (
         '[project]\nmodel = "m.onnx"\nboard = "b"\n[options]\nio = "external"',
         lambda: user_project.require().options == {"io": "external"},
+    ),
+    "app": (
+        '[project]\nmodel = "m.onnx"\nboard = "b"\ntype = "wakeword"\n[app]\nthreshold = 0.25\nrelease = 0.125',
+        lambda: user_project.require().settings == applications.WakeWord(threshold=0.25, release=0.125),
     ),
 }
 

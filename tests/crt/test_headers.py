@@ -77,4 +77,5 @@ def test_a_project_s_own_files_include_no_other() -> None:
     for path in (CRT.parent / "project_templates").rglob("*"):
         if path.stem in ("main", "bare_main", "port", "timer", "guard", "runner", "baremetal") and path.is_file():
             found |= set(re.findall(r'#include ["<](mt\w*\.h)[">]', path.read_text()))
-    assert found == {"mtool.h", "mt_rpc.h", "mt_build.h", "mt_ports.h", "mt_board.h"}
+    applications = {"mt_app.h", "mt_detector.h", "mt_hops.h"}
+    assert found == {"mtool.h", "mt_rpc.h", "mt_build.h", "mt_ports.h", "mt_board.h", *applications}

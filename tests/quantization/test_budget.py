@@ -121,7 +121,7 @@ def searched(monkeypatch: pytest.MonkeyPatch, start: Start, limits: Budget | Non
         return loss, dict.fromkeys(loss, fake.sizes)
 
     monkeypatch.setattr(Start, "made", made)
-    monkeypatch.setattr(Search, "_sensitivity", sensitivity)
+    monkeypatch.setattr(Search, "sensitivity", sensitivity)
     found, front = Search(start, fake.bench(), limits, lambda done, total: None).choice()
     assert found in front and list(front) == sorted(front, key=lambda one: -(one.cost.flash or 0))
     return found.bits, len(front)

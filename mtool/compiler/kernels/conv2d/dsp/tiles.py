@@ -255,7 +255,7 @@ class FieldTiles(Int8Tiles):
     tiles = (FIELDS,)
 
     unroll: int = knob(32, 16, 8, meaning="steps of k per iteration")
-    tile: str = knob("", FIELDS, meaning="pixels x channels of the register tile")
+    tile: str = knob("", FIELDS, meaning="pixels x channels of the register tile; auto: 3x4")
 
     def stored(self, conv: Conv, epilogue: Int8Epilogue) -> tuple[int, int]:
         """Return the bits of a weight, and the elements of a column after which sums are split; (0, 0): neither."""
