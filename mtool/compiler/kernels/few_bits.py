@@ -254,6 +254,14 @@ def bits_of(least: int, most: int) -> int:
     return next((bits for bits in (1, 2, 4) if most - least < 1 << bits), 0)
 
 
+def are_within(weights: Array, block: int, bits: int) -> bool:
+    """Whether the sums over each block of int8 inputs are signed numbers of some bits, for weights [N, K]."""
+    blocks = np.pad(weights.astype(np.int64), ((0, 0), (0, -weights.shape[1] % block))).reshape(-1, block)
+    above, below = blocks.clip(min=0).sum(axis=1), -blocks.clip(max=0).sum(axis=1)
+    most, least = 127 * above + 128 * below, -128 * above - 127 * below
+    return bool(most.max() < 1 << bits - 1 and least.min() >= -(1 << bits - 1))
+
+
 def _runs(rows: Array, kinds: list[_Kind | Coded]) -> Iterator[tuple[_Kind | Coded, int, int]]:
     """Yield runs as (kind, first column, columns) that take the fewest words: the shortest path through the columns."""
     count = rows.shape[1]

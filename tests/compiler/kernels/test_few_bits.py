@@ -19,6 +19,7 @@ from mtool.compiler import passes
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.dsp.tiles import Im2colFields, PointwiseFields
+from mtool.compiler.kernels.conv2d.integer import Tables
 from mtool.compiler.kernels.dense.dsp import Gemv, GemvByteSums
 from mtool.compiler.kernels.few_bits import Packed, Weights, packed_powers, packed_rows, packed_stream
 from mtool.compiler.kernels.target import Target
@@ -188,6 +189,11 @@ def test_what_is_not_packed(words: NDArray[np.generic]) -> None:
 
 
 M4 = Target("cortex-m4", frozenset({"dsp", "fpu"}))
+TABLES = [  # cores whose convolutions look sums up
+    (Target("cortex-m3", frozenset()), "mps2_an385"),
+    (Target("cortex-m0plus", frozenset()), "mps2_an383"),
+    (Target("rv32imc", frozenset()), "qemu_riscv32"),
+]
 
 
 VALUES = {4: range(-8, 8), 2: range(-2, 2), 1: (-1, 1)}
@@ -213,9 +219,16 @@ CONVOLUTIONS = [
     (1, (1, 136, 3, 3), (12, 136, 1, 1), False),
     (1, (1, 8, 6, 6), (9, 8, 3, 3), False),
 ]
+LOOKED_UP = [  # in tables of 1 KB
+    (2, (1, 6, 5, 5), (5, 6, 1, 1), False),
+    (2, (1, 16, 5, 5), (8, 8, 1, 1), False),
+    (2, (1, 28, 5, 3), (7, 28, 1, 1), False),
+    (1, (1, 32, 5, 3), (8, 32, 1, 1), False),
+    (1, (1, 4, 6, 6), (9, 4, 3, 3), False),
+]
 
 
-def layers(cases: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], bool]]) -> list[Case]:
+def layers(cases: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], bool]], target: Target = M4) -> list[Case]:
     """Return layers of weights of few bits, by the schedules for them and in portable C, with the extremes."""
     found = []
     for number, (bits, shape, kernel, is_real) in enumerate(cases):
@@ -244,24 +257,25 @@ def layers(cases: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], bool]]) 
         ]
         used = {name for node in nodes for name in node.input}
         proto = model(nodes, {"x": (np.int8, shape)}, ["y"], {k: v for k, v in constants.items() if k in used})
-        graph = passes.run(import_graph(proto, f"packed{number}"), M4)
+        graph = passes.run(import_graph(proto, f"packed{number}"), target)
         (node,) = (node for node in graph.nodes if node.op in ("dense", "conv2d"))
         plans = []
         plain = Choice("c99_rows" if node.op == "dense" else "c99_patch")
-        for name, choice in (("packed", few_bits_of(node, graph, bits)), ("plain", plain)):
+        for name, choice in (("packed", few_bits_of(node, graph, bits, target)), ("plain", plain)):
             named = replace(graph, name=f"{name}{number}")
-            plans.append(make_plan(named, M4, schedules={node.title: choice}))
+            plans.append(make_plan(named, target, schedules={node.title: choice}))
         for feed in (rng.integers(-128, 128, shape), rng.choice((-128, 127), shape), np.full(shape, -128)):
             found.append(Case(plans[0], plans[1], {"x": feed.astype(np.int8)}))
     return found
 
 
-def few_bits_of(node: Node, graph: Graph, bits: int) -> Choice:
+def few_bits_of(node: Node, graph: Graph, bits: int, target: Target) -> Choice:
     """Return the schedule with weights of this number of bits that supports a node."""
     if node.op == "dense":
-        found = [one.name for one in (Gemv(bits=bits), GemvByteSums(bits=bits)) if one.supports(node, graph, M4)]
+        found = [one.name for one in (Gemv(bits=bits), GemvByteSums(bits=bits)) if one.supports(node, graph, target)]
         return Choice(found[0], {"bits": bits})
-    return Choice(next(one.name for one in (PointwiseFields(), Im2colFields()) if one.supports(node, graph, M4)))
+    convolutions = (PointwiseFields(), Im2colFields(), Tables())
+    return Choice(next(one.name for one in convolutions if one.supports(node, graph, target)))
 
 
 def schedules(cases: Sequence[Case]) -> set[str]:
@@ -280,6 +294,14 @@ def test_convolutions_in_plain_c(tmp_path: Path) -> None:
     cases = layers(CONVOLUTIONS)
     assert schedules(cases) == {"dsp_fields", "dsp_fieldpatch"}
     assert failures(cases, tmp_path, None) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "board"), [(TABLES[0][0], None), *TABLES], ids=str)
+def test_sums_that_are_looked_up(target: Target, board: str | None, tmp_path: Path) -> None:
+    cases = layers(LOOKED_UP, target)
+    assert schedules(cases) == {"int_tables"}
+    assert failures(cases, tmp_path, board) == []
 
 
 @pytest.mark.slow

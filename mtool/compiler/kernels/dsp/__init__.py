@@ -11,6 +11,7 @@ from mtool.compiler.ir.types import Array, row_blocks, row_sums
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.epilogues import Epilogue16, Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together
+from mtool.compiler.kernels.few_bits import are_within
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.target import Target
@@ -293,20 +294,12 @@ def field_block(node: Node, graph: Graph, bits: int) -> int:
         if weights.dtype != np.int8 or not weights.size or weights.min() < -2 or weights.max() > 1:
             return 0
         flat = weights.reshape(len(weights), -1)
-        if not _are_within(flat, flat.shape[1], 32 - _HIGH) or (bits == 1 and not (np.abs(flat) == 1).all()):
+        if not are_within(flat, flat.shape[1], 32 - _HIGH) or (bits == 1 and not (np.abs(flat) == 1).all()):
             return 0
         low = flat[::2] if bits == 2 else flat[::2] > 0
-        return next((block for block in BLOCKS if _are_within(low, block, _HIGH)), 0)
+        return next((block for block in BLOCKS if are_within(low, block, _HIGH)), 0)
 
     return remembered(graph, "fields of weights", (node.inputs[1], bits), fitting)
-
-
-def _are_within(weights: Array, block: int, bits: int) -> bool:
-    """Whether the sums over each block of int8 inputs are signed numbers of some bits, for weights [N, K]."""
-    blocks = np.pad(weights.astype(np.int64), ((0, 0), (0, -weights.shape[1] % block))).reshape(-1, block)
-    above, below = blocks.clip(min=0).sum(axis=1), -blocks.clip(max=0).sum(axis=1)
-    most, least = 127 * above + 128 * below, -128 * above - 127 * below
-    return bool(most.max() < 1 << bits - 1 and least.min() >= -(1 << bits - 1))
 
 
 def fields(weights: Array, outputs: int, depth: int, bits: int) -> Array:

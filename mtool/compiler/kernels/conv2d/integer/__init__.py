@@ -14,6 +14,7 @@ from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS
 from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
 from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.expressions import is_identity
+from mtool.compiler.kernels.few_bits import are_within
 from mtool.compiler.kernels.packing import filled_up, round_up
 from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import weight_offset
@@ -50,6 +51,85 @@ class Im2col(integer.TileKnobs, PatchSchedule):
         gathered = 1.5 * conv.depth + 8 * rows
         return conv.batch * conv.group * (products + conv.pixels * (gathered + integer.RESULT * work.outputs))
 
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The tile; no tables."""
+        return super().values(conv, epilogue, target) | {"table": 0, "bits": 0}
+
+
+TABLE = 16  # sums of a table
+LOOKUP = (3, 5)  # instructions of one that is added up, by those of a product
+LOOKUP_OF_THUMB1 = 4
+FEW_REGISTERS = 8
+
+
+@dataclass(frozen=True)
+class Tables(Im2col):
+    """Weights of one or two bits: sums of four or two inputs of two pixels are looked up, not multiplied."""
+
+    name = "int_tables"
+    scratch_type = "uint32_t"
+    core = "multiplies_words"
+
+    columns: int = knob(2, meaning="input vectors of a tile")
+    channels: int = knob(0, 1, 2, 4, meaning="the most outputs of a tile; auto: by the core's registers")
+    unroll: int = knob(1, meaning="elements of the depth per loop turn")
+
+    def bits(self, conv: Conv, epilogue: EpilogueText) -> int:
+        """Return the bits of a weight; 0: they are more, or two pixels' sums need more than a word."""
+        rows = epilogue.weights.reshape(conv.out_channels, -1)
+        if rows.min(initial=0) < -2 or rows.max(initial=0) > 1 or not are_within(rows, conv.depth, 16):
+            return 0
+        bits = 1 if (np.abs(rows) == 1).all() else 2
+        return 0 if conv.depth % (4 // bits) else bits
+
+    def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """int8 by weights of one or two bits, in tables of 1 KB or a share of the data."""
+        int8 = integer.is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8 and not epilogue.offset
+        if not int8 or epilogue.acc is not DType.INT32 or conv.is_depthwise or not self.bits(conv, epilogue):
+            return False
+        return self.scratch(conv, epilogue) <= most_scratch(conv)
+
+    def best(self, target: Target, work: integer.Work) -> integer.Tile:
+        """Return the tile: two vectors by two outputs where registers are few, otherwise by four."""
+        most = min(self.channels or (4 if target.registers > FEW_REGISTERS else 2), work.outputs)
+        fitting = (n for n in (4, 2, 1) if n <= most and not (work.once and work.outputs % n))
+        return integer.Tile(2, next(fitting), 1)
+
+    def _groups(self, conv: Conv, epilogue: EpilogueText) -> int:
+        return conv.depth * self.bits(conv, epilogue) // 4
+
+    def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
+        """The tables, and two patches."""
+        return 4 * TABLE * self._groups(conv, epilogue) + round_up(2 * conv.depth, 4)
+
+    def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
+        """Words of eight lookups, those of a tile's channels side by side."""
+        work, bits = self.work(conv, epilogue), self.bits(conv, epilogue)
+        channels = self.best(target, work).channels
+        rows = epilogue.weights.reshape(conv.out_channels, -1).astype(np.uint32)
+        codes = (rows == 1) * np.uint32(1) if bits == 1 else rows + np.uint32(2)
+        filled = np.pad(codes, ((0, 0), (0, -rows.shape[1] % (32 // bits)))).reshape(len(rows), -1, 32 // bits)
+        words = (filled << np.arange(0, 32, bits, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
+        layout = f"{channels} output channels at a time, side by side words of {32 // bits} weights"
+        packed, ties = integer.pack(words, channels, conv.group), epilogue.beside_halves(channels)
+        return Products(packed, layout, "mt_int_tables_int8.h", ties=ties)
+
+    def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
+        """The words of the tables, the bits of a weight."""
+        own = {"table": TABLE * self._groups(conv, epilogue), "bits": self.bits(conv, epilogue)}
+        return super().values(conv, epilogue, target) | own
+
+    def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
+        """3 to 5 a lookup, one for a table's address, 60 to fill a table; the results as other tiles."""
+        work, groups = self.work(conv, epilogue), self._groups(conv, epilogue)
+        tile = self.best(target, work)
+        lookup = LOOKUP_OF_THUMB1 if target.is_thumb1 else LOOKUP[target.product_instructions - 1]
+        each = groups * (lookup * tile.channels + 1) + tile.channels * 2 * (integer.EPILOGUE + 3) + 12
+        pairs, rows = -(-conv.pixels // 2), 0 if conv.is_pointwise else conv.kernel[0]
+        gathered = conv.pixels * (1.5 * conv.depth + 8 * rows + integer.RESULT * work.outputs)
+        tiles = -(-work.outputs // tile.channels)
+        return conv.batch * conv.group * (pairs * (tiles * each + 60 * groups) + gathered)
+
 
 PIXELS = 4
 PAIR = (11, 18)  # instructions of two elements and four pixels, by those of a product that is added up
@@ -60,6 +140,12 @@ CHANNEL = 56  # of a channel and four pixels, besides
 MOST_BYTES = 1024  # of columns and patches, four times those of other schedules: as many are always allowed
 SHARE = 4  # or this part of the layer's input and output
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 10)
+
+
+def most_scratch(conv: Conv) -> int:
+    """Return the bytes of columns and tables that are allowed."""
+    data = conv.batch * (math.prod(conv.size) * conv.channels + conv.pixels * conv.out_channels)
+    return max(MOST_BYTES, data // SHARE)
 
 
 @dataclass(frozen=True)
@@ -78,8 +164,7 @@ class Pairs(PatchSchedule):
         int8 = integer.is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8
         if not (int8 and not epilogue.offset and epilogue.acc is DType.INT32):
             return False
-        data = conv.batch * (math.prod(conv.size) * conv.channels + conv.pixels * conv.out_channels)
-        if conv.is_depthwise or self.scratch(conv, epilogue) > max(MOST_BYTES, data // SHARE):
+        if conv.is_depthwise or self.scratch(conv, epilogue) > most_scratch(conv):
             return False
         return _is_exact(epilogue.stored_weights.reshape(conv.out_channels, -1))
 
@@ -267,4 +352,4 @@ def _is_local(epilogue: EpilogueText) -> bool:
     return all(axis.value == 3 for axis in own)
 
 
-SCHEDULES = (Im2col(), Depthwise(), Pairs())
+SCHEDULES = (Im2col(), Depthwise(), Pairs(), Tables())
