@@ -8,6 +8,7 @@
 #define MT_FFT_H
 
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +44,9 @@ extern "C" {
     static inline T mt_fft_half_minus_##S(T a, T b)                                                      \
     {                                                                                                    \
         return (T)((int32_t)((U)a - (U)b) >> 1);                                                         \
-    }                                                                                                    \
+    }
+
+#define MT_FFT_PRODUCT(WIDE, S) \
     static inline struct mt_complex_##S mt_fft_product_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
     {                                                                                                    \
         struct mt_complex_##S c;                                                                         \
@@ -76,16 +79,36 @@ extern "C" {
         a.i = mt_fft_minus_##S(0, a.i);                                                                  \
         return a;                                                                                        \
     }                                                                                                    \
-    static inline struct mt_complex_##S mt_fft_turned_##S(struct mt_complex_##S a) /* by i */            \
+    /* a + i b, and a - i b. */                                                                          \
+    static inline struct mt_complex_##S mt_fft_sum_turned_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
     {                                                                                                    \
-        struct mt_complex_##S b;                                                                         \
-        b.r = mt_fft_minus_##S(0, a.i);                                                                  \
-        b.i = a.r;                                                                                       \
-        return b;                                                                                        \
+        a.r = mt_fft_minus_##S(a.r, b.i);                                                                \
+        a.i = mt_fft_plus_##S(a.i, b.r);                                                                 \
+        return a;                                                                                        \
+    }                                                                                                    \
+    static inline struct mt_complex_##S mt_fft_difference_turned_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    {                                                                                                    \
+        a.r = mt_fft_plus_##S(a.r, b.i);                                                                 \
+        a.i = mt_fft_minus_##S(a.i, b.r);                                                                \
+        return a;                                                                                        \
+    }                                                                                                    \
+    /* (a + b) / 2, and the conjugate of (a - b) / 2. */                                                 \
+    static inline struct mt_complex_##S mt_fft_half_sum_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    {                                                                                                    \
+        a.r = mt_fft_half_plus_##S(a.r, b.r);                                                            \
+        a.i = mt_fft_half_plus_##S(a.i, b.i);                                                            \
+        return a;                                                                                        \
+    }                                                                                                    \
+    static inline struct mt_complex_##S mt_fft_half_mirrored_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    {                                                                                                    \
+        a.r = mt_fft_half_minus_##S(a.r, b.r);                                                           \
+        a.i = mt_fft_half_minus_##S(b.i, a.i);                                                           \
+        return a;                                                                                        \
     }
 
 MT_FFT_FIXED(int16_t, uint32_t, int32_t, i16, 15)
 MT_FFT_FIXED(int32_t, uint32_t, int64_t, i32, 31)
+MT_FFT_PRODUCT(int64_t, i32)
 
 struct mt_complex_f32 {
     float r, i;
@@ -124,8 +147,94 @@ static inline struct mt_complex_f32 mt_fft_product_f32(struct mt_complex_f32 a, 
     return c;
 }
 
+#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP) && !defined(MT_PORTABLE)
+
+/* SIMD32: a number is a word, the imaginary part above the real one. */
+static inline uint32_t mt_fft_word(struct mt_complex_i16 a)
+{
+    uint32_t word;
+    memcpy(&word, &a, sizeof(word));
+    return word;
+}
+
+static inline struct mt_complex_i16 mt_fft_of_word(uint32_t word)
+{
+    struct mt_complex_i16 a;
+    memcpy(&a, &word, sizeof(word));
+    return a;
+}
+
+#define MT_FFT_SIMD(NAME, INSTRUCTION)                                                                  \
+    static inline struct mt_complex_i16 mt_fft_##NAME##_i16(struct mt_complex_i16 a, struct mt_complex_i16 b) \
+    {                                                                                                   \
+        uint32_t c;                                                                                     \
+        __asm__(INSTRUCTION " %0, %1, %2" : "=r"(c) : "r"(mt_fft_word(a)), "r"(mt_fft_word(b)));        \
+        return mt_fft_of_word(c);                                                                       \
+    }
+
+MT_FFT_SIMD(sum, "sadd16")
+MT_FFT_SIMD(difference, "ssub16")
+MT_FFT_SIMD(sum_turned, "sasx")
+MT_FFT_SIMD(difference_turned, "ssax")
+MT_FFT_SIMD(half_sum, "shadd16")
+MT_FFT_SIMD(half_difference, "shsub16")
+
+/* The upper half of one number, and the lower half of another. */
+static inline struct mt_complex_i16 mt_fft_halves(struct mt_complex_i16 upper, struct mt_complex_i16 lower)
+{
+    uint32_t c;
+    __asm__("pkhtb %0, %1, %2" : "=r"(c) : "r"(mt_fft_word(upper)), "r"(mt_fft_word(lower)));
+    return mt_fft_of_word(c);
+}
+
+static inline struct mt_complex_i16 mt_fft_half_mirrored_i16(struct mt_complex_i16 a, struct mt_complex_i16 b)
+{
+    return mt_fft_halves(mt_fft_half_difference_i16(b, a), mt_fft_half_difference_i16(a, b));
+}
+
+static inline struct mt_complex_i16 mt_fft_conjugate_i16(struct mt_complex_i16 a)
+{
+    return mt_fft_halves(mt_fft_difference_i16(mt_fft_of_word(0), a), a);
+}
+
+static inline struct mt_complex_i16 mt_fft_product_i16(struct mt_complex_i16 a, struct mt_complex_i16 b)
+{
+    const uint32_t x = mt_fft_word(a), y = mt_fft_word(b), half = (uint32_t)1 << 14;
+    uint32_t r, i, c;
+    __asm__("smlsd %0, %1, %2, %3" : "=r"(r) : "r"(x), "r"(y), "r"(half));
+    __asm__("smladx %0, %1, %2, %3" : "=r"(i) : "r"(x), "r"(y), "r"(half));
+    __asm__("pkhtb %0, %1, %2, asr #15" : "=r"(c) : "r"(i << 1), "r"(r));
+    return mt_fft_of_word(c);
+}
+
+static inline struct mt_complex_i16 mt_fft_scaled_i16(struct mt_complex_i16 a, int16_t by)
+{
+    const uint32_t x = mt_fft_word(a), y = (uint32_t)(int32_t)by, half = (uint32_t)1 << 14;
+    uint32_t r, i, c;
+    __asm__("smlabb %0, %1, %2, %3" : "=r"(r) : "r"(x), "r"(y), "r"(half));
+    __asm__("smlatb %0, %1, %2, %3" : "=r"(i) : "r"(x), "r"(y), "r"(half));
+    __asm__("pkhtb %0, %1, %2, asr #15" : "=r"(c) : "r"(i << 1), "r"(r));
+    return mt_fft_of_word(c);
+}
+
+/* The same with a share: twice it has 16 bits too. */
+static inline struct mt_complex_i16 mt_fft_shared_i16(struct mt_complex_i16 a, int16_t by)
+{
+    const uint32_t x = mt_fft_word(a), y = 2 * (uint32_t)by, half = (uint32_t)1 << 15;
+    uint32_t r, i, c;
+    __asm__("smlabb %0, %1, %2, %3" : "=r"(r) : "r"(x), "r"(y), "r"(half));
+    __asm__("smlatb %0, %1, %2, %3" : "=r"(i) : "r"(x), "r"(y), "r"(half));
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(c) : "r"(i), "r"(r));
+    return mt_fft_of_word(c);
+}
+
+#else
+MT_FFT_PRODUCT(int32_t, i16)
 MT_FFT_COMPLEX(int16_t, i16)
+#define mt_fft_shared_i16 mt_fft_scaled_i16
+#endif
 MT_FFT_COMPLEX(int32_t, i32)
+#define mt_fft_shared_i32 mt_fft_scaled_i32
 MT_FFT_COMPLEX(float, f32)
 
 #ifdef __cplusplus

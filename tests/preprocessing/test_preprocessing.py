@@ -56,6 +56,17 @@ def test_micro_speech_in_c_is_exact(tmp_path: Path) -> None:
     assert np.array_equal(np.rint(found * UNIT), RECORDED["micro_speech/voice"][:2])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "qemu_riscv32"])
+def test_micro_speech_on_a_board_is_exact(board: str, tmp_path: Path) -> None:
+    made = mtool.compile(_front(tmp_path, "micro_wake_word:rows=1", 1, 40), board=board)
+    with mtool.open(made) as device:
+        for name, pcm in sounds.PCM.items():
+            device.reset_state()
+            rows = [device.run({"pcm": pcm[n : n + 160]})["y"][0] for n in range(0, len(pcm), 160)]
+            assert np.array_equal(np.rint(np.stack(rows) * UNIT), RECORDED[f"micro_speech/{name}"]), name
+
+
 _SIZES = "rate=16000,hop=128"
 _MELS = f"{_SIZES},mels=20"
 _CASES = {
