@@ -62,17 +62,17 @@ def shifted(images: torch.Tensor) -> torch.Tensor:
     return torch.stack([image[:, y : y + 8, x : x + 8] for image, (y, x) in zip(padded, moves.tolist(), strict=True)])
 
 
-def train(images: np.ndarray, labels: np.ndarray) -> Net:
-    """Train the network, with a cosine schedule."""
+def train(images: np.ndarray, labels: np.ndarray, make: type[nn.Module] = Net, epochs: int = EPOCHS) -> nn.Module:
+    """Train a network, with a cosine schedule."""
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     x, y = torch.from_numpy(images).float(), torch.from_numpy(labels).long()
-    net = Net()
+    net = make()
     optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3, weight_decay=1e-3)
-    steps = EPOCHS * (len(x) // BATCH)
+    steps = epochs * (len(x) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         order = torch.randperm(len(x))
         for start in range(0, len(x) - BATCH + 1, BATCH):
             batch = order[start : start + BATCH]
@@ -84,7 +84,7 @@ def train(images: np.ndarray, labels: np.ndarray) -> Net:
     return net.eval()
 
 
-def to_onnx(net: Net) -> onnx.ModelProto:
+def to_onnx(net: nn.Module) -> onnx.ModelProto:
     """Return the network as a float32 ONNX model; the division of the pixels by 16 goes into conv1's weights."""
     weights = {name: value.detach().numpy() for name, value in net.named_parameters()}
     weights["conv1.weight"] = weights["conv1.weight"] / np.float32(16)
