@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from mtool.base.frozen import frozen
+
 Io = Literal["arena", "external"]
 """The memory of the inputs and outputs: the arena, or the caller's."""
 
@@ -95,3 +97,18 @@ Integer = Literal["int8", "uint8", "int16"]
 
 WeightType = Literal["int8", "int4", "int2", "auto"]
 """The type of quantized weights; "auto": for each layer, the fewest bits with a small error."""
+
+
+@frozen
+class Slide:
+    """An input that is a window over a sequence: between two calls it moves by `hop` of its `rows` along `axis`.
+
+    `zero` fills the window before the first call. Before the model is read, the axis may be None, for that of time,
+    and the number of rows is 0.
+    """
+
+    value: str
+    hop: int
+    axis: int | None = None
+    rows: int = 0
+    zero: int = 0

@@ -14,9 +14,8 @@ from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
-from mtool.base.option_values import Format
+from mtool.base.option_values import Format, Slide
 from mtool.boards import Board
-from mtool.compiler.ir import Slide
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Manifest, Protection

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from mtool.base import checked, option_table
 from mtool.base.errors import UsageError
-from mtool.base.option_values import Hybrid, Rounding
+from mtool.base.option_values import Hybrid, Rounding, Slide
 from mtool.base.tensors import Array
-from mtool.compiler.ir import Slide
 
 Pairs = Sequence[tuple[str, str]]
 """Pairs of an output and an input of the model; each pair is a state."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from mtool.base.frozen import frozen
+from mtool.base.option_values import Slide
 from mtool.compiler.ir.expr import Expr
 from mtool.compiler.ir.node import Attributes, Node, Transpose, View, WithEpilogue, expression_of
 from mtool.compiler.ir.types import Array, DType, Quant, TensorType
@@ -193,21 +194,6 @@ class Stream:
     def of_model(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the model's own shape of the input from the graph's."""
         return tuple(shape[self.order.index(axis)] for axis in range(len(shape))) if self.order else shape
-
-
-@frozen
-class Slide:
-    """An input that is a window over a sequence: between two calls it moves by `hop` of its `rows` along `axis`.
-
-    `zero` fills the window before the first call. Before the model is read, the axis may be None, for that of time,
-    and the number of rows is 0.
-    """
-
-    value: str
-    hop: int
-    axis: int | None = None
-    rows: int = 0
-    zero: int = 0
 
 
 @frozen
