@@ -30,7 +30,7 @@ from mtool.compiler.ir.expr import (
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.bounds import Bounded, carry_elements
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering, accumulator
+from mtool.compiler.operators.lowering import AlongAxis, Dequantized, Epsilon, Lowering, accumulator
 from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, qlinear_unary, spreads, with_axis
 from mtool.compiler.operators.operator import BEHIND, CHANNELS, LAST, LIKE, Case, Draw, Operator, Value, case, integers
 from mtool.compiler.operators.operator import axis as drawn_axis
@@ -306,10 +306,37 @@ def _moments(ctx: Lowering, node: Node, groups: Groups, epsilon: float) -> tuple
     return means, ctx.loop(node, deviation, [x, means], ctx.value(f"{stem}.deviation", dtype, groups.shape))
 
 
+def _integer_moments(
+    ctx: Lowering, node: Node, groups: Groups, epsilon: float, quantized: Dequantized
+) -> tuple[str, str, np.float32]:
+    """Append the loops that sum up each group's integers and their squares, exactly, for groups of less than 2^15.
+
+    Returns:
+        Each group's sum, the inverse of its deviation times the last one, and the scale divided by the count: what
+        a step of count * integer - sum is worth.
+    """
+    kind, stem, count, index = ctx.types[quantized.value], node.outputs[0], groups.count, identity(len(groups.shape))
+    step = np.float32(quantized.scale.reshape(-1)[0]) / np.float32(count)
+    element = integer(load(0, kind.dtype, groups.elements))
+    sums = ctx.value(f"{stem}.sum", DType.INT32, groups.shape)
+    ctx.loop(node, groups.reduced("add", element), [quantized.value], sums)
+    largest = max(map(abs, kind.dtype.limits))
+    wide = DType.INT32 if (count * largest) ** 2 < 2**31 else DType.INT64
+    squares, total = (
+        call("cast", one, dtype=wide) for one in (groups.reduced("add", element * element), load(1, DType.INT32, index))
+    )
+    spread = call("sub", call("mul", squares, const(count, wide)), call("mul", total, total))
+    variance = call("mul", call("cast", spread, dtype=DType.FLOAT32), const(float(step * step), DType.FLOAT32))
+    deviation = call("sqrt", call("add", variance, const(epsilon, DType.FLOAT32)))
+    inverse = ctx.value(f"{stem}.inverse", DType.FLOAT32, groups.shape)
+    result = call("div", const(float(step), DType.FLOAT32), deviation)
+    return sums, ctx.loop(node, result, [quantized.value, sums], inverse), step
+
+
 def _standardize(
     ctx: Lowering, node: Node, groups: Groups, epsilon: float, parameters: list[tuple[str, tuple[Expr, ...]]]
-) -> tuple[str, str]:
-    """Append the loop that subtracts the mean, divides by the deviation, and applies scale and bias.
+) -> list[tuple[str, Expr]]:
+    """Append the loops that subtract the mean, divide by the deviation, and apply scale and bias.
 
     Args:
         ctx: the graph under construction.
@@ -319,19 +346,32 @@ def _standardize(
         parameters: scale and bias, both optional, each a value and the index of its element.
 
     Returns:
-        The mean and the deviation of each group.
+        The mean of each group and the inverse of its deviation: a value with the shape of the groups, and the number
+        as an expression of its element.
     """
-    kind = ctx.types[node.inputs[0]]
-    mean, deviation = _moments(ctx, node, groups, epsilon)
-    element = _wide(0, kind.dtype, identity(len(kind.shape)))
-    centred = call("sub", element, load(1, element.dtype, groups.own))
-    result = call("div", centred, load(2, element.dtype, groups.own))
+    kind, own = ctx.types[node.inputs[0]], identity(len(groups.shape))
+    quantized = ctx.integers(node.inputs[0]) if kind.dtype is DType.FLOAT32 and 0 < groups.count < 2**15 else None
+    if quantized is not None and 2.0**-30 < quantized.scale.reshape(-1)[0] < 2.0**30:
+        x, dtype, count = quantized.value, DType.FLOAT32, groups.count
+        first, second, step = _integer_moments(ctx, node, groups, epsilon, quantized)
+        element = integer(load(0, ctx.types[x].dtype, identity(len(kind.shape))))
+        centred = call("cast", element * count - load(1, DType.INT32, groups.own), dtype=dtype)
+        result = call("mul", centred, load(2, dtype, groups.own))
+        shift, unit = count * int(quantized.zero_point.reshape(-1)[0]), const(float(step), dtype)
+        mean = call("mul", call("cast", load(0, DType.INT32, own) - shift, dtype=dtype), unit)
+        inverse = call("div", load(0, dtype, own), unit)
+    else:
+        x, (first, second) = node.inputs[0], _moments(ctx, node, groups, epsilon)
+        element = _wide(0, kind.dtype, identity(len(kind.shape)))
+        dtype = element.dtype
+        result = call("div", call("sub", element, load(1, dtype, groups.own)), load(2, dtype, groups.own))
+        mean = load(0, dtype, own)
+        inverse = call("div", const(1, dtype), mean)
     for n, (value, index) in enumerate(parameters):
-        parameter = call("cast", load(3 + n, ctx.types[value].dtype, index), dtype=element.dtype)
+        parameter = call("cast", load(3 + n, ctx.types[value].dtype, index), dtype=dtype)
         result = call("add" if n else "mul", result, parameter)
-    inputs = [node.inputs[0], mean, deviation, *(value for value, _ in parameters)]
-    ctx.loop(node, call("cast", result, dtype=kind.dtype), inputs)
-    return mean, deviation
+    ctx.loop(node, call("cast", result, dtype=kind.dtype), [x, first, second, *(value for value, _ in parameters)])
+    return [(first, mean), (second, inverse)]
 
 
 class LayerNormalization(Epsilon):
@@ -357,11 +397,9 @@ def _layer_normalization(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
     groups = Groups.along(shape, tuple(range(LayerNormalization.of(node).axis, len(shape))))
     parameters = [(value, broadcast_index(ctx.types[value].shape, shape)) for value in node.inputs[1:3] if value]
-    mean, deviation = _standardize(ctx, node, groups, LayerNormalization.of(node).epsilon, parameters)
-    for source, output, inverse in zip((mean, deviation), node.outputs[1:3], (False, True), strict=False):
+    moments = _standardize(ctx, node, groups, LayerNormalization.of(node).epsilon, parameters)
+    for (source, element), output in zip(moments, node.outputs[1:3], strict=False):
         if output:
-            element = load(0, ctx.types[source].dtype, identity(len(shape)))
-            element = call("div", const(1, element.dtype), element) if inverse else element
             ctx.loop(node, call("cast", element, dtype=ctx.types[output].dtype), [source], output)
 
 

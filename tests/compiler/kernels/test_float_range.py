@@ -171,27 +171,48 @@ def test_a_nan_goes_through_a_maximum(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.reshape(-1), [np.nan, np.nan, np.nan, last])
 
 
+NORMALISATIONS = [
+    helper.make_node("LayerNormalization", ["x", "s8", "z8"], ["layer", "means", "inverse"]),
+    helper.make_node("GroupNormalization", ["x", "s4", "z4"], ["group"], num_groups=2),
+    helper.make_node("InstanceNormalization", ["x", "s4", "z4"], ["instance"]),
+    helper.make_node("MeanVarianceNormalization", ["x"], ["mvn"]),
+]
+
+
+def check_normalisations(
+    before: list[onnx.NodeProto], x: Array, floats: Array, constants: dict[str, Any], rtol: float, atol: float, to: Path
+) -> None:
+    """Compare with float64 what is behind the nodes `before`, which make `floats` of `x`."""
+    shape, name = floats.shape, "q" if before else "x"
+    constants |= {f"{letter}{n}": np.full(n, letter == "s", F) for letter in "sz" for n in (4, 8)}
+    outputs = [output for node in NORMALISATIONS for output in node.output]
+    proto = model([*before, *NORMALISATIONS], {name: (x.dtype.type, shape)}, outputs, constants, opset=21)
+    got = run_c(compiled(proto), {name: x}, to)
+    wide, halves = floats.astype(np.float64), floats.astype(np.float64).reshape(2, 2, 2, *shape[2:])
+    deviation = np.sqrt(wide.var(axis=-1, keepdims=True) + 1e-5)
+    exact = [
+        standard(wide, (-1,)), wide.mean(axis=-1, keepdims=True), 1 / deviation,
+        standard(halves, (2, 3, 4)).reshape(shape), standard(wide, (2, 3)), standard(wide, (0, 2, 3), 0.0),
+    ]  # fmt: skip
+    for output, mine, wanted in zip(outputs, got, exact, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol, atol, err_msg=output)
+
+
 @pytest.mark.parametrize("mean", [0, 10, 1000])
 def test_normalisations_far_from_zero(mean: float, tmp_path: Path) -> None:
     """Against float64: the error is that of the mean's own rounding, not of a difference of squares."""
     x = (np.random.default_rng(0).standard_normal((2, 4, 6, 8)) + mean).astype(F)
-    constants = {"s8": np.ones(8, F), "z8": np.zeros(8, F), "s4": np.ones(4, F), "z4": np.zeros(4, F)}
-    nodes = [
-        helper.make_node("LayerNormalization", ["x", "s8", "z8"], ["layer", "means", "inverse"]),
-        helper.make_node("GroupNormalization", ["x", "s4", "z4"], ["group"], num_groups=2),
-        helper.make_node("InstanceNormalization", ["x", "s4", "z4"], ["instance"]),
-        helper.make_node("MeanVarianceNormalization", ["x"], ["mvn"]),
-    ]
-    outputs = ["layer", "means", "inverse", "group", "instance", "mvn"]
-    got = run_c(compiled(model(nodes, {"x": (F, x.shape)}, outputs, constants, opset=21)), {"x": x}, tmp_path)
-    wide, halves = x.astype(np.float64), x.astype(np.float64).reshape(2, 2, 2, 6, 8)
-    deviation = np.sqrt(wide.var(axis=-1, keepdims=True) + 1e-5)
-    exact = [
-        standard(wide, (-1,)), wide.mean(axis=-1, keepdims=True), 1 / deviation,
-        standard(halves, (2, 3, 4)).reshape(x.shape), standard(wide, (2, 3)), standard(wide, (0, 2, 3), 0.0),
-    ]  # fmt: skip
-    for name, mine, wanted in zip(outputs, got, exact, strict=True):
-        np.testing.assert_allclose(mine, wanted, rtol=1e-6, atol=1e-6 + 1e-7 * mean, err_msg=name)
+    check_normalisations([], x, x, {}, 1e-6, 1e-6 + 1e-7 * mean, tmp_path)
+
+
+@pytest.mark.parametrize(("dtype", "zero_point", "height"), [(np.int8, -128, 6), (np.uint8, 3, 260)])
+def test_normalisations_of_integers(dtype: type, zero_point: int, height: int, tmp_path: Path) -> None:
+    """Against float64: integers and their squares are summed up exactly; the squares of large sums take 64 bits."""
+    x = np.random.default_rng(0).integers(120, 127, (2, 4, height, 8)).astype(dtype)
+    floats = (x.astype(np.float64) - zero_point) * float(F(0.07))
+    before = [helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["x"])]
+    constants = {"scale": F(0.07), "zero": dtype(zero_point)}
+    check_normalisations(before, x, floats, constants, 5e-7, 1e-9, tmp_path)
 
 
 def standard(x: Array, axes: tuple[int, ...], epsilon: float = 1e-5) -> Array:
