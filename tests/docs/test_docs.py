@@ -22,7 +22,8 @@ from mtool.compiler.kernels import registry
 ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
 NOT_MODULES = (  # files, groups of entry points, and metadata
-    "mtool.slides", "mtool.h", "mtool.json", "mtool.toml", "mtool.yml", "mtool.operators", "mtool.backends",
+    "mtool.slides", "mtool.states", "mtool.h", "mtool.json", "mtool.toml", "mtool.yml", "mtool.operators",
+    "mtool.backends",
 )  # fmt: skip
 SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in registry.KERNELS.values() for schedule in kernel.schedules)}
 A_BOARD_OF_YOURS = re.compile(
