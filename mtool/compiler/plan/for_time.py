@@ -352,6 +352,8 @@ MOST_UNPACKING = 0.08
 """The share of the model's instructions that unpacking may take; more only to save a larger share of the flash."""
 CODINGS: tuple[Compress, ...] = ("auto", "fields")
 """The ways to store constants that are tried: the smallest, and the fastest."""
+CODED_BYTES = 1500
+"""The code that decodes tables and zeros, which they have to save."""
 BLOCKS = (2, 4, 8, 16, 32, 64)
 """The numbers of blocks that are tried."""
 
@@ -396,6 +398,10 @@ def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
         ways = (Way(coding) for coding in (CODINGS if room.coding == "auto" else (room.coding,)))
         packings = [one for way in ways if (one := _packing(plan, numbers, way)) is not None and one.saved > 0]
         found += [(title, packings)] * bool(packings)
+    plain = {title: one for title, ways in found if (one := ways[-1]).way.coding == "fields"}
+    gain = sum(ways[0].saved - (plain[title].saved if title in plain else 0) for title, ways in found)
+    if room.coding == "auto" and gain < CODED_BYTES:
+        found = [(title, [one]) for title, one in plain.items()]
     left, chosen = MOST_UNPACKING * plan.cost, dict[str, Packing]()
     for title, packings in sorted(found, key=lambda item: (item[1][-1].time / item[1][-1].saved, item[0])):
         one = next((one for one in packings if one.is_worth(room, plan.cost, left)), None)
