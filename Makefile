@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table sizes figures outputs docs screenshots golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -94,6 +94,9 @@ model-zoo:      ## every model of a folder against LiteRT or onnxruntime, ARGS=F
 fuzz:           ## ten minutes of libFuzzer on the runtime: server, module loader, deltas, bytecode
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz.py $(ARGS)
+
+prove:          ## Frama-C's proofs that no input harms the runtime (Debian: frama-c-base)
+	.venv/bin/python scripts/prove.py $(ARGS)
 
 fuzz-models:    ## mutated ONNX and TFLite models; continues where the last run stopped
 	scripts/setup --dev

@@ -15,7 +15,7 @@ struct mt_json {
 
 struct mt_json_text {
     const char *begin;
-    size_t count;
+    const char *end;
 };
 
 /* Skip spaces, and take a character if it is the next one; returns whether it was. */

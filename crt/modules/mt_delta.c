@@ -120,7 +120,11 @@ static int32_t give_away(struct mt_delta *delta)
 static int32_t put(struct mt_delta *delta, uint32_t byte)
 {
     if (delta->kind == DIFFERENCE) {
-        byte += delta->old[delta->new_bytes - delta->left + delta->shift];
+        const uint32_t place = delta->new_bytes - delta->left + delta->shift;
+        if (place >= delta->old_bytes) {
+            return MT_BAD_DELTA;
+        }
+        byte += delta->old[place];
     }
     delta->piece[delta->gathered++] = (uint8_t)byte;
     --delta->left;
@@ -147,14 +151,10 @@ static int32_t end_number(struct mt_delta *delta, uint8_t is_negative)
         delta->last = (uint8_t)size;
         return put(delta, number);
     }
-    const uint32_t place = delta->new_bytes - delta->left + delta->shift;
     delta->run = delta->value;
     delta->last = delta->before = 0;
     begin_number(delta, delta->is_given ? GIVEN : DIFFERENCE);
-    return delta->run <= delta->left &&
-                   (delta->is_given || (place <= delta->old_bytes && delta->run <= delta->old_bytes - place))
-               ? MT_OK
-               : MT_BAD_DELTA;
+    return delta->run <= delta->left ? MT_OK : MT_BAD_DELTA;
 }
 
 /* The number is complete, or one more of its bits follows. */

@@ -4,41 +4,47 @@
 
 size_t mt_cobs_encode(uint8_t *target, const uint8_t *source, size_t count)
 {
-    uint8_t *code = target; /* where the length of the current block goes */
-    uint8_t *out = target + 1;
+    size_t code = 0; /* where the length of the current block goes */
+    size_t out = 1;
     for (size_t i = 0; i < count; ++i) {
         const uint8_t byte = source[i];
         if (byte != 0) {
-            *out++ = byte;
+            target[out++] = byte;
+            if (out - code < 255 || i + 1 == count) {
+                continue;
+            } /* a block of 254 bytes stands for no zero; one that ends the data needs no block after it */
         }
-        /* A block of 254 bytes stands for no zero; one that ends the data needs no block after it. */
-        if (byte == 0 || (out - code == 255 && i + 1 < count)) {
-            *code = (uint8_t)(out - code);
-            code = out++;
-        }
+        target[code] = (uint8_t)(out - code);
+        code = out++;
     }
-    *code = (uint8_t)(out - code);
-    return (size_t)(out - target);
+    target[code] = (uint8_t)(out - code);
+    return out;
 }
 
 int32_t mt_cobs_decode(uint8_t *bytes, size_t count, size_t *decoded)
 {
-    uint8_t *out = bytes;
-    const uint8_t *in = bytes;
-    const uint8_t *const end = bytes + count;
+    uint8_t code = 255; /* of the current block; one of 254 bytes stands for no zero */
+    uint8_t left = 0;   /* its bytes that follow */
+    size_t out = 0;
     *decoded = 0;
-    while (in < end) {
-        const uint8_t code = *in++;
-        if (code == 0 || (size_t)(end - in) < (size_t)code - 1u) {
+    for (size_t in = 0; in < count; ++in) {
+        if (left > 0) {
+            bytes[out++] = bytes[in];
+            --left;
+            continue;
+        }
+        if (code != 255) {
+            bytes[out++] = 0; /* between two blocks */
+        }
+        code = bytes[in];
+        if (code == 0) {
             return MT_BAD_FRAME;
         }
-        for (const uint8_t *block_end = in + (code - 1); in < block_end;) {
-            *out++ = *in++;
-        }
-        if (code != 255 && in < end) {
-            *out++ = 0;
-        }
+        left = (uint8_t)(code - 1u);
     }
-    *decoded = (size_t)(out - bytes);
+    if (left > 0) {
+        return MT_BAD_FRAME;
+    }
+    *decoded = out;
     return MT_OK;
 }

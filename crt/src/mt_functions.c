@@ -76,9 +76,6 @@ static int32_t read_arguments(const struct mt_model *model, const uint8_t *bytes
 {
     const struct mt_functions *const functions = model->functions;
     size_t dims = 0;
-    if (arguments > functions->most_arguments) {
-        return MT_BAD_COUNT;
-    }
     for (uint8_t i = 0; i < arguments; ++i) {
         size_t used = VALUE_BYTES;
         if (count < 1) {
@@ -121,6 +118,9 @@ int32_t mt_functions_invoke(const struct mt_model *model, const uint8_t *request
     const uint8_t arguments = request[2];
     if (index >= functions->count) {
         return MT_BAD_INDEX;
+    }
+    if (arguments > functions->most_arguments) {
+        return MT_BAD_COUNT;
     }
     const int32_t wrong = read_arguments(model, request + HEAD_BYTES, count - HEAD_BYTES, arguments);
     if (wrong != MT_OK) {

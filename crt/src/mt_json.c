@@ -32,20 +32,26 @@ void mt_json_expect(struct mt_json *json, char wanted)
 
 struct mt_json_text mt_json_read_text(struct mt_json *json)
 {
-    struct mt_json_text text = {json->at, 0};
+    struct mt_json_text text;
     mt_json_expect(json, '"');
     text.begin = json->at;
     while (!json->failed && json->at < json->end && *json->at != '"') {
-        json->at += *json->at == '\\' && json->end - json->at > 1 ? 2 : 1;
+        if (*json->at++ == '\\' && json->at < json->end) {
+            ++json->at;
+        }
     }
-    text.count = (size_t)(json->at - text.begin);
+    text.end = json->at;
     mt_json_expect(json, '"');
     return text;
 }
 
 int mt_json_is(struct mt_json_text text, const char *word)
 {
-    return strlen(word) == text.count && memcmp(text.begin, word, text.count) == 0;
+    while (text.begin < text.end && *word != '\0' && *text.begin == *word) {
+        ++text.begin;
+        ++word;
+    }
+    return text.begin == text.end && *word == '\0';
 }
 
 uint32_t mt_json_read_number(struct mt_json *json)
@@ -90,19 +96,19 @@ void mt_json_skip(struct mt_json *json)
     do {
         const char next = peek(json);
         if (next == '{' || next == '[') {
-            ++json->at;
+            (void)mt_json_take(json, next);
             objects = objects << 1 | (next == '{' ? 1u : 0u);
             if (++level > MOST_LEVELS) {
                 json->failed = 1;
             }
         } else if (level > 0 && next == ((objects & 1u) ? '}' : ']')) {
-            ++json->at;
+            (void)mt_json_take(json, next);
             objects >>= 1;
             --level;
         } else if (next == '"') {
             (void)mt_json_read_text(json);
         } else if (level > 0 && (next == ',' || (next == ':' && (objects & 1u)))) {
-            ++json->at;
+            (void)mt_json_take(json, next);
         } else if (next == '\0') {
             json->failed = 1;
         } else {

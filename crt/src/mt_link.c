@@ -17,11 +17,12 @@ void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count)
     link->packet = link->half - MT_COBS_OVERHEAD(link->half) - 2u; /* a delimiter on each side */
 }
 
-/* Check the encoded frame at `bytes` and decode it. */
-static int32_t open_frame(uint8_t *bytes, size_t count, struct mt_frame *frame)
+/* Check the encoded frame in `bytes` from `begin` to `end`, and decode it. */
+static int32_t open_frame(uint8_t *bytes, size_t begin, size_t end, struct mt_frame *frame)
 {
     size_t decoded = 0;
-    if (mt_cobs_decode(bytes, count, &decoded) != MT_OK || decoded < MT_FRAME_MIN_BYTES) {
+    bytes += begin;
+    if (mt_cobs_decode(bytes, end - begin, &decoded) != MT_OK || decoded < MT_FRAME_MIN_BYTES) {
         return MT_BAD_FRAME;
     }
     decoded -= MT_FRAME_CRC_BYTES;
@@ -36,51 +37,57 @@ static int32_t open_frame(uint8_t *bytes, size_t count, struct mt_frame *frame)
     return MT_OK;
 }
 
-/* Wait for more bytes and append them to the buffer. */
-static int32_t fill(struct mt_link *link)
+/* Wait for more bytes and append them to the buffer, whose bytes from `begin` to `end` are kept. */
+static int32_t fill(struct mt_link *link, size_t begin, size_t end)
 {
-    if (link->begin > 0) {
-        link->end -= link->begin;
-        memmove(link->received, link->received + link->begin, link->end);
-        link->begin = 0;
+    size_t kept = end - begin, count = 0;
+    if (begin > 0) {
+        memmove(link->received, link->received + begin, kept);
     }
-    if (link->end == link->half) {
+    if (kept == link->half) {
         link->overlong = 1;
-        link->end = 0;
+        kept = 0;
     }
-    link->scanned = link->end;
-    size_t count = 0;
-    const int32_t status = mt_port_read(link->received + link->end, link->half - link->end, &count);
+    link->begin = 0;
+    link->scanned = kept;
+    const int32_t status = mt_port_read(link->received + kept, link->half - kept, &count);
     if (status == MT_OK && count == 0) {
         mt_port_idle();
     }
-    link->end += count;
+    link->end = kept + count;
     return status;
 }
 
 int32_t mt_link_poll(struct mt_link *link, struct mt_frame *frame)
 {
-    uint8_t has_read = 0;
-    for (;;) {
-        uint8_t *const delimiter = memchr(link->received + link->scanned, 0, link->end - link->scanned);
-        if (delimiter == NULL) {
-            frame->payload = NULL;
-            const int32_t status = has_read ? MT_OK : fill(link);
-            if (has_read || status != MT_OK) {
-                return status;
+    for (uint8_t has_read = 0;; has_read = 1) {
+        const size_t end = link->end;
+        size_t begin = link->begin, at = link->scanned;
+        for (; at < end; ++at) {
+            if (link->received[at] == 0) {
+                if (at > begin || link->overlong) {
+                    break;
+                }
+                begin = at + 1u; /* two delimiters in a row do not enclose a frame */
             }
-            has_read = 1;
-            continue;
         }
-        uint8_t *const bytes = link->received + link->begin;
-        link->begin = (size_t)(delimiter - link->received) + 1u;
-        link->scanned = link->begin;
-        if (link->overlong) {
-            link->overlong = 0;
-            return MT_TOO_LARGE;
+        if (at < end) {
+            link->begin = link->scanned = at + 1u;
+            if (link->overlong) {
+                link->overlong = 0;
+                return MT_TOO_LARGE;
+            }
+            return open_frame(link->received, begin, at, frame);
         }
-        if (delimiter > bytes) { /* two delimiters in a row do not enclose a frame */
-            return open_frame(bytes, (size_t)(delimiter - bytes), frame);
+        link->begin = begin;
+        link->scanned = at;
+        frame->payload = NULL;
+        if (has_read) {
+            return MT_OK;
+        }
+        const int32_t status = fill(link, begin, end);
+        if (status != MT_OK) {
+            return status;
         }
     }
 }

@@ -11,6 +11,14 @@
  * number. */
 typedef int32_t handler(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply);
 
+static void put_sizes(struct mt_reply *reply, size_t capacity, const struct mt_tensor *tensors, uint8_t count)
+{
+    for (uint8_t i = 0; i < count && reply->count + 4u <= capacity; ++i) {
+        mt_put_u32(reply->bytes + reply->count, tensors[i].bytes);
+        reply->count += 4u;
+    }
+}
+
 static int32_t on_info(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
     const struct mt_model *const model = state->model;
@@ -20,12 +28,8 @@ static int32_t on_info(struct mt_requests *state, const struct mt_frame *request
     reply->bytes[4] = model->input_count;
     reply->bytes[5] = model->output_count;
     reply->count = 6;
-    for (uint16_t i = 0; i < model->input_count + model->output_count && reply->count + 4u <= capacity; ++i) {
-        const int is_input = i < model->input_count;
-        const struct mt_tensor *const tensor = is_input ? model->inputs + i : model->outputs + (i - model->input_count);
-        mt_put_u32(reply->bytes + reply->count, tensor->bytes);
-        reply->count += 4u;
-    }
+    put_sizes(reply, capacity, model->inputs, model->input_count);
+    put_sizes(reply, capacity, model->outputs, model->output_count);
     return MT_OK;
 }
 

@@ -1,0 +1,223 @@
+/* Whatever frame arrives, and in whatever state a session is, the server accesses only the model's memory and its own
+ * buffers, reads no byte after the request, and sends no more than fits. The link is one that delivers any frame
+ * (mt_prove_link.c is about the real one). */
+#include "../src/mt_server.c"
+
+#include "mt_functions.h"
+#include "mt_link.h"
+#include "mt_protocol.h"
+#include "mt_prove.h"
+#include "mt_requests.h"
+#include "mtool.h"
+
+#define PACKET 125u /* of the smallest buffer */
+#define PAYLOAD (PACKET - MT_FRAME_MIN_BYTES)
+
+static uint8_t buffer[MT_SERVER_MIN_BUFFER], received[PAYLOAD], to_send[PAYLOAD];
+static struct mt_frame next;
+
+static uint8_t input[100], arena[64], row[8];
+static uint32_t output[10];
+static const struct mt_tensor inputs[] = {{input, sizeof input}, {row, sizeof row}};
+static const struct mt_tensor outputs[] = {{output, sizeof output}}, nothing[] = {{NULL, 0}};
+static const struct mt_tensor pools[] = {{input, 16}};
+
+void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count)
+{
+    use_bytes(bytes, count);
+    link->packet = PACKET;
+}
+
+int32_t mt_link_poll(struct mt_link *link, struct mt_frame *frame)
+{
+    (void)link;
+    *frame = next;
+    return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
+}
+
+uint8_t *mt_link_payload(const struct mt_link *link)
+{
+    (void)link;
+    return to_send;
+}
+
+size_t mt_link_payload_bytes(const struct mt_link *link)
+{
+    return link->packet - MT_FRAME_MIN_BYTES;
+}
+
+int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count)
+{
+    (void)type, (void)session, (void)sequence;
+    //@ assert count <= PAYLOAD;
+    use_bytes(to_send, count);
+    (void)link;
+    return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
+}
+
+int32_t mt_port_timer_start(void)
+{
+    return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
+}
+
+int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
+{
+    *elapsed_ns = Frama_C_unsigned_long_long_interval(0, UINT64_MAX);
+    return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
+}
+
+uint32_t mt_port_timer_granularity_ns(void)
+{
+    return any(0, UINT32_MAX);
+}
+
+static int32_t run(const struct mt_model *model)
+{
+    (void)model;
+    any_bytes(input, sizeof input);
+    any_bytes(output, sizeof output);
+    return (int32_t)any(0, UINT32_MAX);
+}
+
+static int32_t step(const struct mt_model *model, uint16_t number)
+{
+    //@ assert number < 3;
+    use_bytes(input, number);
+    return run(model);
+}
+
+static int32_t begin(void)
+{
+    return (int32_t)any(0, UINT32_MAX);
+}
+
+static int32_t feed(void)
+{
+    use_bytes(row, sizeof row);
+    return (int32_t)any(0, UINT32_MAX);
+}
+
+static int32_t fill(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
+                    int32_t *result_code, void *resource)
+{
+    (void)resource, (void)arguments;
+    for (int32_t i = 0; i < count; ++i) {
+        use_bytes((const uint8_t *)(type_codes + i), sizeof *type_codes);
+    }
+    result->v_int64 = count;
+    *result_code = MT_ARG_INT;
+    return (int32_t)any(0, UINT32_MAX);
+}
+
+static const struct mt_function list[] = {{"fill", fill}, {"fill too", fill}};
+static DLTensor tensors[3];
+static union mt_value values[3];
+static int32_t codes[3];
+static int64_t dims[6];
+
+static const struct mt_functions functions = {
+    .list = list, .count = 2, .most_arguments = 3, .most_dims = 6, .tensors = tensors, .values = values,
+    .codes = codes, .dims = dims, .find = mt_functions_find, .invoke = mt_functions_invoke,
+};
+
+static const struct mt_device_failure failure;
+static const struct mt_stream stream = {
+    .input = 0, .rows = 5, .row = row, .row_bytes = sizeof row, .begin = begin, .feed = feed,
+};
+static const struct mt_model other = {
+    .name = "other", .model_hash = "short", .inputs = inputs + 1, .outputs = nothing, .input_count = 1,
+    .output_count = 1, .operator_count = 3, .run = run, .step = step, .stream = &stream, .failure = &failure,
+};
+const struct mt_model mt_model = {
+    .name = "a name of more bytes than a reply to HELLO has room for", .model_hash = "0123456789abcdef01",
+    .inputs = inputs, .outputs = outputs, .input_count = 1, .output_count = 1, .operator_count = 3, .arena = arena,
+    .arena_bytes = sizeof arena, .run = run, .step = step, .functions = &functions, .pools = pools,
+    .pool_count = 1,
+};
+
+/* One model at a time, as the analysis knows nothing of two values together. */
+#ifndef MODEL
+#define MODEL mt_model
+#endif
+
+static const struct mt_server_config config = {
+    .model = &MODEL, .build_hash = "0", .buffer = buffer, .buffer_bytes = sizeof buffer,
+};
+
+/* Receive a frame with a payload of `count` bytes, after which nothing may be read. */
+static void receive(uint8_t type, size_t count)
+{
+    uint8_t is_over;
+    next.payload = received + (sizeof received - count);
+    next.count = count;
+    next.type = type;
+    next.session = (uint16_t)any(0, 2);
+    next.sequence = (uint16_t)any(0, 65535);
+    (void)mt_server_poll(&is_over);
+}
+
+/* All that a session may have left. */
+static void any_session(void)
+{
+    server.nonce = any(0, UINT32_MAX);
+    server.host = any(0, UINT32_MAX);
+    server.session = (uint16_t)any(0, 2);
+    server.expected = (uint16_t)any(0, 65535);
+    any_bytes(server.statuses, sizeof server.statuses);
+    server.is_open = (uint8_t)any(0, 1);
+    server.is_used = (uint8_t)any(0, 1);
+    server.is_rejecting = (uint8_t)any(0, 1);
+    server.is_done = (uint8_t)any(0, 1);
+    any_bytes(&server.requests.last, sizeof server.requests.last);
+    server.requests.work_sequence = (uint16_t)any(0, 65535);
+    any_bytes(server.requests.work, sizeof server.requests.work);
+    server.requests.work_count = (uint8_t)any(0, MT_REQUESTS_WORK_BYTES);
+    any_bytes(codes, sizeof codes);
+}
+
+static void read(uint32_t length)
+{
+    any_bytes(received, sizeof received);
+    received[sizeof received - 2u] = (uint8_t)length;
+    received[sizeof received - 1u] = 0;
+    receive(MT_READ, 8);
+}
+
+/* Each type by itself, and one that does not exist. */
+static const uint8_t types[] = {
+#define TYPE(name, code, meaning) name,
+    MT_MESSAGE_LIST(TYPE)
+#undef TYPE
+        0x7E};
+
+#ifndef LAST
+#define LAST PAYLOAD
+#endif
+
+int main(void)
+{
+    any_bytes(input, sizeof input);
+    any_bytes(output, sizeof output);
+    any_bytes(arena, sizeof arena);
+    any_bytes(row, sizeof row);
+    any_bytes(to_send, sizeof to_send);
+    if (mt_server_start(&config) != MT_OK) {
+        return 1;
+    }
+    any_session();
+    mt_server_log("text");
+    for (size_t i = 0; i < sizeof types; ++i) {
+        const uint32_t last = types[i] == MT_WRITE && MODEL.stream != NULL ? 40 : 0;
+        for (size_t count = 0; types[i] != MT_READ && count <= LAST; ++count) {
+            for (uint32_t fed = 0; fed <= last; ++fed) {
+                any_bytes(received, sizeof received);
+                server.requests.last.fed_bytes = fed;
+                receive(types[i], count);
+            }
+        }
+    }
+    for (uint32_t length = 0; length <= PAYLOAD; ++length) {
+        read(length);
+    }
+    return 0;
+}

@@ -1,0 +1,106 @@
+"""Frama-C's Eva on the runtime: no byte from outside makes it access memory wrongly, or do what C leaves undefined."""
+
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mtool.base import resources
+
+CRT = resources.path("crt")
+TOOL = "frama-c"
+ALARM = re.compile(r"^\[eva:alarm\] (\S+?):(\d+): Warning: *(.*(?:\n  .*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The sources that crt/tests/mt_prove_NAME.c is about, and where the analysis keeps states apart.
+
+    states: the most states that it keeps apart in a function. by_result: functions whose results are kept apart by
+    whether they are 0. quick: macros for a proof over fewer sizes. machine: Frama-C's name of the data model.
+    """
+
+    sources: Sequence[str]
+    states: Mapping[str, int] = field(default_factory=dict)
+    by_result: Sequence[str] = ()
+    quick: Sequence[str] = ()
+    macros: Sequence[str] = ()
+    harness: str = ""
+    machine: str = "gcc_x86_32"
+
+
+_SERVER = Proof(
+    ("src/mt_requests.c", "src/mt_functions.c", "src/mt_work.c", "src/mt_model.c", "src/mt_stack.c"),
+    states={
+        **{"mt_model_find": 20, "find_bytes": 20, "on_write": 30, "on_read": 30, "feed": 50, "put_sizes": 50},
+        **{"read_tensor": 50, "read_arguments": 200, "mt_functions_invoke": 100, "mt_functions_find": 50},
+        "on_invoke": 20,
+    },
+    by_result=("read_arguments", "read_tensor", "mt_model_find", "find_bytes"),
+    quick=("LAST=12u",),
+)
+PROOFS = {
+    "link": Proof(
+        ("src/mt_link.c", "src/mt_cobs.c", "src/mt_crc32.c"),
+        states={"mt_link_poll": 1000, "fill": 100, "mt_port_read": 100},
+    ),
+    "server": _SERVER,
+    "server of a stream": Proof(
+        _SERVER.sources, _SERVER.states, _SERVER.by_result, _SERVER.quick, ("MODEL=other",), "server"
+    ),
+    "json": Proof(
+        ("src/mt_json.c",),
+        states={
+            **{"peek": 50, "mt_json_take": 20, "mt_json_expect": 20, "mt_json_skip": 10},
+            **{"mt_json_read_text": 20, "mt_json_read_number": 20},
+        },
+        by_result=("peek",),
+        quick=("MOST=8u",),
+    ),
+    "delta": Proof(
+        ("src/mt_crc32.c",),
+        states={"step": 100, "end_number": 50, "next_bit": 50, "put": 50, "begin_with": 50, "main": 500},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The alarms of a proof, each as "file:line: what", and the end of the analysis's report."""
+
+    alarms: tuple[str, ...]
+    seconds: float
+    report: str
+
+
+def command(name: str, *, quick: bool = False) -> list[str]:
+    """Return the command of a proof."""
+    proof = PROOFS[name]
+    macros = [*proof.macros, *(proof.quick if quick else ())]
+    flags = " ".join([f"-I {CRT / 'include'}", f"-I {CRT / 'tests'}", *(f"-D{macro}" for macro in macros)])
+    apart = [f"{function}:{count}" for function, count in proof.states.items()]
+    results = [f"{function}:0" for function in proof.by_result]
+    return [
+        *(TOOL, "-machdep", proof.machine, f"-cpp-extra-args={flags}", "-eva", "-eva-slevel", "0"),
+        *("-eva-auto-loop-unroll", "300", "-eva-msg-key=-initial-state,-final-states"),
+        *(["-eva-slevel-function", ",".join(apart)] if apart else []),
+        *(["-eva-split-return-function", ",".join(results)] if results else []),
+        str(CRT / "tests" / f"mt_prove_{proof.harness or name}.c"),
+        *(str(CRT / source) for source in proof.sources),
+    ]
+
+
+def prove(name: str, *, quick: bool = False) -> Result:
+    """Run a proof; `quick`: over fewer sizes."""
+    start = time.monotonic()
+    done = subprocess.run(command(name, quick=quick), capture_output=True, text=True, check=False)
+    summary = done.stdout.rpartition("ANALYSIS SUMMARY")[2]
+    assert done.returncode == 0 and "alarm" in summary, done.stdout[-3000:] + done.stderr[-1000:]
+    found = {
+        f"{file.removeprefix(f'{CRT}/')}:{line}: {' '.join(what.split())}"
+        for file, line, what in ALARM.findall(done.stdout)
+    }
+    if "NON TERMINATING" in done.stdout:
+        found.add(f"{name}: an execution never ends, or all are wrong")
+    return Result(tuple(sorted(found)), time.monotonic() - start, summary)
