@@ -74,7 +74,8 @@ static void read_journal(struct mt_slots *slots, uint32_t area)
         }
         if (record != NULL && record->kind == HEAD) {
             slots->head = record->counter;
-        } else if (record != NULL && record->slot < slots->count) {
+        } else if (record != NULL && record->slot < slots->count && record->bytes <= slots->slot_bytes &&
+                   record->there <= record->bytes) {
             slots->records[record->slot] = record;
         }
     }

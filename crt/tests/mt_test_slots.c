@@ -8,10 +8,12 @@
  * A cut leaves undefined bits in a unit or sector, some of which read differently after each power-up. Programming a
  * unit that was not erased is an error: reported by the flash after a cut, otherwise a failed test. */
 #include <setjmp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mt_crc32.h"
 #include "mt_slots.h"
 #include "mtool.h"
 
@@ -357,6 +359,25 @@ static void refuse(uint32_t slot_bytes)
     CHECK(status == MT_NO_MEMORY && mt_slots_counter(&slots, 129) == 129);
 }
 
+/* A record whose checksum is right, but which has more bytes than its file or its slot, is ignored. */
+static void forge(uint32_t slot_bytes, uint32_t bytes, uint32_t there)
+{
+    const uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {1};
+    const uint32_t journal = storage.sector_bytes > 4096u ? storage.sector_bytes : 4096u;
+    struct mt_slot_record record = {.kind = 0x4C42544Du, .bytes = bytes, .there = there, .identity = {1}};
+    uint32_t found_there;
+    record.check = mt_crc32((const uint8_t *)&record, offsetof(struct mt_slot_record, check));
+    memset(flash, 0xFF, sizeof flash);
+    memset(weak, 0, sizeof weak);
+    memset(states, ERASED, sizeof states);
+    memcpy(flash + storage.bytes - journal, &record, sizeof record);
+    memset(states + storage.bytes - journal, PROGRAMMED, sizeof record);
+    writes_left = FOREVER;
+    CHECK(mt_slots_open(&slots, &storage, slot_bytes) == MT_OK);
+    CHECK(slots.records[0] == NULL);
+    CHECK(mt_slots_begin(&slots, identity, 1, 100, &found_there) == MT_OK && found_there == 0);
+}
+
 int main(int count, char **values)
 {
     static const uint32_t sectors[] = {256, 512, 1024, 4096, 8192};
@@ -390,6 +411,8 @@ int main(int count, char **values)
             load_with_cuts(cut, slot_bytes);
         }
         refuse(slot_bytes);
+        forge(slot_bytes, 100, 200);
+        forge(slot_bytes, slots.slot_bytes + 1u, 64);
     }
     printf("%u cuts, %u loads went on\n", (unsigned)cuts, (unsigned)resumed);
     return 0;

@@ -25,29 +25,22 @@ class Proof:
     states: Mapping[str, int] = field(default_factory=dict)
     by_result: Sequence[str] = ()
     quick: Sequence[str] = ()
-    macros: Sequence[str] = ()
-    harness: str = ""
     machine: str = "gcc_x86_32"
 
 
-_SERVER = Proof(
-    ("src/mt_requests.c", "src/mt_functions.c", "src/mt_work.c", "src/mt_model.c", "src/mt_stack.c"),
-    states={
-        **{"mt_model_find": 20, "find_bytes": 20, "on_write": 30, "on_read": 30, "feed": 50, "put_sizes": 50},
-        **{"read_tensor": 50, "read_arguments": 200, "mt_functions_invoke": 100, "mt_functions_find": 50},
-        "on_invoke": 20,
-    },
-    by_result=("read_arguments", "read_tensor", "mt_model_find", "find_bytes"),
-    quick=("LAST=12u",),
-)
 PROOFS = {
     "link": Proof(
         ("src/mt_link.c", "src/mt_cobs.c", "src/mt_crc32.c"),
         states={"mt_link_poll": 1000, "fill": 100, "mt_port_read": 100},
     ),
-    "server": _SERVER,
-    "server of a stream": Proof(
-        _SERVER.sources, _SERVER.states, _SERVER.by_result, _SERVER.quick, ("MODEL=other",), "server"
+    "server": Proof(
+        ("src/mt_requests.c", "src/mt_functions.c", "src/mt_work.c", "src/mt_model.c", "src/mt_stack.c"),
+        states={
+            **{"mt_model_find": 20, "find_bytes": 20, "on_write": 30, "on_read": 30, "feed": 50, "put_sizes": 50},
+            **{"read_tensor": 50, "read_arguments": 200, "mt_functions_invoke": 100, "mt_functions_find": 50},
+            "on_invoke": 20,
+        },
+        by_result=("read_arguments", "read_tensor", "mt_model_find", "find_bytes"),
     ),
     "json": Proof(
         ("src/mt_json.c",),
@@ -67,17 +60,16 @@ PROOFS = {
 
 @dataclass(frozen=True)
 class Result:
-    """The alarms of a proof, each as "file:line: what", and the end of the analysis's report."""
+    """The alarms of a proof, each as "file:line: what"."""
 
     alarms: tuple[str, ...]
     seconds: float
-    report: str
 
 
 def command(name: str, *, quick: bool = False) -> list[str]:
     """Return the command of a proof."""
     proof = PROOFS[name]
-    macros = [*proof.macros, *(proof.quick if quick else ())]
+    macros = proof.quick if quick else ()
     flags = " ".join([f"-I {CRT / 'include'}", f"-I {CRT / 'tests'}", *(f"-D{macro}" for macro in macros)])
     apart = [f"{function}:{count}" for function, count in proof.states.items()]
     results = [f"{function}:0" for function in proof.by_result]
@@ -86,7 +78,7 @@ def command(name: str, *, quick: bool = False) -> list[str]:
         *("-eva-auto-loop-unroll", "300", "-eva-msg-key=-initial-state,-final-states"),
         *(["-eva-slevel-function", ",".join(apart)] if apart else []),
         *(["-eva-split-return-function", ",".join(results)] if results else []),
-        str(CRT / "tests" / f"mt_prove_{proof.harness or name}.c"),
+        str(CRT / "tests" / f"mt_prove_{name}.c"),
         *(str(CRT / source) for source in proof.sources),
     ]
 
@@ -103,4 +95,4 @@ def prove(name: str, *, quick: bool = False) -> Result:
     }
     if "NON TERMINATING" in done.stdout:
         found.add(f"{name}: an execution never ends, or all are wrong")
-    return Result(tuple(sorted(found)), time.monotonic() - start, summary)
+    return Result(tuple(sorted(found)), time.monotonic() - start)
