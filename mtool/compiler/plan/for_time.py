@@ -13,6 +13,7 @@ from mtool.compiler.ir.control import Control, with_own_bodies
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
+from mtool.compiler.kernels.few_bits import Weights
 from mtool.compiler.kernels.schedule import Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.function_knobs import RAM, built
@@ -352,6 +353,8 @@ MOST_UNPACKING = 0.08
 """The share of the model's instructions that unpacking may take; more only to save a larger share of the flash."""
 CODINGS: tuple[Compress, ...] = ("auto", "fields")
 """The ways to store constants that are tried: the smallest, and the fastest."""
+LEAST_SAVED = 1 / 8
+"""What packing has to save of a model's constants if all of its weights have more than four bits."""
 CODED_BYTES = 1500
 """The code that decodes tables and zeros, which they have to save."""
 BLOCKS = (2, 4, 8, 16, 32, 64)
@@ -422,7 +425,15 @@ def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
                 if 2 * (smaller.more - best) <= smaller.saved and smaller.is_worth(room, plan.cost, left):
                     small[title], best, left = smaller, max(best, smaller.more), left - smaller.time
                     break
+    if room.coding == "auto" and not _is_of_few_bits(plan, [steps[title][0] for title in small]):
+        constants = sum(one.nbytes for one in plan.graph.constants.values())
+        small = small if sum(one.saved for one in small.values()) >= LEAST_SAVED * constants else {}
     return {title: one.way for title, one in small.items()}
+
+
+def _is_of_few_bits(plan: Plan, numbers: Iterable[int]) -> bool:
+    """Whether one of the steps has weights of four bits or fewer."""
+    return any(Weights.of(plan.steps[number].node, plan.graph).bits for number in numbers)
 
 
 def _packing(plan: Plan, numbers: Iterable[int], way: Way) -> Packing | None:

@@ -196,3 +196,12 @@ def test_blocks_of_outputs_give_the_results_of_the_whole(tmp_path: Path) -> None
 def test_blocks_of_outputs_give_the_results_of_the_whole_on(board: str, tmp_path: Path) -> None:
     chip = get(board)
     assert failures(in_blocks(Target(chip.cpu, chip.features)), tmp_path, board) == []
+
+
+def test_a_model_with_weights_of_8_bits_is_as_fast_as_before(tmp_path: Path) -> None:
+    """Tables and a few zeros are packed only beside weights of few bits."""
+    schedules = {}
+    for bits, path in ((8, DIGITS), (4, with_bits(4, tmp_path))):
+        operators = mtool.compile(path, board="mps2_an385").manifest.operators
+        schedules[bits] = [one.schedule for one in operators if "weights=packed" in str(one.schedule)]
+    assert not schedules[8] and schedules[4]
