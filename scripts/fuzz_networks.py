@@ -8,6 +8,7 @@ riscv32, riscv32_v (QEMU).
 Integers must be onnxruntime's own, but where the exact number lies within float32's own error of a half: each such tie
 is shown in the state's folder. A campaign goes on where the last one stopped, and sums its figures. A network that
 fails is made smaller and kept. Ends with exit code 1 if one of this run is wrong, breaks mtool, or is refused.
+With --slide the networks look at sliding windows; 50 hops of each are compared with whole windows on the same place.
 """
 
 import os
@@ -29,7 +30,7 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 
-from tests.fuzzing import compare, draw, environments, forks, shrink  # noqa: E402
+from tests.fuzzing import compare, draw, environments, forks, shrink, slides  # noqa: E402
 from tests.fuzzing.campaign import Tally  # noqa: E402
 
 LIMITS = forks.Limits(cpu_s=3600, memory_bytes=None)
@@ -58,6 +59,16 @@ def chunk(name: str, numbers: range, base: int, state: Path, *, at_once: int) ->
         (state / "finds" / f"{slug}.{name}{number}.txt").write_text(f"{name} {number} {kind}\n{words}\n")
         entry = {"number": number, "bytes": smaller.model.ByteSize(), "times": 1, "words": words[-1500:]}
         tally.add(Tally(causes={label: entry}))
+    return tally
+
+
+def windows(name: str, numbers: range, *, at_once: int) -> Tally:
+    """Run a range of networks over sliding windows in one environment."""
+    report = slides.run(numbers, environments.environment(name, at_once))
+    tally = Tally(numbers.stop)
+    tally.counts += Counter(report.counts)
+    for number, kind, words in report.finds:
+        tally.add(Tally(causes={f"{kind} hop": {"number": number, "bytes": 0, "times": 1, "words": words}}))
     return tally
 
 
@@ -91,6 +102,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="another one is another campaign")
     parser.add_argument("--number", type=int, help="only this network")
     parser.add_argument("--at-once", type=int, default=40, help="networks in a firmware")
+    parser.add_argument("--slide", action="store_true", help="networks over sliding windows")
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "fuzz-networks")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -98,7 +110,7 @@ def main() -> int:
     given.state.mkdir(parents=True, exist_ok=True)
     end, found = time.monotonic() + given.seconds, 0
     for name in given.place:
-        path = given.state / f"{name}-{given.seed}.json"
+        path = given.state / f"{name}{'-slide' if given.slide else ''}-{given.seed}.json"
         tally = Tally.read(path)
         begun = stop = tally.next
         if given.number is not None:
@@ -108,9 +120,12 @@ def main() -> int:
         while tally.next < stop or (given.count is None and given.number is None and time.monotonic() < end):
             last = tally.next + given.at_once
             numbers = range(tally.next, last if given.count is None and given.number is None else min(last, stop))
-            work = forks.call(
-                lambda n=name, r=numbers: chunk(n, r, given.seed, given.state, at_once=given.at_once), LIMITS
-            )
+            if given.slide:
+                work = forks.call(lambda n=name, r=numbers: windows(n, r, at_once=given.at_once), LIMITS)
+            else:
+                work = forks.call(
+                    lambda n=name, r=numbers: chunk(n, r, given.seed, given.state, at_once=given.at_once), LIMITS
+                )
             if work.ending != "done":
                 print(f"{name}, networks {numbers}: {work.ending}\n{work.words}", file=sys.stderr)
                 return 1

@@ -34,7 +34,6 @@ from mtool.compiler.ir.control import has_bodies
 from mtool.compiler.ir.graph import LARGE_BYTES
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.passes.slide import with_slides
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Choice, Plan, make_plan
 from mtool.compiler.plan.for_time import (
@@ -308,7 +307,6 @@ class _Source:
     def _read(self) -> Graph:
         """Read the model; the graph notes an input that is given by rows."""
         graph = replace(frontend.load(self.path, self.request), for_size=self.request.optimize == "size")
-        graph = with_slides(graph, self.request.slides or graph.slides)
         return with_streamed_input(graph, self.request.stream) if self.request.is_streamed else graph
 
     def lowered(self, board: Board, notes: _Notes) -> Graph:

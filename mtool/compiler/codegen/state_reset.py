@@ -136,11 +136,12 @@ def reset_function(model: CModel) -> list[str]:
             lines.append(f"    memset({place}, {fill}, {count});")
     if is_alone:
         return [function(prototype, *lines)]
+    started = f"{model}_is_started"
     return [
-        Part("static uint8_t is_started; /* the states have their initial values */", "object", "is_started"),
+        Part(f"static uint8_t {started}; /* the states have their initial values */", "object", started),
         "",
-        function(prototype, *lines, "    is_started = 1;"),
-        function(f"static void {model}_start(void)", "    if (!is_started)", f"        {model}_reset();"),
+        function(prototype, *lines, f"    {started} = 1;"),
+        function(f"static void {model}_start(void)", f"    if (!{started})", f"        {model}_reset();"),
     ]
 
 

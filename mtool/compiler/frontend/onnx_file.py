@@ -84,7 +84,7 @@ def graph_of(
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     graph = import_graph(model, model_name(options.name or stem), options, budget, separated)
     noted = [text for one in model.metadata_props if one.key == "mtool.slides" for text in one.value.split(";")]
-    graph = replace(graph, halves=halves and options.hybrid != "float32", slides=slides_of(noted))
+    graph = replace(graph, halves=halves and options.hybrid != "float32", slides=options.slides or slides_of(noted))
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 
 

@@ -1,16 +1,29 @@
-"""A convolution of one window, which is its whole input, is a dense layer: its kernels read such weights faster."""
+"""A convolution of one window, which is its whole input, as a dense layer, whose kernels read such weights faster."""
 
 from dataclasses import fields, replace
 
 from mtool.compiler.ir import DType, Graph, Node, Rewriter, View, axis, const, rewritten
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.registry import KERNELS
+from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 
 
-def windows_to_dense(graph: Graph) -> Graph:
-    """Turn convolutions of one window into dense layers."""
-    return rewritten(graph, _dense, Conv2d)
+def windows_to_dense(graph: Graph, target: Target) -> Graph:
+    """Turn convolutions of one window into dense layers, if that takes less time."""
+    made = rewritten(graph, _dense, Conv2d)
+    is_same = len(made.nodes) == len(graph.nodes)
+    return graph if is_same or _cost(graph, target) <= _cost(made, target) else made
+
+
+def _cost(graph: Graph, target: Target) -> float:
+    """Return the instructions of convolutions and dense layers, which share functions."""
+    return sum(
+        min(one.cost(node, graph, target) for one in KERNELS[node.op].schedules if one.supports(node, graph, target))
+        for node in graph.nodes
+        if isinstance(node.attrs, Conv2d | Dense)
+    )
 
 
 def _dense(rewriter: Rewriter, node: Node) -> Node:
@@ -23,10 +36,7 @@ def _dense(rewriter: Rewriter, node: Node) -> Node:
     size = weights.count // out.count
     flat = rewriter.value(f"{node.inputs[0]} flat", x.dtype, (1, size))
     rewriter.node("view", [node.inputs[0]], [flat], View(), like=node)
-    data = rewriter.constants[node.inputs[1]].reshape(out.count, size)
-    own = rewriter.constant(f"{node.inputs[1]} flat", data)
-    if node.inputs[1] in rewriter.quant:
-        rewriter.quant[own] = rewriter.quant[node.inputs[1]]
+    own = rewriter.constant(f"{node.inputs[1]} flat", rewriter.constants[node.inputs[1]].reshape(out.count, size))
     made = rewriter.value(f"{node.outputs[0]} flat", out.dtype, (1, out.count))
     sums = {one.name: getattr(attrs, one.name) for one in fields(WeightedSum)}
     places = {1: const(0, DType.INT32), 2: const(0, DType.INT32), 3: axis(1)}

@@ -22,7 +22,7 @@ from mtool.compiler.passes.lower import lower
 from mtool.compiler.passes.name_nodes import name_nodes
 from mtool.compiler.passes.one_window import windows_to_dense
 from mtool.compiler.passes.quantization import propagate_quantization, use_signed_integers
-from mtool.compiler.passes.slide import slide
+from mtool.compiler.passes.slide import slide, with_slides
 from mtool.compiler.passes.state_layout import put_time_outermost
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fold_constants,
         clamp_indices,  # indices that depend on data
         slide,  # windows that move: operators compute the new rows alone
-        windows_to_dense,  # convolutions of one window
+        partial(windows_to_dense, target=target),  # convolutions of one window
         copy_constant_inputs,  # kernels read variables
         copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order
@@ -69,6 +69,7 @@ def run(graph: Graph, target: Target) -> Graph:
     Raises:
         ModelError: an operator can't be lowered.
     """
+    graph = with_slides(graph)
     graph = _run(propagate_quantization(prune(graph), target), target, sequence(target))
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())

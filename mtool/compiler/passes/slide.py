@@ -37,18 +37,14 @@ ALIGNMENT = 4  # bytes: kernels read words
 # The inputs that are windows.
 
 
-def with_slides(graph: Graph, slides: Iterable[Slide]) -> Graph:
-    """Return a graph that notes which inputs are windows.
-
-    Args:
-        graph: of canonical ONNX operators.
-        slides: the inputs.
+def with_slides(graph: Graph) -> Graph:
+    """Return a graph of canonical ONNX operators with the axes and lengths of the windows that its inputs are.
 
     Raises:
         UsageError: an input does not exist, or is not longer than the hop.
     """
     found: list[Slide] = []
-    for one in slides:
+    for one in graph.slides:
         name, hop, along = one.value, one.hop, one.axis
         what = f"--slide {name}={hop}" + (f"@{along}" if along is not None else "")
         twice = any(other.value == name for other in found)
@@ -98,8 +94,9 @@ def _own_windows(graph: Graph) -> dict[str, tuple[Slide, Array]]:
         if not _drops(maker, graph, along, hop):
             continue
         one = Slide(value, hop, along, kind.shape[along])
-        _, reads = _sliding(graph, [one])
-        if any(isinstance(node.attrs, Conv2d | Dense) for node in graph.nodes if node.name in reads):
+        sliding, _ = _sliding(graph, [one])
+        keeping = {value for value, slid in sliding.items() if slid.end}
+        if any(isinstance(node.attrs, Conv2d | Dense) and node.outputs[0] in keeping for node in graph.nodes):
             kept = state.initial
             kept = np.zeros(graph.types[state.input].shape, kind.dtype.numpy) if kept is None else kept
             before = kept.take([max(row - hop, 0) for row in range(one.rows)], along)
@@ -126,16 +123,26 @@ def _drops(node: Node, graph: Graph, along: int, count: int) -> bool:
 
 @frozen
 class Sliding:
-    """A value whose rows from `first` to `end` along an axis equal those `by` rows further on of the call before."""
+    """A value whose rows from `first` to `end` along an axis equal those `by` rows further on of the call before.
+
+    If `end` is 0, no row does, but each is computed from some rows of its inputs, which may slide.
+    """
 
     axis: int
-    by: int
-    first: int
-    end: int
+    by: int = 0
+    first: int = 0
+    end: int = 0
 
 
 class NotSlidingError(Exception):
-    """A node's result does not slide; the message is the reason."""
+    """A node's result does not slide; the message is the reason.
+
+    `reads`: the rows of its inputs from which those of its result along `axis` are computed; None: all.
+    """
+
+    def __init__(self, why: str, axis: int = 0, reads: tuple[RowReads, ...] | None = None) -> None:
+        super().__init__(why)
+        self.axis, self.reads = axis, reads
 
 
 def slide(graph: Graph) -> Graph:
@@ -155,8 +162,10 @@ def _sliding(graph: Graph, windows: Iterable[Slide]) -> tuple[dict[str, Sliding]
         try:
             own, made = _of_node(node, graph, found)
         except NotSlidingError as why:
-            log.info("slide: %s is computed as a whole: %s", ", ".join(node.origins) or node.name, why)
-            continue
+            log.info("slide: %s keeps no rows: %s", ", ".join(node.origins) or node.name, why)
+            if why.reads is None:
+                continue
+            own, made = why.reads, Sliding(why.axis)
         reads[node.name], found[node.outputs[0]] = own, made
     return found, reads
 
@@ -178,19 +187,21 @@ def _of_node(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[tu
     first, end, steps = 0, size, set[int]()
     for one in reads:
         slid = known[node.inputs[one.input]]
+        if not slid.end:
+            raise NotSlidingError("an input has no rows of the call before", along, reads)
         if slid.by % one.stride:
             nearest = sorted({slid.by // one.stride * one.stride, -(-slid.by // one.stride) * one.stride} - {0})
-            listed = " or ".join(map(str, nearest))
-            raise NotSlidingError(f"its stride {one.stride} does not divide {slid.by} rows; it would divide {listed}")
+            why = f"its stride {one.stride} does not divide {slid.by} rows; it would divide "
+            raise NotSlidingError(why + " or ".join(map(str, nearest)), along, reads)
         steps.add(slid.by // one.stride)
         first = max(first, -(-(slid.first + one.pad) // one.stride))
         end = min(end, (slid.end + one.pad - one.reach) // one.stride + 1)
     if len(steps) > 1:
-        raise NotSlidingError(f"its inputs slide by {' and '.join(map(str, sorted(steps)))} rows")
+        raise NotSlidingError(f"its inputs slide by {' and '.join(map(str, sorted(steps)))} rows", along, reads)
     (by,) = steps
     end = min(end, size - by)
     if first >= end:
-        raise NotSlidingError("none of its rows is computed from rows of the call before alone")
+        raise NotSlidingError("none of its rows is computed from rows of the call before alone", along, reads)
     return reads, Sliding(along, by, first, end)
 
 
@@ -204,7 +215,7 @@ def _of_view(before: Sequence[int], after: Sequence[int], slid: Sliding) -> Slid
         whole = rest % inner == 0 or inner % rest == 0
         if whole and slid.by * inner % rest == 0:
             first, end = -(-slid.first * inner // rest), slid.end * inner // rest
-            if first < end:
+            if first < end or not slid.end:
                 return Sliding(along, slid.by * inner // rest, first, end)
     raise NotSlidingError("its shape splits the rows")
 

@@ -1,5 +1,7 @@
 """Sliding windows: random networks compute the same as over whole windows, and only what is new."""
 
+from dataclasses import replace
+
 import interpreter
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from mtool.compiler.plan import make_plan
 
 def _compared(seed: int, calls: int) -> tuple[Graph, Graph]:
     proto, slide = sliding.network(seed)
-    noted = with_slides(imported(proto), [slide])
+    noted = with_slides(replace(imported(proto), slides=(slide,)))
     whole, slid = (passes.run(graph, HOST) for graph in (imported(proto), noted))
     pairs = [*sliding.sequence(noted, slide, calls, seed)]
     arena = interpreter.Arena(make_plan(slid, HOST))
@@ -93,7 +95,7 @@ def test_many_windows_that_models_keep(first: int) -> None:
 def _window(shape: tuple[int, ...] = (1, 12, 4), slide: str = "x=1") -> Graph:
     node = helper.make_node("Relu", ["x"], ["y"])
     proto = model([node], {"x": (np.float32, shape)}, ["y"])
-    return with_slides(imported(proto), slides_of([slide]))
+    return with_slides(replace(imported(proto), slides=slides_of([slide])))
 
 
 @pytest.mark.parametrize(
