@@ -229,6 +229,7 @@ def _values(
     wanted |= {*_tools(board, template.name)} if builds_here else set()
     packages, extras = _installation(wanted)
     needs_west = template.builder == "west"
+    is_sound = len(manifest.inputs) == 1 and manifest.inputs[0].dtype == "int16" and bool(manifest.states)
     classes = manifest.outputs[0].bytes if manifest.outputs else 0
     classes //= 4 if manifest.outputs and manifest.outputs[0].dtype == "float32" else 1
     is_autoencoder = bool(manifest.outputs) and manifest.outputs[0].shape == manifest.inputs[0].shape
@@ -249,7 +250,7 @@ def _values(
         "needs_west": needs_west,
         "is_attached": not _runs_here(board) or board.usb is not None,
         "app": applications.APPLICATIONS[kind]().model_dump() if kind in applications.APPLICATIONS else None,
-        "benchmark": "ad01" if is_autoencoder else _BENCHMARKS.get(classes, "unspecified"),
+        "benchmark": "sww01" if is_sound else "ad01" if is_autoencoder else _BENCHMARKS.get(classes, "unspecified"),
         "program": PROGRAM,
     }
 

@@ -47,14 +47,18 @@ class Rows:
         value = front.behind("samples", value, kept, new * self.hop, (), np.int16(0))
         return [front.write("Slice", value, [n * self.hop], [n * self.hop + self.window]) for n in range(new)]
 
-    def joined(self, front: Front, value: str, count: int, target: Target, is_stored: bool = False) -> str:
+    def joined(
+        self, front: Front, value: str, count: int, target: Target, is_stored: bool = False, first: float = 0.0
+    ) -> str:
         """Return all rows: those of earlier calls, and the new ones.
 
-        `is_stored`: they have the target's type; else they are floats.
+        `is_stored`: they have the target's type; else they are floats. `first`: the features before the first call.
         """
         zero = target.dtype.type(target.zero_point)
         if not is_stored:
             value, zero = front.stored(value, target)
+        if first:
+            zero = target.dtype.type(round(first / target.scale) + target.zero_point if target.scale else first)
         return front.behind(
             "rows", value, count - self.rows if self.rows else 0, self.rows, (target.count // count,), zero
         )

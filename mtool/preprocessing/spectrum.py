@@ -86,7 +86,7 @@ class _Spectrum:
     like: the library: tensorflow, torchaudio, librosa or mlperf. rate: samples a second. window, hop: samples of a
     window, and between the starts of two. fft: the length of the transform. samples: of a call; 0: as few as possible.
     rows: the number of new rows of a call, whose earlier samples and rows are kept; 0: a call has the samples of all
-    rows.
+    rows. first: the features of rows before the first call.
     """
 
     like: str = "tensorflow"
@@ -96,6 +96,7 @@ class _Spectrum:
     fft: int = 0
     samples: int = 0
     rows: int = 0
+    first: float = 0.0
 
     def _convention(self) -> Convention:
         if self.like not in CONVENTIONS:
@@ -153,7 +154,7 @@ class _Spectrum:
             past = w("Mul", w("Slice", x, [0], [size], [0]), convention.emphasis)
             x = w("Sub", w("Slice", x, [1], [size + 1], [0]), past)
         power = self._power(front, x, convention, new)
-        values = rows.joined(front, self._features(front, power, convention), count, target)
+        values = rows.joined(front, self._features(front, power, convention), count, target, first=self.first)
         if not convention.by_time:
             values = w("Transpose", values, perm=[1, 0])
         return w("Reshape", values, list(target.shape))

@@ -8,7 +8,7 @@
 
 #include "mtool.h"
 
-#define COMMAND_BYTES 80u
+#define COMMAND_BYTES {{ "1028u" if benchmark == "sww01" else "80u" }}
 #define FIRMWARE "ULPMark for tinyML Firmware V0.0.1"
 #define PER_LINE 8u /* bytes that `db print` shows in a line */
 
@@ -96,6 +96,13 @@ static void timestamp(void)
     runner_print("\r\n");
 }
 
+{% if benchmark == "sww01" %}
+void runner_timestamp(void)
+{
+    timestamp();
+}
+
+{% endif %}
 /* Return the next word of the command, or NULL: strtok, which some C libraries lack. */
 static char *next_word(void)
 {
@@ -203,6 +210,10 @@ static void db_bytes(const char *digits)
             return;
         }
     }
+{% if benchmark == "sww01" %}
+    runner_print_number((int32_t)load_count);
+    runner_print(" bytes received\r\n");
+{% endif %}
 }
 
 static void db(void)
@@ -214,6 +225,12 @@ static void db(void)
         db_load();
     } else if (strcmp(word, "print") == 0) {
         db_print();
+{% if benchmark == "sww01" %}
+    } else if (strcmp(word, "setptr") == 0) { /* a host sends bytes again */
+        word = next_word();
+        const int32_t place = word == NULL ? 0 : number_of(word);
+        load_count = place > 0 && (size_t)place < load_size ? (size_t)place : 0;
+{% endif %}
     } else {
         db_bytes(word);
     }
@@ -293,6 +310,11 @@ static void help(void)
 
 static void act(void)
 {
+{% if benchmark == "sww01" %}
+    runner_print("Received command: ");
+    runner_print(command);
+    runner_print("\r\n");
+{% endif %}
     rest = command;
     const char *word = next_word();
     if (word == NULL) {
@@ -316,6 +338,10 @@ static void act(void)
         infer();
     } else if (strcmp(word, "results") == 0) {
         model_results();
+{% if benchmark == "sww01" %}
+    } else if (streaming_command(word)) {
+        /* done */
+{% endif %}
     } else {
         runner_print("e-[Unknown command: ");
         runner_print(word);
