@@ -27,10 +27,13 @@ def mlperf(
 ) -> None:
     """Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.
 
+    For the streaming wake word: detections and the duty cycle.
+
     Run it in a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
     """
     from mtool import boards
     from mtool.commands import flashing, user_project
+    from mtool.commands.replaying import board_time
     from mtool.plugins import mlperf
     from mtool.plugins.mlperf import DeviceUnderTest
     from mtool.stages import arrays
@@ -82,6 +85,10 @@ def mlperf(
     time = None
     if target.emulator is not None and outcome.throughput:
         time = emulated_time(1e9 / outcome.throughput, target, manifest)
+    duty, is_estimated = None, False
+    if outcome.words:
+        scale, is_estimated = board_time(target)
+        duty = 1e6 * scale * outcome.hop_us / outcome.period_us
     out.result(
         {
             "board": name,
@@ -95,12 +102,19 @@ def mlperf(
             "accuracy_percent": outcome.accuracy,
             "auc": outcome.auc,
             "samples": outcome.samples,
+            "words": outcome.words and dict(zip(("detected", "missed", "wrong"), outcome.words, strict=True)),
+            "duty_cycle": duty,
             "objections": [*outcome.objections],
             "log": str(log),
         }
     )
     rows = [["benchmark", outcome.identity["model"]], ["log", str(log)]]
-    if outcome.throughput is not None:
+    if outcome.words and duty is not None:
+        right, missed, wrong = outcome.words
+        where = f" at {formatting.frequency(target.clock_hz)}, estimated" if is_estimated and target.clock_hz else ""
+        rows.insert(1, ["wake words", f"{right} of {right + missed} detected, {wrong} wrong detections"])
+        rows.insert(2, ["duty cycle", f"{duty:.3f}{where}"])
+    elif outcome.throughput is not None:
         emulated = " by the emulator's clock" if target.emulator is not None else ""
         median = f"{outcome.throughput:,.3f} inferences a second{emulated}, the median of {outcome.samples}"
         rows.insert(1, ["throughput", median])

@@ -18,9 +18,8 @@ from mtool.boards import Board
 from mtool.commands import flashing
 from mtool.commands.applications import Settings
 from mtool.commands.user_project import UserProject
+from mtool.device.cycles import cores
 from mtool.device.transport.base import Transport
-from mtool.manifest import Manifest
-from mtool.stages.latency_estimate import emulated_time
 
 HOST = "host"
 CLIPS = "clips"
@@ -204,7 +203,7 @@ def _heard(
         hop_bytes = program.begin()
         hop_ms = 1e3 * hop_bytes / clips[0].samples.itemsize / settings.rate
         runs = [program.replay(clip, hop_bytes) for clip in clips]
-    scale, is_estimated = _milliseconds(boards.get(board), program.manifest)
+    scale, is_estimated = board_time(boards.get(board))
     names = [*settings.keywords]
     heard = []
     for clip, hops in zip(clips, runs, strict=True):
@@ -218,14 +217,15 @@ def _heard(
     return hop_ms, tuple(heard), is_estimated
 
 
-def _milliseconds(board: Board, manifest: Manifest) -> tuple[float, bool]:
-    """Return the milliseconds of a timer's nanosecond, which may be an instruction, and whether they are estimated."""
-    if board.emulator is None or board.emulator.is_the_firmware:
+def board_time(board: Board) -> tuple[float, bool]:
+    """Return a board's milliseconds in a nanosecond of its timer, and whether they are estimated.
+
+    The timer of an emulated board may count instructions; the estimate is the most cycles that they take.
+    """
+    if board.emulator is None or board.emulator.is_the_firmware or board.timer is None or board.timer.unit == "ns":
         return 1e-6, False
-    estimate = emulated_time(1e6, board, manifest)
-    if estimate is not None:
-        return estimate.milliseconds * (1 + estimate.error) * 1e-6, True
-    return (1e3 / board.clock_hz if board.clock_hz else 1e-6), True  # an instruction is a cycle at least
+    most = next((max(core.per_instruction) for core in cores() if core.cpu == board.cpu and core.per_instruction), 1.0)
+    return (most * 1e3 / board.clock_hz if board.clock_hz else 1e-6), True
 
 
 class Program:
@@ -233,13 +233,11 @@ class Program:
 
     Args:
         transport: the channel to it; the caller closes it.
-        manifest: the description of its model.
     """
 
-    def __init__(self, transport: Transport, manifest: Manifest) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._rest = b""
-        self.manifest = manifest
 
     def begin(self) -> int:
         """Begin a recording; return the bytes of a hop.
@@ -316,8 +314,8 @@ def open_application(project: UserProject, board: str, *, port: str = "", probe:
     job = project.job_for(board, port=port, probe=probe)
     if job.options.program is None:
         raise UsageError(f"{board} can't run the project's program", details=["its template is for another language"])
-    with flashing.open_program(job) as (prepared, transport):
-        yield Program(transport, prepared.manifest)
+    with flashing.open_program(job) as (_, transport):
+        yield Program(transport)
 
 
 # Recordings.
@@ -332,10 +330,15 @@ def read_clips(paths: Sequence[Path], settings: Settings) -> list[Clip]:
     found = [each for path in paths for each in (sorted(path.glob("*.wav")) if path.is_dir() else [path])]
     if not found:
         raise UsageError("there are no recordings", details=[f"no .wav in {path}" for path in paths])
-    return [Clip(path, _samples(path, settings.rate), _labels(path, settings)) for path in found]
+    return [Clip(path, samples_of(path, settings.rate), _labels(path, settings)) for path in found]
 
 
-def _samples(path: Path, rate: int) -> Array:
+def samples_of(path: Path, rate: int) -> Array:
+    """Return the samples of a recording's first channel.
+
+    Raises:
+        UsageError: it can't be read, or is not a .wav with 16 bits a sample at this rate.
+    """
     try:
         with wave.open(str(path), "rb") as file:
             channels, width, found = file.getnchannels(), file.getsampwidth(), file.getframerate()

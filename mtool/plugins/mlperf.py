@@ -1,6 +1,7 @@
-"""A session of EEMBC's runner: performance or accuracy mode, with the log lines of a submission."""
+"""A session of EEMBC's runner: performance or accuracy mode, or a stream, with the log lines of a submission."""
 
 import csv
+import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError, UsageError, of_os_error
+from mtool.commands.replaying import samples_of
 from mtool.device.transport.base import Transport
 from mtool.manifest import Tensor
 from mtool.quantization import dataset, metrics
@@ -22,6 +24,7 @@ from mtool.stages.samples import Array
 
 
 _READY = "m-ready"
+_LAP, _ACTIVATIONS = "m-lap-us-", "m-activations-["
 _BYTES_A_COMMAND = 31  # of a sample: two digits each, in a line of at most 80 characters
 _ANSWER_S = 20.0
 _LOOK_S = 0.5
@@ -151,15 +154,22 @@ class DeviceUnderTest:
 TRUTH = "y_labels.csv"
 _PIXELS = ("ic01", "vww01")
 _SCORED = "ad01"
+_STREAMED = "sww01"
+_RATE = 16_000  # samples a second of its recordings
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A sample: its name, its class (None: unknown), and the bytes to send; for ad01, those of each window."""
+    """A sample: its name, its class (None: unknown), and the bytes to send.
+
+    For ad01 they are those of each window; for sww01 those of each hop, and `words` are the start and end of each wake
+    word, in seconds.
+    """
 
     name: str
     label: int | None
     windows: tuple[bytes, ...]
+    words: tuple[tuple[float, float], ...] = ()
 
 
 def read(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
@@ -167,13 +177,16 @@ def read(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
 
     Args:
         path: a folder with y_labels.csv (file, number of classes, class, and for ad01 the size and stride of a window
-            in bytes) and the files; or an .npz with x0, and `labels` or y0, whose largest element is the class.
-        benchmark: kws01, ic01, vww01, ad01.
+            in bytes) and the files; or an .npz with x0, and `labels` or y0, whose largest element is the class. For
+            sww01 a folder with the recordings, and .json files of the runner that name some of them.
+        benchmark: kws01, ic01, vww01, ad01, sww01.
         tensor: the model's input.
 
     Raises:
         UsageError: a part of it is missing or malformed.
     """
+    if benchmark == _STREAMED:
+        return _recordings(path, tensor)
     if path.is_dir():
         return _from_folder(path, benchmark)
     data = dataset.read(path, [tensor])
@@ -209,6 +222,31 @@ def _from_folder(folder: Path, benchmark: str) -> list[Item]:
         ) from None
     if not items:
         raise UsageError(f"{folder / TRUTH} has no samples")
+    return items
+
+
+def _recordings(folder: Path, tensor: Tensor) -> list[Item]:
+    """Return the recordings that a folder's .json files name and that are there, by hops."""
+    items = []
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            entries = [(str(one["wav_file"]), one["detection_windows"]) for one in json.loads(file.read_text("utf-8"))]
+            named = [(name, tuple((float(a), float(b)) for a, b in words)) for name, words in entries]
+        except (ValueError, KeyError, TypeError) as wrong:
+            raise UsageError(
+                f"{file} does not have the format of EEMBC's runner",
+                details=[str(wrong), "expected a list of: wav_file, detection_windows [[start, end], ...]"],
+            ) from None
+        for name, words in named:
+            if (folder / name).is_file():
+                data = samples_of(folder / name, _RATE).astype("<i2").tobytes()
+                starts = range(0, len(data) - tensor.bytes + 1, tensor.bytes)
+                items.append(Item(name, None, tuple(data[at : at + tensor.bytes] for at in starts), words))
+    if not items:
+        raise UsageError(
+            f"{folder} has no recordings",
+            details=["expected .json files, as in sww_data_dir of EEMBC's runner, and the .wav files that they name"],
+        )
     return items
 
 
@@ -262,6 +300,9 @@ class Outcome:
         accuracy: the percentage; None in performance mode, or if no sample has a class.
         auc: the area under the ROC curve, or None likewise.
         samples: the number of samples run.
+        words: of a stream: the wake words that were detected and that were missed, and the wrong detections.
+        hop_us: of a stream: the mean time of a hop.
+        period_us: of a stream: the time from one hop to the next.
         objections: reasons for which a submission would be refused.
     """
 
@@ -272,6 +313,9 @@ class Outcome:
     auc: float | None
     samples: int
     objections: tuple[str, ...]
+    words: tuple[int, int, int] | None = None
+    hop_us: float = 0.0
+    period_us: float = 0.0
 
 
 def run(
@@ -313,6 +357,10 @@ def run(
     own = (f"the device is emulated: {emulated}",) if emulated else ()
     for line in own:
         say(line)
+    if benchmark == _STREAMED:
+        words, hop_us, hops = _stream(device, found[:most], say)
+        period_us = 1e6 * len(found[0].windows[0]) / 2 / _RATE
+        return Outcome(identity, None, (), None, None, hops, own, words, hop_us, period_us)
     if mode == "performance":
         usual_count, usual_warmups = COUNTS.get(benchmark, (10, 1))
         total = usual_count if count is None else count
@@ -334,6 +382,43 @@ def run(
     say(f"AUC = {area:.3f}" if area is not None else "AUC = not defined: a class has no sample")
     objections = () if most is None or most >= len(found) else (f"{len(chosen)} of {len(found)} samples were run",)
     return Outcome(identity, None, (), right, area, len(chosen), (*own, *objections))
+
+
+_THRESHOLD = 115  # of the activation, as in the reference firmware
+_LATE_S = 2.0  # after a word's end; as in the runner, which adds its second twice
+_AGAIN_S = 1.0  # wrong detections within this time are one
+
+
+def _stream(
+    device: DeviceUnderTest, items: Sequence[Item], say: Callable[[str], None]
+) -> tuple[tuple[int, int, int], float, int]:
+    """Send recordings hop by hop; return what was detected, missed and wrong, the mean time of a hop, and the hops."""
+    right = missed = wrong = hops = busy_us = 0
+    for item in items:
+        say(f"Playing {item.name}")
+        for command in ("stop", "start"):
+            device.ask(command)
+        detected = []
+        for number, data in enumerate(item.windows, 1):
+            device.load(data)
+            lines = device.ask("extract_uart_stream", timeout_s=_TIMEOUT_S)
+            laps = [int(line[len(_LAP) :]) for line in lines if line.startswith(_LAP)]
+            scores = [line[len(_ACTIVATIONS) :].split(",")[0] for line in lines if line.startswith(_ACTIVATIONS)]
+            if len(laps) != 2 or not scores:
+                raise DeviceError("the device could not process a hop", details=lines[-5:])
+            busy_us += (laps[1] - laps[0]) % 2**32
+            if int(scores[0].rstrip("]")) > _THRESHOLD:
+                detected.append(number * len(data) / 2 / _RATE)
+        device.ask("stop")
+        hops += len(item.windows)
+        for start, end in item.words:
+            own = [at for at in detected if start <= at <= end + _LATE_S]
+            detected = [at for at in detected if at not in own]
+            right, missed = right + bool(own), missed + (not own)
+        others = [at for number, at in enumerate(detected) if not number or at - detected[number - 1] > _AGAIN_S]
+        wrong += len(others)
+        say(f"Accuracy: {right} True positives, {missed} False negatives, {wrong} False positives")
+    return (right, missed, wrong), busy_us / max(hops, 1), hops
 
 
 def _performance(

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from own import begin
 
+from mtool.cli import app
 from mtool.commands import flashing, user_project
 from mtool.plugins.mlperf import DeviceUnderTest
 
@@ -57,7 +58,7 @@ def counting(path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert begin(tmp_path / "sww", counting(tmp_path / "m.onnx"), "--type", "mlperftiny") == 0
     with flashing.open_program(user_project.require(tmp_path / "sww").job_for("host")) as (_, transport):
         device = DeviceUnderTest(transport, lambda who, text: None)
@@ -83,6 +84,24 @@ def test_the_commands(tmp_path: Path) -> None:
         assert device.ask("db 010203")[1:] == ["3 bytes received"]
         assert device.ask("db setptr 2")[1:] == []
         assert device.ask("db 0304")[1:] == ["4 bytes received"]
+    samples = np.tile(np.int16([7, 0, 0, 0]), 18)  # the activation is above 115 after hops 17 and 18
+    with wave.open(str(tmp_path / "a.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(samples.tobytes())
+    truth = [
+        {"wav_file": name, "detection_windows": words} for name, words in (("a.wav", [[0, 1], [5, 6]]), ("b.wav", []))
+    ]
+    (tmp_path / "truth.json").write_text(json.dumps(truth))
+    monkeypatch.chdir(tmp_path / "sww")
+    capsys.readouterr()
+    assert app.invoke(["mlperf", "--data", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["words"] == {"detected": 1, "missed": 1, "wrong": 0} and found["samples"] == 18
+    (tmp_path / "truth.json").write_text('[{"wav_file": "a.wav"}]')
+    assert app.invoke(["mlperf", "--data", str(tmp_path)]) == 2
+    assert "does not have the format of EEMBC's runner" in capsys.readouterr().err
 
 
 def expected(path: Path) -> list[int]:
