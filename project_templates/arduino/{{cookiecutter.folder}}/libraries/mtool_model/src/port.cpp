@@ -6,11 +6,12 @@ extern "C" {
 }
 
 #define BAUD {{ cookiecutter.board.usb.uart }}
+#define HOST_MS 3000 /* how long a USB port waits for a host; a program of its own runs without one */
 
 int32_t mt_port_init(void)
 {
     Serial.begin(BAUD);
-    while (!Serial) {
+    for (const uint32_t start = millis(); !Serial && millis() - start < HOST_MS;) {
     }
     return MT_OK;
 }
@@ -32,6 +33,9 @@ int32_t mt_port_write(const uint8_t *bytes, size_t count)
 {
     while (count > 0) {
         const size_t written = Serial.write(bytes, count);
+        if (written == 0 && !Serial) {
+            break; /* no host listens */
+        }
         bytes += written;
         count -= written;
     }
