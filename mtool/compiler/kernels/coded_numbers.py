@@ -151,7 +151,7 @@ def codings(coding: Compress, weights: Array, rows: int) -> Iterator[Coded]:
         tables = [(values[None, None], 0)]
     together = -(-len(weights) // rows)
     if len(values) > MOST_OF_CHANNEL and together <= MOST_TOGETHER and together.bit_count() == 1:
-        own = [np.unique(np.append(channel & 255, 0)) for channel in by_channel]
+        own = [np.flatnonzero(np.bincount(np.append(channel & 255, 0))) for channel in by_channel]
         most = max(map(len, own))
         if most <= MOST_OF_CHANNEL:
             own += [np.zeros(1, np.int64)] * (rows * together - len(own))
