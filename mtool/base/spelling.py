@@ -14,6 +14,13 @@ def near(name: str, names: Iterable[str], most: int = _MOST) -> list[str]:
     return inside[:most] or [known[each] for each in difflib.get_close_matches(asked, known, n=most, cutoff=0.5)]
 
 
+def whole_name(part: str, names: Iterable[str]) -> str:
+    """Return the only name that contains a part of at least three letters; otherwise the part itself."""
+    known = [*names]
+    found = [each for each in known if len(part) >= _SHORT and part in each]
+    return found[0] if len(found) == 1 and part not in known else part
+
+
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """Return a hint with the name most similar to an unknown one, or `otherwise` if none is similar."""
     found = near(name, names, most=1)

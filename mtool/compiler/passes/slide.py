@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mtool.base import spelling
+from mtool.base import plural, spelling
 from mtool.base.errors import UsageError
 from mtool.base.escaping import argument
 from mtool.base.frozen import frozen
@@ -41,27 +41,35 @@ def with_slides(graph: Graph) -> Graph:
     """Return a graph of canonical ONNX operators with the axes and lengths of the windows that its inputs are.
 
     Raises:
-        UsageError: an input does not exist, or is not longer than the hop.
+        UsageError: an input or axis does not exist, an input is named twice, or is not longer than the hop.
     """
     found: list[Slide] = []
     for one in graph.slides:
-        name, hop, along = one.value, one.hop, one.axis
+        name, hop, along = spelling.whole_name(one.value, graph.caller_inputs), one.hop, one.axis
         what = f"--slide {name}={hop}" + (f"@{along}" if along is not None else "")
-        twice = any(other.value == name for other in found)
-        if name not in graph.caller_inputs or twice:
+        if any(other.value == name for other in found):
+            raise UsageError(f"{what}: the input is named twice", hint="a window has one hop: omit one of the two")
+        if name not in graph.caller_inputs:
             raise UsageError(
-                f"{what}: {'the input is named twice' if twice else f'unknown input {name}'}",
+                f"{what}: unknown input {name}",
                 details=[f"the model has {', '.join(graph.caller_inputs) or 'none'}"],
                 hint=spelling.did_you_mean(name, graph.caller_inputs),
             )
         kind = graph.types[name]
         own = _axis_of_time(graph, name) if along is None else along
-        rows = kind.shape[own] if own < len(kind.shape) else 0
+        if own >= len(kind.shape):
+            raise UsageError(
+                f"{what}: axis {own} does not exist",
+                details=[f"expected  0 to {len(kind.shape) - 1}, of {kind}"] if kind.shape else [f"{name} is {kind}"],
+                hint=f"omit the axis: --slide {argument(name)}={hop}" if kind.shape else "",
+            )
+        rows = kind.shape[own]
         if not 0 < hop < rows:
             raise UsageError(
-                f"{what}: the window has {rows} rows along axis {own}, and the hop must be smaller",
-                details=[f"expected  1 to {rows - 1}", f"found     {hop}"] if rows > 1 else [f"{name} is {kind}"],
-                hint=f"name another axis: --slide {argument(name)}=HOP@AXIS",
+                f"{what}: the window has {plural.count(rows, 'row')} along axis {own}, "
+                + (f"so the hop must be 1 to {rows - 1}" if rows > 1 else "and can't slide along it"),
+                details=[f"{name} is {kind}"],
+                hint=f"name another hop or axis: --slide {argument(name)}=HOP@AXIS",
             )
         point = graph.quant[name].zero_point[0] if name in graph.quant and kind.dtype.is_integer else 0
         found.append(Slide(name, hop, own, rows, point))
@@ -146,9 +154,28 @@ class NotSlidingError(Exception):
 
 
 def slide(graph: Graph) -> Graph:
-    """Return a graph that computes the new rows alone where inputs slide."""
+    """Return a graph that computes the new rows alone where inputs slide.
+
+    Raises:
+        UsageError: the model itself keeps earlier rows of an input that slides.
+    """
+    _check_states(graph)
     own = _own_windows(graph)
     return _Slider(graph, own).run() if graph.slides or own else graph
+
+
+def _check_states(graph: Graph) -> None:
+    states = {state.input for state in graph.states}
+    for one in graph.slides if states else ():
+        sliding, _ = _sliding(graph, [one])
+        for node, attrs in ((node, node.attrs) for node in graph.nodes if isinstance(node.attrs, Concat)):
+            kept = states.intersection(node.inputs)
+            if kept and any(value in sliding and sliding[value].axis == attrs.axis for value in node.inputs):
+                raise UsageError(
+                    f"--slide {one.value}={one.hop}: the model keeps earlier rows of {one.value} itself",
+                    details=[f"they are in its state {', '.join(sorted(kept))}"],
+                    hint=f"omit --slide: all rows of {one.value} are new in each call",
+                )
 
 
 def _sliding(graph: Graph, windows: Iterable[Slide]) -> tuple[dict[str, Sliding], dict[str, tuple[RowReads, ...]]]:

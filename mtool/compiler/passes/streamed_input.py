@@ -53,6 +53,7 @@ def with_streamed_input(graph: Graph, name: str) -> Graph:
 
 def _named(graph: Graph, name: str) -> str:
     inputs = graph.caller_inputs
+    name = spelling.whole_name(name, inputs)
     if name in inputs:
         return name
     listed = ", ".join(inputs) or "none"

@@ -92,25 +92,50 @@ def test_many_windows_that_models_keep(first: int) -> None:
         _compared_to_its_own_window(seed, 50)
 
 
-def _window(shape: tuple[int, ...] = (1, 12, 4), slide: str = "x=1") -> Graph:
-    node = helper.make_node("Relu", ["x"], ["y"])
-    proto = model([node], {"x": (np.float32, shape)}, ["y"])
-    return with_slides(replace(imported(proto), slides=slides_of([slide])))
+def _window(shape: tuple[int, ...] = (1, 12, 4), *slides: str, name: str = "x") -> Graph:
+    node = helper.make_node("Relu", [name], ["y"])
+    proto = model([node], {name: (np.float32, shape)}, ["y"])
+    return with_slides(replace(imported(proto), slides=slides_of(slides or ["x=1"])))
 
 
 @pytest.mark.parametrize(
     ("slide", "words"),
     [
         ("z=1", "unknown input z"),
-        ("x=12", "the window has 12 rows along axis 1"),
-        ("x=1@0", "the window has 1 rows along axis 0"),
-        ("x=1@7", "the window has 0 rows along axis 7"),
+        ("x=12", "the window has 12 rows along axis 1, so the hop must be 1 to 11"),
+        ("x=0", "so the hop must be 1 to 11"),
+        ("x=1@0", "the window has 1 row along axis 0, and can't slide"),
+        ("x=1@7", "axis 7 does not exist\n  expected  0 to 2"),
         ("x=one", "expected INPUT=HOP or INPUT=HOP@AXIS"),
     ],
 )
 def test_wrong_windows_are_refused(slide: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        _window(slide=slide)
+    with pytest.raises(UsageError) as error:
+        _window((1, 12, 4), slide)
+    assert words in str(error.value)
+
+
+def test_a_window_named_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="named twice") as error:
+        _window((1, 12, 4), "x=1", "x=2")
+    assert "did you mean" not in str(error.value)
+
+
+def test_a_part_of_a_name_is_enough() -> None:
+    assert [one.value for one in _window((1, 12, 4), "input_1=1", name="serving_input_1:0").slides] == [
+        "serving_input_1:0"
+    ]
+    with pytest.raises(UsageError, match="unknown input se"):
+        _window((1, 12, 4), "se=1", name="serving_input_1:0")
+
+
+def test_rows_of_which_the_model_keeps_earlier_ones_do_not_slide() -> None:
+    proto, slide = sliding.network(2)
+    own, _ = sliding.keeping(proto, slide, 2)
+    graph = imported(own)
+    hop = Slide("new", 1, slide.axis)
+    with pytest.raises(UsageError, match="keeps earlier rows of new itself"):
+        passes.run(replace(graph, slides=(hop,)), HOST)
 
 
 def test_the_metadata_of_a_model_say_that_it_slides() -> None:
