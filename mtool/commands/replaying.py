@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import time
 import wave
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from mtool.commands.applications import Settings
 from mtool.commands.user_project import UserProject
 from mtool.device.cycles import cores
 from mtool.device.transport.base import Transport
+
+log = logging.getLogger(__name__)
 
 HOST = "host"
 CLIPS = "clips"
@@ -342,18 +345,25 @@ def samples_of(path: Path, rate: int) -> Array:
     try:
         with wave.open(str(path), "rb") as file:
             channels, width, found = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            data = file.readframes(file.getnframes())
+            promised = file.getnframes()
+            data = file.readframes(promised)
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     except (wave.Error, EOFError) as wrong:
-        raise UsageError(f"{path} is not a recording", details=[str(wrong)], hint="expected: .wav with PCM") from None
+        why = str(wrong) or "it ends inside its header"
+        raise UsageError(f"{path} is not a recording", details=[why], hint="expected: .wav with 16-bit PCM") from None
     if (width, found) != (2, rate):
         raise UsageError(
             f"{path} has another format",
             details=[f"expected  16 bits a sample, {rate} Hz", f"found     {8 * width} bits a sample, {found} Hz"],
             hint=f"convert it: sox {path.name} -b 16 -r {rate} out.wav; or set rate in [app] of mtool.toml",
         )
-    return np.frombuffer(data[: len(data) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)[:, 0]
+    there = len(data) // (2 * channels)
+    if not there:
+        raise UsageError(f"{path} has no samples", hint="record it again, or leave it out")
+    if there < promised:
+        log.warning("%s ends after %d of the %d samples that its header promises", path, there, promised)
+    return np.frombuffer(data[: there * 2 * channels], "<i2").reshape(-1, channels)[:, 0]
 
 
 def _labels(path: Path, settings: Settings) -> tuple[tuple[float, float, str], ...] | None:

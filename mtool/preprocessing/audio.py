@@ -1,11 +1,13 @@
 """Features of sound: one row for each of overlapping windows."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from mtool.base.errors import UsageError
-from mtool.preprocessing.front import Front, Target
+from mtool.preprocessing.front import LONGEST, Front, Target, within
 from mtool.preprocessing.microfrontend import FEATURES_PER_UNIT, Microfrontend
 
 _SCALE, _SAME = 26 / 255, 0.005  # a model's scale, and the largest difference from it
@@ -73,13 +75,17 @@ class MicroSpeech:
     estimate are kept; 0: a call has the samples of all rows, and starts with no estimate.
     """
 
-    rate: int = 16000
-    window: int = 480
-    hop: int = 320
-    channels: int = 40
-    low: float = 125.0
-    high: float = 7500.0
-    rows: int = 0
+    rate: int = within(16000, 1)
+    window: int = within(480, 33, LONGEST)
+    hop: int = within(320, 1, "window")
+    channels: int = within(40, 1)
+    low: float = within(125.0, 0, "high", but="high")
+    high: float = within(7500.0, 0, "half the rate")
+    rows: int = within(0, 0)
+
+    def values(self) -> Mapping[str, Any]:
+        """Return what the ranges hold for."""
+        return {**asdict(self), "half the rate": self.rate / 2}
 
     def _parts(self) -> tuple[Microfrontend, Rows]:
         core = Microfrontend(self.rate, self.window, self.channels, self.low, self.high)

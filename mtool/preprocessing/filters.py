@@ -1,7 +1,9 @@
 """Filters of one signal, with the samples and sums that they keep from call to call. Source: scipy.signal."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,7 +11,7 @@ from onnx import helper
 
 from mtool.base.errors import UsageError
 from mtool.compiler.ir.types import Array
-from mtool.preprocessing.front import Front, Target
+from mtool.preprocessing.front import Front, Target, within
 from mtool.preprocessing.nodes import Nodes
 
 _TAPS = 20  # of a decimating filter, on each side of an output, for each of `by` inputs: as scipy.signal.decimate
@@ -23,6 +25,10 @@ class Biquad:
     """
 
     sos: str = ""
+
+    def values(self) -> Mapping[str, Any]:
+        """Return nothing: no parameter is a number."""
+        return {}
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target: as many samples."""
@@ -45,6 +51,8 @@ class Biquad:
             raise UsageError(f"biquad:sos={self.sos}: {failed}", hint="give a .npy file: biquad:sos=FILE.npy") from None
         if found.ndim != 2 or found.shape[1] != 6 or not len(found) or not found[:, 3].all():
             raise UsageError(f"biquad:sos={self.sos} is {list(found.shape)}; expected [n, 6], as SciPy's sos")
+        if not np.isfinite(found).all():
+            raise UsageError(f"biquad:sos={self.sos} has coefficients that are not finite numbers")
         return np.asarray(found / found[:, 3:4], np.float32)
 
 
@@ -52,12 +60,14 @@ class Biquad:
 class Decimate:
     """A low-pass filter that keeps one of `by` samples: scipy.signal.decimate(ftype="fir", zero_phase=False)."""
 
-    by: int = 2
+    by: int = within(2, 2, 1024)
+
+    def values(self) -> Mapping[str, Any]:
+        """Return what the ranges hold for."""
+        return asdict(self)
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target: `by` times its samples."""
-        if self.by < 2:
-            raise UsageError(f"decimate:by={self.by}: expected 2 or more")
         return _samples(target, target.count * self.by)
 
     def append(self, front: Front, value: str, target: Target) -> str:

@@ -1,7 +1,7 @@
 """A front end under construction: its nodes, inputs and states, and what the model behind it expects."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any, Protocol
 
@@ -101,7 +101,10 @@ class State:
 
 
 class Kind(Protocol):
-    """A kind of front end; the fields of its dataclass are its parameters."""
+    """A kind of front end; the fields of its dataclass are its parameters, with the range of each in its metadata."""
+
+    def values(self) -> Mapping[str, Any]:
+        """Return what the ranges hold for, and name: parameters whose default is another's value have that one."""
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target.
@@ -112,3 +115,35 @@ class Kind(Protocol):
 
     def append(self, front: Front, value: str, target: Target) -> str:
         """Append its nodes, which read `value`, and return the target's value."""
+
+
+MOST = float(np.finfo(np.float32).max)
+
+
+def within(default: Any, least: float | str, most: float | str = MOST, *, but: float | str | None = None) -> Any:
+    """Return a field for a parameter from `least` to `most`, each a number or one of the kind's `values`; not `but`."""
+    return field(default=default, metadata={"least": least, "most": most, "but": but})
+
+
+def check(kind: Kind, given: Mapping[str, Any], name: str) -> None:
+    """Check the parameters of a kind against their ranges: those that are given, and the defaults beside them.
+
+    Raises:
+        UsageError: one is outside.
+    """
+    values = {**kind.values(), **given}
+    known = [one for one in fields(kind) if one.metadata and one.name in values]  # type: ignore[arg-type]
+    for one in sorted(known, key=lambda one: one.name not in given):
+        value = values[one.name]
+        least, most, but = (values.get(limit, limit) for limit in (one.metadata[key] for key in _KEYS))
+        if not least <= value <= most or value == but:
+            named = {key: f" ({limit})" for key, limit in one.metadata.items() if isinstance(limit, str)}
+            above = "or more" if most == MOST else f"to {most:.10g}{named.get('most', '')}"
+            text = "a number" if least == -MOST else f"{least:.10g}{named.get('least', '')} {above}"
+            other = "" if but is None else f", not {but:.10g}"
+            raise UsageError(f"front end {name}: {one.name} is {value}; expected {text}{other}")
+
+
+_KEYS = ("least", "most", "but")
+LONGEST = 1 << 16
+"""The most samples of a window."""

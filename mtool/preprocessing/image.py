@@ -1,30 +1,37 @@
 """Pictures as a camera gives them: decode, crop, resize, normalize."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from mtool.base.errors import UsageError
-from mtool.preprocessing.front import Front, Target
+from mtool.preprocessing.front import MOST, Front, Target, within
 from mtool.preprocessing.nodes import Nodes
 
 _GREY = np.asarray([0.299, 0.587, 0.114], np.float32)
 _CHANNELS = (1, 3)
+_MOST_PIXELS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     """A picture, cropped around its center to the shape of the model's input, resized (bilinear) and normalized.
 
-    pixels: yuv422 (bytes Y U Y V, BT.601 with 16 to 235), rgb565, rgb or grey. height, width: of the picture; 0: the
-    model's. scale, offset: what a channel, 0 to 255, is multiplied by, and what is added then.
+    pixels: yuv422 (bytes Y U Y V, BT.601 with 16 to 235), rgb565, rgb or grey. height, width: of the picture; by
+    default the model's. scale, offset: what a channel, 0 to 255, is multiplied by, and what is added then.
     """
 
     pixels: str = "rgb"
-    height: int = 0
-    width: int = 0
-    scale: float = 1 / 255
-    offset: float = 0.0
+    height: int = within(0, 1, _MOST_PIXELS)
+    width: int = within(0, 1, _MOST_PIXELS)
+    scale: float = within(1 / 255, -MOST, but=0)
+    offset: float = within(0.0, -MOST)
+
+    def values(self) -> Mapping[str, Any]:
+        """Return what the ranges hold for."""
+        return {name: value for name, value in asdict(self).items() if value or name in ("scale", "offset")}
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target: the picture's bytes."""

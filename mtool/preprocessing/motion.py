@@ -1,11 +1,13 @@
 """Features of a window of samples of several axes, such as an accelerometer's."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from mtool.base.errors import UsageError
-from mtool.preprocessing.front import Front, Target
+from mtool.preprocessing.front import LONGEST, Front, Target, within
 from mtool.preprocessing.nodes import Nodes
 
 STATISTICS = ("mean", "deviation", "rms", "least", "most")
@@ -15,13 +17,17 @@ STATISTICS = ("mean", "deviation", "rms", "least", "most")
 class _Windowed:
     """Features of each axis of a window of float samples.
 
-    axes: their number. window: samples of a window. hop: the new samples of a call, whose earlier ones are kept; 0: a
-    call has the whole window.
+    axes: their number. window: samples of a window. hop: the new samples of a call, whose earlier ones are kept; by
+    default a call has the whole window.
     """
 
-    axes: int = 3
-    window: int = 128
-    hop: int = 0
+    axes: int = within(3, 1)
+    window: int = within(128, 2, LONGEST)
+    hop: int = within(0, 1, "window")
+
+    def values(self) -> Mapping[str, Any]:
+        """Return what the ranges hold for."""
+        return {**asdict(self), "hop": self.hop or self.window}
 
     def _features(self, w: Nodes, x: str, count: int) -> str:
         """Return the features of samples [window, axes]: [axes, count]."""
@@ -29,7 +35,7 @@ class _Windowed:
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target."""
-        if target.count % self.axes or not 0 <= self.hop <= self.window:
+        if target.count % self.axes:
             raise UsageError(f"the model's input {target} does not consist of the features of {self.axes} axes")
         return Target("samples", np.dtype(np.float32), (self.hop or self.window, self.axes))
 
@@ -65,7 +71,7 @@ class SpectralPower(_Windowed):
     The first frequencies, as many as the model has features for each axis; `log` 1: their natural logarithms.
     """
 
-    log: int = 0
+    log: int = within(0, 0, 1)
 
     def _features(self, w: Nodes, x: str, count: int) -> str:
         if count > self.window // 2 + 1:

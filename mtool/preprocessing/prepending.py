@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from mtool.compiler.frontend.own_states import STATES, own_states
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.preprocessing.audio import MicroSpeech
 from mtool.preprocessing.filters import Biquad, Decimate
-from mtool.preprocessing.front import Front, Kind, Target
+from mtool.preprocessing.front import Front, Kind, Target, check
 from mtool.preprocessing.image import Image
 from mtool.preprocessing.motion import SpectralPower, Statistics
 from mtool.preprocessing.nodes import OPSET, Nodes
@@ -108,13 +108,13 @@ def kind_of(text: str) -> Kind:
     """Return the front end that a text describes: KIND or KIND:KEY=VALUE,KEY=VALUE.
 
     Raises:
-        UsageError: the kind or a parameter is unknown, or a value has the wrong type.
+        UsageError: the kind or a parameter is unknown or twice there, or a value has the wrong type or is out of range.
     """
     name, _, rest = text.partition(":")
     if name not in KINDS:
         raise UsageError(f"unknown front end {name!r}", hint=did_you_mean(name, KINDS, f"one of {', '.join(KINDS)}"))
     cls, changed = KINDS[name]
-    values = dict(changed)
+    given: dict[str, Any] = {}
     known = {one.name: one for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
@@ -123,12 +123,16 @@ def kind_of(text: str) -> Kind:
                 f"front end {text!r}: {key!r} is not a parameter of {name}",
                 hint=did_you_mean(key, known, f"it has {', '.join(known)}"),
             )
+        if key in given:
+            raise UsageError(f"front end {text!r}: {key} is given twice")
         wanted: Any = type(known[key].default)
         try:
-            values[key] = wanted(value)
+            given[key] = wanted(value)
         except ValueError:
             raise UsageError(f"front end {text!r}: {key} is {value!r}; expected {wanted.__name__}") from None
-    return cls(**values)
+    kind = cls(**{**changed, **given})
+    check(kind, given, repr(text))
+    return kind
 
 
 def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, Any]]:
@@ -150,10 +154,16 @@ def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, An
                 ) from None
         _record(proto, (*own_states(proto), *options.states))
         return proto, {}
-    _, found = reference.translated(source, options)
+    # onnxruntime can't run LiteRT's integer arithmetic of int8 weights with float activations
+    chosen = replace(options, hybrid="float") if options.hybrid == "auto" else options
+    _, found = reference.translated(source, chosen)
     foreign = [node.name or node.op_type for node in found.proto.graph.node if node.domain in (OWN, REFUSED)]
     if foreign:
-        raise ModelError(f"{source.name} has operators that ONNX lacks", details=foreign[:5])
+        raise ModelError(
+            f"{source.name} has operators whose arithmetic ONNX lacks",
+            details=foreign[:5],
+            hint="prepend the front end to the same model in ONNX, exported from the framework that trained it",
+        )
     for number, node in enumerate(found.proto.graph.node):  # the nodes of one operator share its name
         node.name = f"{node.name or node.op_type} {number}"
     _record(found.proto, found.states)

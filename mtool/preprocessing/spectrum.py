@@ -6,7 +6,7 @@ mlcommons/tiny for MLPerf's.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from mtool.base.errors import UsageError
 from mtool.base.spelling import did_you_mean
 from mtool.compiler.ir.types import Array
 from mtool.preprocessing.audio import Rows
-from mtool.preprocessing.front import Front, Target
+from mtool.preprocessing.front import LONGEST, MOST, Front, Target, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +84,29 @@ class _Spectrum:
     Parameters without a default here have the one of the library (`like`).
 
     like: the library: tensorflow, torchaudio, librosa or mlperf. rate: samples a second. window, hop: samples of a
-    window, and between the starts of two. fft: the length of the transform. samples: of a call; 0: as few as possible.
-    rows: the number of new rows of a call, whose earlier samples and rows are kept; 0: a call has the samples of all
-    rows. first: the features of rows before the first call.
+    window, and between the starts of two. fft: the length of the transform. samples: of a call; by default as few
+    as possible. rows: the number of new rows of a call, whose earlier samples and rows are kept; 0: a call has the
+    samples of all rows. first: the features of rows before the first call.
     """
 
     like: str = "tensorflow"
-    rate: int = 0
-    window: int = 0
-    hop: int = 0
-    fft: int = 0
-    samples: int = 0
-    rows: int = 0
-    first: float = 0.0
+    rate: int = within(0, 1)
+    window: int = within(0, 4, LONGEST)
+    hop: int = within(0, 1, "window")
+    fft: int = within(0, "window", LONGEST)
+    samples: int = within(0, 1)
+    rows: int = within(0, 0)
+    first: float = within(0.0, -MOST)
+
+    def values(self) -> Mapping[str, Any]:
+        """Return what the ranges hold for."""
+        convention = self._convention()
+        half = convention.rate / 2
+        values = {**asdict(self), **asdict(convention), "fft": self._length(convention), "half the rate": half}
+        values["high"] = values.get("high") or half
+        if not self.samples:
+            del values["samples"]
+        return values
 
     def _convention(self) -> Convention:
         if self.like not in CONVENTIONS:
@@ -104,8 +114,10 @@ class _Spectrum:
                 f"like={self.like}: unknown library",
                 hint=did_you_mean(self.like, CONVENTIONS, f"one of {', '.join(CONVENTIONS)}"),
             )
-        names = ("rate", "window", "hop", "mels", "coefficients", "low")
-        changed = {name: getattr(self, name) for name in names if getattr(self, name, None)}
+        names = ("rate", "window", "hop", "mels", "coefficients")
+        changed = {name: getattr(self, name) for name in names if getattr(self, name, 0) > 0}
+        if getattr(self, "low", -1) >= 0:  # 0 hertz is a frequency
+            changed["low"] = self.low  # type: ignore[attr-defined]
         found = replace(CONVENTIONS[self.like], **changed)
         if self.rows:
             return replace(found, pads="", span=0)
@@ -205,11 +217,11 @@ class Spectrogram(_Spectrum):
 
 @dataclass(frozen=True, slots=True)
 class LogMel(_Spectrum):
-    """Logarithms of the energies of `mels` bands between `low` and `high` hertz (0: half the rate)."""
+    """Logarithms of the energies of `mels` bands between `low` and `high` (by default half the rate) hertz."""
 
-    mels: int = 0
-    low: float = 0.0
-    high: float = 0.0
+    mels: int = within(0, 1)
+    low: float = within(-1.0, 0, "high", but="high")
+    high: float = within(0.0, 0, "half the rate", but=0)
 
     def _width(self, convention: Convention) -> int:
         return convention.mels
@@ -222,7 +234,7 @@ class LogMel(_Spectrum):
 class Mfcc(LogMel):
     """Mel-frequency cepstral coefficients: a discrete cosine transform (type 2) of log-mel features."""
 
-    coefficients: int = 0
+    coefficients: int = within(0, 1, "mels")
 
     def _width(self, convention: Convention) -> int:
         return convention.coefficients

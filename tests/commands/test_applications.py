@@ -87,15 +87,23 @@ def test_recordings_go_through_the_program(project: Path, capsys: Captured) -> N
     assert "is detected at 2.96 s, where there is no label" in said
 
 
-def test_recordings_that_can_not_be_used(project: Path) -> None:
+def test_recordings_that_can_not_be_used(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = replaying.settings_of(user_project.require())
     with pytest.raises(UsageError, match="there are no recordings"):
         replaying.read_clips([project / "clips"], settings)
     with pytest.raises(UsageError, match="has another format"):
         replaying.read_clips([clip(project / "slow.wav", rate=8000)], settings)
-    (project / "bad.wav").write_bytes(b"RIFF")
-    with pytest.raises(UsageError, match="is not a recording"):
-        replaying.read_clips([project / "bad.wav"], settings)
+    for content in (b"", b"RIFF"):
+        (project / "bad.wav").write_bytes(content)
+        with pytest.raises(UsageError, match=r"is not a recording\n.*ends inside its header"):
+            replaying.read_clips([project / "bad.wav"], settings)
+    with pytest.raises(UsageError, match="has no samples"):
+        replaying.read_clips([clip(project / "zero.wav", seconds=0)], settings)
+    cut = clip(project / "cut.wav", seconds=1)
+    cut.write_bytes(cut.read_bytes()[:-100])
+    with caplog.at_level("WARNING"):
+        assert len(replaying.read_clips([cut], settings)[0].samples) == 15_950
+    assert "15950 of the 16000 samples" in caplog.text
     path = clip(project / "a.wav")
     for text, said in (("1\tkeyword\n", "a.txt:1 is not a label"), ("\n1\t2\tother\n", "a.txt:2: 'other' is not in")):
         path.with_suffix(".txt").write_text(text)

@@ -7,9 +7,11 @@ import numpy as np
 import onnx
 import pytest
 import sounds
+import tflite_models
 from graphs import Array, compiled, model, run_c
 from onnx import helper, numpy_helper
 from scipy import signal
+from tflite_models import Op, T
 
 import mtool
 from mtool.errors import ModelError, UsageError
@@ -197,12 +199,55 @@ def test_pictures_are_decoded(pixels: str, shape: tuple[int, ...], tmp_path: Pat
         ("micro_speech:rows=4", "has 3 rows of 40"),
         ("log_mel:like=torch", "did you mean torchaudio"),
         ("log_mel:samples=12", "need 1,120"),
+        ("log_mel:like=torchaudio,fft=300", "fft is 300; expected 400 (window) to 65536"),
+        ("log_mel:fft=512,window=600", "fft is 512; expected 600 (window) to"),
+        ("log_mel:fft=0", "fft is 0"),
+        ("log_mel:hop=0", "hop is 0; expected 1 to 480 (window)"),
+        ("log_mel:rows=1,hop=-5", "hop is -5"),
+        ("log_mel:rate=-1", "rate is -1; expected 1 or more"),
+        ("log_mel:low=9000", "low is 9000.0; expected 0 to 8000 (high), not 8000"),
+        ("log_mel:high=9000", "high is 9000.0; expected 0 to 8000 (half the rate), not 0"),
+        ("log_mel:low=nan", "low is nan"),
+        ("log_mel:hop=128,hop=64", "hop is given twice"),
+        ("mfcc:mels=20,coefficients=40", "coefficients is 40; expected 1 to 20 (mels)"),
+        ("spectrogram:samples=0", "samples is 0"),
+        ("micro_speech:window=4,hop=2", "window is 4; expected 33 to"),
+        ("micro_speech:rate=100", "high is 7500.0; expected 0 to 50 (half the rate)"),
+        ("micro_speech:rows=-1", "rows is -1; expected 0 or more"),
+        ("statistics:axes=0", "axes is 0; expected 1 or more"),
+        ("statistics:window=16,hop=17", "hop is 17; expected 1 to 16 (window)"),
+        ("spectral_power:log=7", "log is 7; expected 0 to 1"),
+        ("image:height=-3", "height is -3"),
+        ("image:scale=0", "scale is 0.0; expected a number, not 0"),
+        ("decimate:by=1", "by is 1; expected 2 to"),
     ],
 )
 def test_what_is_wrong_is_named(kind: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         _front(tmp_path, kind, 1, 3, 40)
     assert words in str(caught.value)
+
+
+def test_coefficients_are_numbers(tmp_path: Path) -> None:
+    np.save(tmp_path / "sos.npy", np.where(np.arange(6) == 1, np.nan, 1.0)[None])
+    with pytest.raises(UsageError, match="not finite"):
+        _front(tmp_path, f"biquad:sos={tmp_path / 'sos.npy'}", 1, 200)
+
+
+def test_a_frequency_of_0_is_not_the_default(tmp_path: Path) -> None:
+    lowest, usual = (onnx.load(_front(tmp_path, f"log_mel:{low}", 3, 40)) for low in ("low=0", "rows=0"))
+    assert lowest.graph.initializer != usual.graph.initializer
+
+
+def test_a_tflite_model_with_int8_weights_and_floats_gets_a_front_end(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = T("w", [8, 40], np.int8, rng.uniform(0.01, 0.02, 8), 0, 0, rng.integers(-127, 128, [8, 40]))
+    op = Op("FULLY_CONNECTED", ["x", "w", ""], ["y"], "FullyConnectedOptions", {})
+    path = tmp_path / "m.tflite"
+    path.write_bytes(tflite_models.model([T("x", [3, 40]), weights, T("y", [3, 8])], [op], ["x"], ["y"]))
+    made = mtool.preprocess("log_mel", path, output=tmp_path / "front.onnx")
+    assert made.input == "pcm int16[1120]"
+    assert all(node.domain != "mtool" for node in onnx.load(made.path).graph.node)
 
 
 def _with_starts(node: onnx.NodeProto, proto: onnx.ModelProto) -> None:
