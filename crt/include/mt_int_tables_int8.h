@@ -31,8 +31,10 @@ static inline void mt_int_tables(uint32_t *t, const int8_t *x, const int8_t *y, 
                 add[i] = 2 * both;
             }
         } else {
-            add[0] = mt_int_two(x, y), add[2] = mt_int_two(x + 1, y + 1);
-            add[1] = 2 * add[0], add[3] = 2 * add[2];
+            add[0] = mt_int_two(x, y);
+            add[1] = 2 * add[0];
+            add[2] = mt_int_two(x + 1, y + 1);
+            add[3] = 2 * add[2];
             t[0] = 0 - (add[1] + add[3]);
         }
         MT_UNROLL(4)
@@ -41,7 +43,8 @@ static inline void mt_int_tables(uint32_t *t, const int8_t *x, const int8_t *y, 
             for (int32_t j = 0; j < 1 << i; ++j)
                 t[j + (1 << i)] = t[j] + add[i];
         }
-        x += 4 / bits, y += 4 / bits;
+        x += 4 / bits;
+        y += 4 / bits;
     }
 }
 

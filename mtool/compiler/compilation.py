@@ -371,8 +371,8 @@ class _Source:
         partial = request.tuning_results.partial.get(self.model_hash, allowed) if allowed == "auto" else allowed
         order = request.tuning_results.order.get(self.model_hash, "auto") if request.order == "auto" else request.order
 
-        room = PackingRoom.of(board, request.compress)
-        of_memory = room if self.once("packed", lambda: can_be_packed(lowered(), request.compress)) else None
+        has_packed = self.once("packed", lambda: can_be_packed(lowered(), request.compress))
+        room = PackingRoom.of(board, request.compress) if has_packed else None
 
         def plan_of(partial: Partial, grown: Grown) -> tuple[Plan, Mapping[str, Choice]]:
             chosen = schedules_of(lowered(), target, request, self.model_hash)
@@ -390,7 +390,7 @@ class _Source:
             return plan, chosen
 
         grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else None)
-        ways = (((of_target, of_memory), *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
+        ways = (((of_target, room), *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
         attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
         key, plan = settled(board, request, attempts, is_alone=is_alone)
         schedules: Mapping[str, Choice] = self.answers[key][1]

@@ -138,7 +138,7 @@ def reset_function(model: CModel) -> list[str]:
         return [function(prototype, *lines)]
     started = f"{model}_is_started"
     return [
-        Part(f"static uint8_t {started}; /* the states have their initial values */", "object", started),
+        Part(f"static uint8_t {started}; {comment('the states have their initial values')}", "object", started),
         "",
         function(prototype, *lines, f"    {started} = 1;"),
         function(f"static void {model}_start(void)", f"    if (!{started})", f"        {model}_reset();"),

@@ -199,7 +199,8 @@ class Schedule:
         `dataclasses.replace(schedule, unroll=8)` sets one.
         """
         declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
-        return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
+        knobs = {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
+        return {name: one for name, one in knobs.items() if len(one.values) > 1}  # those with a choice
 
 
 def schedule_text(schedule: Schedule) -> str:

@@ -14,10 +14,10 @@ def windows_to_dense(graph: Graph, target: Target) -> Graph:
     """Turn convolutions of one window into dense layers, if that takes less time."""
     made = rewritten(graph, _dense, Conv2d)
     is_same = len(made.nodes) == len(graph.nodes)
-    return graph if is_same or _cost(graph, target) <= _cost(made, target) else made
+    return graph if is_same or cost(graph, target) <= cost(made, target) else made
 
 
-def _cost(graph: Graph, target: Target) -> float:
+def cost(graph: Graph, target: Target) -> float:
     """Return the instructions of convolutions and dense layers, which share functions."""
     return sum(
         min(one.cost(node, graph, target) for one in KERNELS[node.op].schedules if one.supports(node, graph, target))

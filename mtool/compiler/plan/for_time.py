@@ -20,7 +20,7 @@ from mtool.compiler.plan.function_knobs import RAM, built
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.pool import ConstantReads
 from mtool.compiler.plan.step import Step
-from mtool.compiler.plan.unpacked import Way, packed
+from mtool.compiler.plan.unpacked import LEAST_SAVED, Way, packed
 
 # Flash or working memory for time: the operators that may have constants larger than their weights, or that transform
 # their weights at run time, since either saves instructions.
@@ -353,8 +353,6 @@ MOST_UNPACKING = 0.08
 """The share of the model's instructions that unpacking may take; more only to save a larger share of the flash."""
 CODINGS: tuple[Compress, ...] = ("auto", "fields")
 """The ways to store constants that are tried: the smallest, and the fastest."""
-LEAST_SAVED = 1 / 8
-"""What packing has to save of a model's constants if all of its weights have more than four bits."""
 CODED_BYTES = 1500
 """The code that decodes tables and zeros, which they have to save."""
 BLOCKS = (2, 4, 8, 16, 32, 64)

@@ -22,6 +22,8 @@ from mtool.compiler.plan.function_knobs import KNOBS, Around, Built
 
 MOST_BITS = 4
 _SOFT_PRODUCT = 60  # instructions of a product of floats without an FPU
+LEAST_SAVED = 1 / 8
+"""What packing has to save of a model's constants if all of its weights have more than four bits."""
 
 
 @frozen
@@ -262,9 +264,14 @@ def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, way: Wa
 
 
 def can_be_packed(graph: Graph, coding: Compress) -> bool:
-    """Whether a graph, or an inner one, has weights that can be packed in a way."""
-    nodes = ((node, one) for one in with_own_bodies(graph) for node in one.nodes)
-    return any(Weights.of(node, one).can_be_packed(coding) for node, one in nodes)
+    """Whether a graph, or an inner one, has weights that can be packed in a way, and are enough of its constants."""
+    graphs = [*with_own_bodies(graph)]
+    found = [Weights.of(node, one) for one in graphs for node in one.nodes]
+    found = [weights for weights in found if weights.can_be_packed(coding)]
+    if coding != "auto" or any(weights.bits for weights in found):
+        return bool(found)
+    least = LEAST_SAVED * sum(data.nbytes for one in graphs for data in one.constants.values())
+    return sum(weights.by_channel.nbytes for weights in found if weights.by_channel is not None) >= least > 0
 
 
 def is_packed(schedule: Schedule) -> bool:

@@ -39,7 +39,7 @@ def test_one_window(
     kernel: tuple[int, int], size: tuple[int, int], attrs: Any, op: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proto = _network(kernel, size, **attrs)
-    monkeypatch.setattr(one_window, "_cost", lambda graph, target: -len(graph.nodes))
+    monkeypatch.setattr(one_window, "cost", lambda graph, target: -len(graph.nodes))
     graph = lowered(proto, HOST)
     assert [node.op for node in graph.nodes if node.op in ("conv2d", "dense")] == [op]
     monkeypatch.setattr(pipeline, "windows_to_dense", lambda graph, target: graph)

@@ -33,7 +33,7 @@ def written(folder: Path, weights: Any, *, size: int = 16, depthwise: bool = Fal
 
 def schedules(path: Path, **options: Any) -> list[str]:
     made = mtool.compile(path, board="host", options=mtool.Options(**options)).manifest
-    return [operator.schedule for operator in made.operators if operator.macs]
+    return [operator.schedule.partition(":")[0] for operator in made.operators if operator.macs]
 
 
 def filters(outputs: int, inputs: int, value: int = 127) -> Any:
