@@ -2,12 +2,13 @@
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mtool.base.errors import MtoolError
-from mtool.compiler import frontend
+from mtool.compiler import frontend, passes
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.passes.slide import with_slides
 from mtool.plugins.onnx_backend.batch import CModel, to_c
@@ -32,6 +33,7 @@ def run(numbers: Sequence[int], environment: environments.Environment, calls: in
             to_c(proto, f"w{number}", target=environment.target),
         ]
         noted = with_slides(frontend.from_proto(proto, "test", options))
+        noted = replace(noted, slides=passes.run(noted, environment.target).slides)
         drawn.append((number, [*sliding.sequence(noted, slide, calls, number)]))
     with tempfile.TemporaryDirectory(prefix="slides-") as folder:
         running = environment.build(models, Path(folder))

@@ -71,8 +71,7 @@ def with_slides(graph: Graph) -> Graph:
                 details=[f"{name} is {kind}"],
                 hint=f"name another hop or axis: --slide {argument(name)}=HOP@AXIS",
             )
-        point = graph.quant[name].zero_point[0] if name in graph.quant and kind.dtype.is_integer else 0
-        found.append(Slide(name, hop, own, rows, point))
+        found.append(Slide(name, hop, own, rows))
     return replace(graph, slides=tuple(found))
 
 
@@ -160,6 +159,9 @@ def slide(graph: Graph) -> Graph:
         UsageError: the model itself keeps earlier rows of an input that slides.
     """
     _check_states(graph)
+    quant = {name: one for name, one in graph.quant.items() if graph.types[name].dtype.is_integer}
+    zeros = (quant[one.value].zero_point[0] if one.value in quant else 0 for one in graph.slides)
+    graph = replace(graph, slides=tuple(replace(one, zero=zero) for one, zero in zip(graph.slides, zeros, strict=True)))
     own = _own_windows(graph)
     return _Slider(graph, own).run() if graph.slides or own else graph
 

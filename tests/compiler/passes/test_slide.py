@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import interpreter
 import numpy as np
+import onnx
 import pytest
 import sliding
 from graphs import HOST, model
@@ -22,6 +23,7 @@ def _compared(seed: int, calls: int) -> tuple[Graph, Graph]:
     proto, slide = sliding.network(seed)
     noted = with_slides(replace(imported(proto), slides=(slide,)))
     whole, slid = (passes.run(graph, HOST) for graph in (imported(proto), noted))
+    noted = replace(noted, slides=slid.slides)
     pairs = [*sliding.sequence(noted, slide, calls, seed)]
     arena = interpreter.Arena(make_plan(slid, HOST))
     for (wanted, got), (new, _) in zip(
@@ -147,6 +149,14 @@ def test_the_metadata_of_a_model_say_that_it_slides() -> None:
 def test_rows_are_those_of_time() -> None:
     assert [one.axis for one in _window((1, 1, 40), "x=4").slides] == [2]
     assert [one.axis for one in _window((12, 4), "x=3").slides] == [0]
+
+
+def test_the_first_window_of_a_quantized_input_is_its_zero_point() -> None:
+    proto, slide = sliding.network(2)
+    (one,) = passes.run(with_slides(replace(imported(proto), slides=(slide,))), HOST).slides
+    points = {init.name: onnx.numpy_helper.to_array(init) for init in proto.graph.initializer}
+    (reader,) = (node for node in proto.graph.node if "x" in node.input)
+    assert one.zero == points[reader.input[2]] != 0
 
 
 def test_what_only_new_rows_need_is_computed_of_them_alone() -> None:
