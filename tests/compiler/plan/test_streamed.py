@@ -227,5 +227,5 @@ def test_which_input_is_streamed() -> None:
         with_streamed_input(graph, "")
     assert "--stream gate" in str(found.value)
     with pytest.raises(UsageError, match="unknown input") as found:
-        with_streamed_input(graph, "gat")
+        with_streamed_input(graph, "gats")
     assert "did you mean gate?" in str(found.value)
