@@ -18,6 +18,7 @@ from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.first_values import MOVING
 from mtool.compiler.frontend.onnx_file import read_bound
 from mtool.compiler.frontend.own_states import STATES, own_states
+from mtool.compiler.frontend.reading import opset_of, with_opset
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.preprocessing.audio import MicroSpeech
 from mtool.preprocessing.filters import Biquad, Decimate
@@ -143,15 +144,8 @@ def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, An
     """
     if not is_tflite(source):
         proto = read_bound(source, options)
-        opset = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), OPSET)
-        if opset < OPSET:
-            try:
-                proto = onnx.version_converter.convert_version(proto, OPSET)
-            except Exception as refused:  # the converter's error classes share no other base
-                raise ModelError(
-                    f"{source.name} can't be converted from opset {opset} to {OPSET}",
-                    details=str(refused).splitlines()[:3],
-                ) from None
+        if (opset_of(proto) or OPSET) < OPSET:
+            proto = with_opset(proto, OPSET, source.name)
         _record(proto, (*own_states(proto), *options.states))
         return proto, {}
     # onnxruntime can't run LiteRT's integer arithmetic of int8 weights with float activations
@@ -255,7 +249,7 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
     graph.initializer.extend(front.write.constants)
     graph.initializer.extend(numpy_helper.from_array(data, name) for _, name, data in states)
     if front.functions:
-        version = next(one.version for one in proto.opset_import if one.domain in ("", "ai.onnx"))
+        version = opset_of(proto) or OPSET
         proto.opset_import.add(domain=OWN, version=1)
         for function in front.functions:
             function.opset_import[0].version = version

@@ -27,6 +27,7 @@ from mtool.base.plural import count
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.onnx_file import read_bound
+from mtool.compiler.frontend.reading import opset_of, with_opset
 from mtool.compiler.frontend.tensors import every, graphs
 from mtool.compiler.frontend.tflite.schema import read as read_tflite
 from mtool.compiler.operators.budget import Budget as CompileBudget
@@ -722,17 +723,10 @@ def _float_model(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
         raise UsageError(
             f"{source.name} is already quantized", details=[f"it has: {', '.join(there)}"], hint="give its float model"
         )
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), OPSET)
     is_recurrent = any(node.op_type in recurrent.GATES for node in model.graph.node)
     least, wanted = (recurrent.OPSET, recurrent.OPSET) if is_recurrent else (OPSET - 4, OPSET)
-    if opset < least:
-        try:
-            model = onnx.version_converter.convert_version(model, wanted)
-        except Exception as refused:  # the converter's error classes share no other base
-            raise ModelError(
-                f"{source.name} can't be converted from opset {opset} to {wanted}",
-                details=str(refused).splitlines()[:3],
-            ) from None
+    if (opset_of(model) or OPSET) < least:
+        model = with_opset(model, wanted, source.name)
     names = Counter(node.name for node in model.graph.node)
     for number, node in enumerate(model.graph.node):
         if not node.name or names[node.name] > 1:

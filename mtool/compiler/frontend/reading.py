@@ -146,7 +146,7 @@ def check(model: onnx.ModelProto, title: str) -> None:
     except (onnx.checker.ValidationError, UnicodeDecodeError) as invalid:
         lines = [line for line in str(invalid).strip().splitlines() if line.strip()]
         raise ModelError(f"{title} is not a valid ONNX model", details=lines[:4]) from None
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    opset = opset_of(model)
     if opset is not None and opset < MIN_OPSET:
         raise ModelError(
             f"{title} has opset {opset}; mtool needs opset {MIN_OPSET} or newer",
@@ -158,6 +158,26 @@ def check(model: onnx.ModelProto, title: str) -> None:
             f"{title} has opset {opset}; the installed onnx {onnx.__version__} supports opsets up to {newest}",
             hint="run pip install --upgrade onnx, or convert the model with onnx.version_converter",
         )
+
+
+def opset_of(model: onnx.ModelProto) -> int | None:
+    """Return the version of ONNX's operators that a model uses; None: it uses none."""
+    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+
+
+def with_opset(model: onnx.ModelProto, opset: int, title: str) -> onnx.ModelProto:
+    """Return a model converted to another opset.
+
+    Raises:
+        ModelError: onnx can't convert it.
+    """
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except Exception as refused:  # the converter's error classes share no other base
+        raise ModelError(
+            f"{title} can't be converted from opset {opset_of(model)} to {opset}",
+            details=str(refused).splitlines()[:3],
+        ) from None
 
 
 @contextmanager

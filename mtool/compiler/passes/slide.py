@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def _own_windows(graph: Graph) -> dict[str, tuple[Slide, Array]]:
         if not _drops(maker, graph, along, hop):
             continue
         one = Slide(value, hop, along, kind.shape[along])
-        sliding, _ = _sliding(graph, [one])
+        sliding = _Analysis.of(graph, [one]).sliding
         keeping = {value for value, slid in sliding.items() if slid.end}
         if any(isinstance(node.attrs, Conv2d | Dense) and node.outputs[0] in keeping for node in graph.nodes):
             kept = state.initial
@@ -169,7 +170,7 @@ def slide(graph: Graph) -> Graph:
 def _check_states(graph: Graph) -> None:
     states = {state.input for state in graph.states}
     for one in graph.slides if states else ():
-        sliding, _ = _sliding(graph, [one])
+        sliding = _Analysis.of(graph, [one]).sliding
         for node, attrs in ((node, node.attrs) for node in graph.nodes if isinstance(node.attrs, Concat)):
             kept = states.intersection(node.inputs)
             if kept and any(value in sliding and sliding[value].axis == attrs.axis for value in node.inputs):
@@ -180,23 +181,32 @@ def _check_states(graph: Graph) -> None:
                 )
 
 
-def _sliding(graph: Graph, windows: Iterable[Slide]) -> tuple[dict[str, Sliding], dict[str, tuple[RowReads, ...]]]:
-    """Return the values that slide with windows, and the rows that each node reads of them."""
-    found = {one.value: Sliding(one.axis or 0, one.hop, 0, one.rows - one.hop) for one in windows}
-    reads: dict[str, tuple[RowReads, ...]] = {}
-    following = {state.output for state in graph.states}
-    for node in graph.nodes:
-        if found.keys().isdisjoint(node.inputs) or not following.isdisjoint(node.outputs):
-            continue
-        try:
-            own, made = _of_node(node, graph, found)
-        except NotSlidingError as why:
-            log.info("slide: %s keeps no rows: %s", ", ".join(node.origins) or node.name, why)
-            if why.reads is None:
+@frozen
+class _Analysis:
+    """The values that slide with windows, the rows that each node reads of them, and why nodes keep no rows."""
+
+    sliding: Mapping[str, Sliding]
+    reads: Mapping[str, tuple[RowReads, ...]]
+    reasons: Sequence[str]
+
+    @classmethod
+    def of(cls, graph: Graph, windows: Iterable[Slide]) -> Self:
+        """Return the analysis of a graph."""
+        found = {one.value: Sliding(one.axis or 0, one.hop, 0, one.rows - one.hop) for one in windows}
+        reads, reasons = dict[str, tuple[RowReads, ...]](), list[str]()
+        following = {state.output for state in graph.states}
+        for node in graph.nodes:
+            if found.keys().isdisjoint(node.inputs) or not following.isdisjoint(node.outputs):
                 continue
-            own, made = why.reads, Sliding(why.axis)
-        reads[node.name], found[node.outputs[0]] = own, made
-    return found, reads
+            try:
+                own, made = _of_node(node, graph, found)
+            except NotSlidingError as why:
+                reasons.append(f"{', '.join(node.origins) or node.name} keeps no rows: {why}")
+                if why.reads is None:
+                    continue
+                own, made = why.reads, Sliding(why.axis)
+            reads[node.name], found[node.outputs[0]] = own, made
+        return cls(found, reads, reasons)
 
 
 def _of_node(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[tuple[RowReads, ...], Sliding]:
@@ -383,7 +393,10 @@ class _Slider(Rewriter):
     def __init__(self, graph: Graph, own: Mapping[str, tuple[Slide, Array]]) -> None:
         super().__init__(graph)
         self.own = own
-        self.sliding, self.reads = _sliding(graph, [*graph.slides, *(one for one, _ in own.values())])
+        analysis = _Analysis.of(graph, [*graph.slides, *(one for one, _ in own.values())])
+        self.sliding, self.reads = analysis.sliding, analysis.reads
+        for reason in analysis.reasons:
+            log.info("slide: %s", reason)
         self.rows: dict[str, _Rows] = {}
         self.kept: list[tuple[State, str, str]] = []
         self.zeros = self.of_zeros()

@@ -2,9 +2,11 @@
 
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
-from mtool.compiler.kernels.epilogues import EpilogueText, FloatEpilogue, TileEpilogue
+from mtool.compiler.kernels.epilogues import EpilogueText, FloatEpilogue, Int8Epilogue, TileEpilogue
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Target, residual_operands
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
@@ -164,3 +166,20 @@ class FloatTiles(TileSchedule[FloatEpilogue]):
     def depth(self, conv: Conv) -> int:
         """Whole steps."""
         return round_up(conv.depth, 4)
+
+
+class TapsSchedule(ConvSchedule[Int8Epilogue]):
+    """Depthwise: pixel by pixel, `together` channels at a time, taps from where the input lies."""
+
+    forms = (Int8Epilogue,)
+    over_operands = False
+    together: ClassVar[int]
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Whole vectors of channels, no padding, taps at equal distances; int8 to 8 bits."""
+        int8 = epilogue.weights.dtype == np.int8 and epilogue.stores_kind
+        return conv.is_channelwise and int8 and conv.channels % self.together == 0 and conv.tap_step > 0
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """No pixel of results lies behind the first that it reads."""
+        return True

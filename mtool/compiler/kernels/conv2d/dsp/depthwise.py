@@ -12,7 +12,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T, TapsSchedule
 from mtool.compiler.kernels.dsp import any_has_floats, best_scaling, in_software
 from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import ALONE, PLACES, ExactScaling
@@ -340,23 +340,13 @@ def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([heads, scaling.words, rows.reshape(-1, 12).view(np.uint32)], axis=1)
 
 
-class Columns(ConvSchedule[Int8Epilogue]):
+class Columns(TapsSchedule):
     """Depthwise: pixel by pixel, four channels at a time, pairs of taps from where the input lies."""
 
     name = "dsp_columns"
     template = "kernels/conv2d/dsp/columns_int8.c.j2"
     core = "has_dsp"
-    forms = (Int8Epilogue,)
-    over_operands = False
-
-    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """Multiples of 4 channels, no padding, taps at equal distances; int8 to 8 bits."""
-        int8 = epilogue.weights.dtype == np.int8 and epilogue.stores_kind
-        return conv.is_channelwise and int8 and conv.channels % 4 == 0 and conv.tap_step > 0
-
-    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """No pixel of results lies behind the first that it reads."""
-        return True
+    together = 4
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """18 instructions two taps of four channels, 46 for their results, 12 for a pixel; 6 for an epilogue."""

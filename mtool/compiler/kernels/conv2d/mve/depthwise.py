@@ -14,7 +14,7 @@ import numpy as np
 from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, TapsSchedule
 from mtool.compiler.kernels.epilogues import Epilogue16, FloatEpilogue, Int8Epilogue, Products
 from mtool.compiler.kernels.mve import EVEN_FIRST, F32_LANES, INT16_LANES, has_narrow_sums
 from mtool.compiler.kernels.packing import by_turns, numbers_of, round_up
@@ -79,23 +79,13 @@ class DepthwiseInt16(ConvSchedule[Epilogue16]):
         return Products(stream, layout, "mt_mve_depthwise_int16.h", declared=declared)
 
 
-class DepthwiseInt8(ConvSchedule[Int8Epilogue]):
+class DepthwiseInt8(TapsSchedule):
     """Depthwise: pixel by pixel, eight channels at a time, from where the input lies: for few pixels."""
 
     name = "mve_taps"
     template = "kernels/conv2d/mve/taps_int8.c.j2"
     core = "has_mve"
-    forms = (Int8Epilogue,)
-    over_operands = False
-
-    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """Multiples of 8 channels, no padding; kernels of one row, one column or the image's width; int8 to 8 bits."""
-        int8 = epilogue.weights.dtype == np.int8 and epilogue.stores_kind
-        return conv.is_channelwise and int8 and conv.channels % 8 == 0 and conv.tap_step > 0
-
-    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
-        """No pixel of results lies behind the first that it reads."""
-        return True
+    together = 8
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """8 instructions a tap of a vector, 31 for its result, 22 for a pixel; 6 for an element of an epilogue."""
