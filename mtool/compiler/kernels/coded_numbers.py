@@ -19,7 +19,7 @@ LONGEST = 15  # bits of a Huffman code
 MOST_TOGETHER = 16  # channels of a row
 MOST_VALUES = 128  # of a table for all channels
 MOST_OF_CHANNEL = 16
-_MISFIT = 2  # words of one that is stored apart
+MISFIT = 2  # words of one that is stored apart
 
 
 @frozen
@@ -70,7 +70,7 @@ class Coded:
         """Return the words that each column takes."""
         _, fits, bits = self._codes(rows, 0)
         taken = np.where(fits, bits.sum(-1), 0) + self.zeros
-        return np.asarray(taken.sum(0) / 32 + _MISFIT * (~fits).sum(0))
+        return np.asarray(taken.sum(0) / 32 + MISFIT * (~fits).sum(0))
 
     def instructions(self, rows: Array) -> float:
         """Return the instructions that decode a run: 62 a word, or of Huffman codes 30 a number and 18 a bit."""
@@ -98,7 +98,7 @@ class Coded:
 
     def _codes(self, rows: Array, first: int) -> tuple[Array, Array, Array]:
         """Return the codes of columns from `first` on, [rows, columns, 4], which words have them, and their bits."""
-        numbers = _numbers(rows, self.in_pairs)
+        numbers = numbers_of(rows, self.in_pairs)
         inside = (numbers >= -128) & (numbers <= 127)
         unsigned = numbers & 255
         if self.bits == PLAIN:
@@ -172,7 +172,7 @@ def codings(coding: Compress, weights: Array, rows: int) -> Iterator[Coded]:
         yield from (Coded(in_pairs, PLAIN, np.zeros((1, 1, 0), np.int64), zeros=True) for in_pairs in (False, True))
 
 
-def _numbers(rows: Array, in_pairs: bool) -> Array:
+def numbers_of(rows: Array, in_pairs: bool) -> Array:
     """Return the four numbers of each word, int64 [rows, columns, 4]."""
     if not in_pairs:
         return rows.view(np.int8).reshape(*rows.shape, 4).astype(np.int64)

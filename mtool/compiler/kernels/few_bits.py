@@ -15,14 +15,13 @@ from mtool.base.frozen import frozen
 from mtool.base.option_values import Compress
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.coded_numbers import Coded, codings
+from mtool.compiler.kernels.coded_numbers import MISFIT, Coded, codings, numbers_of
 
 LEAST_BYTES = 64  # that packing has to save
 LEAST_ROWS = 4  # of a stream whose columns may be equal in all
 MOST_COLUMNS = (1 << 20) - 1
 POWERS = 256  # elements of a table of exponentials
 _SAME_BITS = 6  # in place of the logarithm of the bits
-_MISFIT = 2  # words
 
 
 class _Form(NamedTuple):
@@ -58,7 +57,7 @@ class _Kind:
 
     def costs(self, rows: Array) -> Array:
         """Return the words that each column takes."""
-        return np.asarray(len(rows) * self.bits / self.form.bits + _MISFIT * (~self.fits(rows)).sum(0))
+        return np.asarray(len(rows) * self.bits / self.form.bits + MISFIT * (~self.fits(rows)).sum(0))
 
     def instructions(self, rows: Array) -> float:
         """Return the instructions that unpack a run."""
@@ -97,8 +96,8 @@ class _Kind:
     def _numbers(self, rows: Array) -> tuple[Array, Array]:
         """Return the numbers of words, int64 [rows, columns, numbers], and whether they give the words back."""
         exact = np.ones(rows.shape, bool)
-        if self.form is BYTES:
-            return rows.view(np.int8).reshape(*rows.shape, 4).astype(np.int64), exact
+        if self.form in (BYTES, PAIRS):
+            return numbers_of(rows, self.form is PAIRS), exact
         if self.form is WORDS:
             words = rows.view(np.int32).astype(np.int64)
             if self.is_high:
@@ -107,11 +106,7 @@ class _Kind:
                 exact[:, 0] = False
                 words >>= 8
             return words[..., None], exact
-        halves = rows.view(np.int16).reshape(*rows.shape, 2).astype(np.int64)
-        if self.form is HALVES:
-            return halves, exact
-        low = (halves & 255 ^ 128) - 128
-        return np.stack([low, (halves - low) >> 8], axis=-1).reshape(*rows.shape, 4), exact
+        return rows.view(np.int16).reshape(*rows.shape, 2).astype(np.int64), exact
 
     def _fields(self, numbers: Array) -> Array:
         """Return numbers [rows, columns, numbers of a word] as fields of words; the lowest are of the first word."""
