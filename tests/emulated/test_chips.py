@@ -154,7 +154,7 @@ DO = {each.__name__.removeprefix("do_"): each for each in COMMANDS}
 
 
 @pytest.mark.long
-@pytest.mark.product(7)
+@pytest.mark.product(12)
 @pytest.mark.parametrize("what", DO)
 @pytest.mark.parametrize("name", CHIPS)
 def test_a_command(name: str, what: str, top: Path, capfd: pytest.CaptureFixture[str]) -> None:

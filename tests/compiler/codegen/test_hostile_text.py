@@ -281,7 +281,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=amount.of(300, 100), deadline=None)
+@settings(max_examples=amount.of(300, 30), deadline=None)
 @given(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
 def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert c_tokens(f"{comment(*lines)} int after;") == ["int", "after", ";"]
@@ -291,7 +291,7 @@ def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert comment(*lines).count("/*") == 1 and not re.search(r"\\\s*$", comment(*lines, "end"), re.MULTILINE)
 
 
-@settings(max_examples=amount.of(300, 100), deadline=None)
+@settings(max_examples=amount.of(300, 30), deadline=None)
 @given(st.text() | st.sampled_from([*HOSTILE.values()]))
 def test_a_string_is_one_string(text: str) -> None:
     literal = c_string(text)
@@ -300,7 +300,7 @@ def test_a_string_is_one_string(text: str) -> None:
     assert octal[1:-1].encode("latin-1") == text.encode("utf-8", "surrogatepass")
 
 
-@settings(max_examples=amount.of(300, 100), deadline=None)
+@settings(max_examples=amount.of(300, 30), deadline=None)
 @given(st.text(st.characters()) | st.sampled_from([*HOSTILE.values()]))
 def test_shown_text_is_printable_and_short(text: str) -> None:
     assert visible(text).isprintable() and one_line(text, 100).isprintable() and len(one_line(text, 100)) <= 100
