@@ -92,7 +92,6 @@ class Request(ModelOptions):
             "--backend, which computes its regions as a whole": bool(self.backends),
             "--io external, where all inputs lie in the caller's memory": self.io == "external",
             "--arena caller": self.conventions.context,
-            "--slide, of which each hop is an inference of its own": bool(self.slides),
             f"the run-time size {next(iter(open_sizes), '')}, which the rows would follow": bool(open_sizes),
         }
         for reason, is_there in reasons.items():

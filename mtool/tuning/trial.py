@@ -44,6 +44,10 @@ class InModel(BoundSchedule):
         """Return the scratch size in the model."""
         return self.inner.scratch_bytes(self.node, self.graph)
 
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None: in a trial, nothing is computed in place."""
+        return ()
+
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Return the cost in the model."""
         return self.inner.cost(self.node, self.graph, target)

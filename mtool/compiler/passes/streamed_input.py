@@ -24,11 +24,12 @@ def with_streamed_input(graph: Graph, name: str) -> Graph:
         name: the input; "": the only one.
 
     Raises:
-        UsageError: the input does not exist, there are several and none is named, or the model has states.
+        UsageError: the input does not exist, there are several and none is named, or the model has states or windows.
     """
-    if graph.states:
+    if graph.states or graph.slides:
+        option = "--state, for which each step" if graph.states else "--slide, of which each hop"
         raise UsageError(
-            "a streamed input can't be combined with --state, for which each step is an inference of its own",
+            f"a streamed input can't be combined with {option} is an inference of its own",
             hint="omit --interface-api feed and --stream",
         )
     value = _named(graph, name)

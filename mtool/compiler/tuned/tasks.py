@@ -13,6 +13,7 @@ from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
 from mtool.compiler.ir.node import View, expression_of
 from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step
@@ -54,7 +55,8 @@ def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
     found: dict[str, Task] = {}
     for part in reversed([*plans_in(plan)]):
         for step in part.steps:
-            if step.node.name not in names:
+            # Where the output overlaps the first input, there is one schedule, and a trial has no such input.
+            if step.node.name not in names or (isinstance(step.node.attrs, Concat) and step.node.attrs.appends):
                 continue
             record = record_of(step.node, part.graph)
             known = found.get(record.key)

@@ -134,3 +134,23 @@ def test_a_channel_without_weights_and_its_tiny_scale(tmp_path: Path) -> None:
     (dense,) = (s.node for s in plan.steps if s.node.op == "dense")
     assert plan.graph.constants[dense.inputs[2]].dtype == np.int32
     check(proto, {"x": codes(np.int16, 2, 30)}, tmp_path, DSP)
+
+
+def test_a_kernel_does_not_overwrite_its_input_before_the_epilogue_reads_it(tmp_path: Path) -> None:
+    conv = helper.make_node("Conv", ["xf", "wf", "bf"], ["c"], pads=[2, 0, 0, 0], group=8)
+    proto = weighted(conv, np.int16, codes(np.int8, 8, 1, 3, 1), 0, "none", (1, 8, 64, 2))
+    dequantize, *others, _ = proto.graph.node
+    dequantize.output[0] = "rows"
+    nodes = [
+        dequantize,
+        helper.make_node("Transpose", ["rows"], ["xf"], perm=[0, 3, 1, 2]),
+        *others,
+        helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["cq"]),
+        helper.make_node("DequantizeLinear", ["cq", "ys", "yz"], ["cf"]),
+        helper.make_node("Mul", ["cf", "xf"], ["m"]),
+        helper.make_node("Transpose", ["m"], ["last"], perm=[0, 2, 3, 1]),
+        helper.make_node("QuantizeLinear", ["last", "ys", "yz"], ["y"]),
+    ]
+    constants = {one.name: numpy_helper.to_array(one) for one in proto.graph.initializer}
+    proto = model(nodes, {"x": (np.int16, (1, 64, 2, 8))}, ["y"], constants, opset=OPSET)
+    check(proto, {"x": codes(np.int16, 1, 64, 2, 8)}, tmp_path, DSP)

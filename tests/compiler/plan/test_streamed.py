@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+from dataclasses import replace
 from pathlib import Path
 
 import amount
@@ -17,6 +18,7 @@ from onnx import helper
 from mtool.base.errors import ModelError, UsageError
 from mtool.compiler import codegen, frontend, passes
 from mtool.compiler.codegen import Conventions
+from mtool.compiler.ir import Slide
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.verification import verify
 from mtool.compiler.passes.streamed_input import with_streamed_input
@@ -229,3 +231,5 @@ def test_which_input_is_streamed() -> None:
     with pytest.raises(UsageError, match="unknown input") as found:
         with_streamed_input(graph, "gats")
     assert "did you mean gate?" in str(found.value)
+    with pytest.raises(UsageError, match="can't be combined with --slide"):
+        with_streamed_input(replace(graph, slides=(Slide("gate", 1),)), "gate")

@@ -9,7 +9,7 @@ from mtool.base.frozen import frozen
 from mtool.compiler.ir import Array, Graph, Node, WithEpilogue
 from mtool.compiler.kernels.conv2d.node import Conv2d, Pair
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.schedule import residual_operands
+from mtool.compiler.kernels.schedule import identity_loads, residual_operands
 from mtool.compiler.kernels.weighted_sum import weight_offset
 
 
@@ -343,9 +343,17 @@ def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
     residuals = residual_operands(node, graph)
     shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
     pixel_by_pixel = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
-    if pixel_by_pixel and not WithEpilogue.of(node).epilogue.operands() & {0}:
-        return (0, *residuals)
-    return residuals
+    return (0, *residuals) if pixel_by_pixel and spares_input(node, graph, by_element=True) else residuals
+
+
+def spares_input(node: Node, graph: Graph, *, by_element: bool) -> bool:
+    """Return whether the epilogue reads nothing of the kernel's input that is overwritten.
+
+    If `by_element`, each result is complete before the next one, and a residual is read where the result is written.
+    """
+    epilogue = WithEpilogue.of(node).epilogue
+    own = {number for number in epilogue.operands() if node.inputs[number] == node.inputs[0]}
+    return own <= ({*identity_loads(node, graph, epilogue)} - {0} if by_element else set())
 
 
 def shrinks_by_rows(conv: Conv, pixels: int) -> bool:

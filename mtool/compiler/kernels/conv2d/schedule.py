@@ -4,8 +4,15 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node, WithEpilogue
-from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, pointwise_in_place, reads_ahead, shrinks_by_rows
+from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.kernels.conv2d.geometry import (
+    Conv,
+    Tile,
+    pointwise_in_place,
+    reads_ahead,
+    shrinks_by_rows,
+    spares_input,
+)
 from mtool.compiler.kernels.epilogues import EpilogueText, FloatEpilogue, Int8Epilogue, TileEpilogue
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import Target, residual_operands
@@ -34,9 +41,9 @@ class ConvSchedule(SumSchedule[Conv, E]):
         return self.has_ring and reads_ahead(conv, conv.ring.rows)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """The input if `over_input` says so and no epilogue reads it; the epilogue's operands."""
+        """The input if `over_input` says so and the epilogue spares it; the epilogue's operands."""
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-        alone = x.dtype.size == y.dtype.size and not WithEpilogue.of(node).epilogue.operands() & {0}
+        alone = x.dtype.size == y.dtype.size and spares_input(node, graph, by_element=self.over_operands)
         own = (0,) if alone and self.over_input(*self.layer(node, graph)) else ()
         return (*own, *residual_operands(node, graph)) if self.over_operands else own
 
