@@ -1,6 +1,7 @@
 """Suggestions for unknown names."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _MOST = 3
@@ -15,10 +16,19 @@ def near(name: str, names: Iterable[str], most: int = _MOST) -> list[str]:
 
 
 def whole_name(part: str, names: Iterable[str]) -> str:
-    """Return the only name that contains a part of at least three letters; otherwise the part itself."""
+    """Return the only name that contains a part of at least three letters, or ends with it; otherwise the part."""
     known = [*names]
-    found = [each for each in known if len(part) >= _SHORT and part in each]
+    inside = [each for each in known if len(part) >= _SHORT and part in each]
+    ending = [each for each in inside if each.endswith(part)]
+    found = ending if len(ending) == 1 else inside
     return found[0] if len(found) == 1 and part not in known else part
+
+
+def shortest_part(name: str, names: Iterable[str]) -> str:
+    """Return the shortest end of a path-like name that `whole_name` finds it by; the name itself if there is none."""
+    known = [*names]
+    ends = (name[match.end() :] for match in reversed([*re.finditer(r"[/;]", name)]))
+    return next((end for end in ends if whole_name(end, known) == name), name)
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:

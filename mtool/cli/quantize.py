@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import commands
-from mtool.base import plural
+from mtool.base import plural, spelling
 from mtool.base.option_values import Integer, Method, WeightType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
@@ -86,12 +86,14 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     worst = [layer for layer in done.layers if layer.bits is not None] if has_few else done.layers[:_WORST]
     if worst:
         out.text("", f"worst of {plural.count(len(done.layers), 'layer')}; --exclude keeps one in float")
-        # Not a table: a node's name may be of any length, and --exclude needs all of it.
+        # Not a table, which cuts text to the terminal's width: --exclude needs a part of the name that is the only one.
+        names = [layer.node for layer in done.layers]
         out.text(f"  {'output SQNR':>11}  {'weights' if has_few else 'weights SQNR':>12}  {'operator':<12}  node")
         for layer in worst:
             bits = "float" if layer.bits == FLOAT else f"{layer.bits} bits"
             of_weights = bits if has_few else decibels(layer.weights_sqnr_db)
-            out.text(f"  {decibels(layer.sqnr_db):>11}  {of_weights:>12}  {layer.op:<12}  {layer.node}")
+            node = spelling.shortest_part(layer.node, names)
+            out.text(f"  {decibels(layer.sqnr_db):>11}  {of_weights:>12}  {layer.op:<12}  {node}")
     out.text("")
     is_board = done.board != parameters.HOST
     rows = side_by_side(done.before, done.after, is_board=is_board)

@@ -20,8 +20,8 @@ import onnx
 from mtool.base.errors import FitError, UsageError
 from mtool.base.tensors import Sample
 from mtool.boards import Board
-from mtool.quantization import few_bits
-from mtool.quantization.few_bits import FLOAT as FLOAT
+from mtool.quantization import rounding
+from mtool.quantization.rounding import FLOAT as FLOAT
 from mtool.stages.fitting import check
 from mtool.stages.formatting import kilobytes
 from mtool.stages.options import Options
@@ -217,7 +217,7 @@ class Start:
         """
         found = self.copy()
         layers = {layer.node.name for layer in self.layers}
-        tensors = {name for group in few_bits.activations_of(found) for name in group}
+        tensors = {name for group in rounding.activations_of(found) for name in group}
         unknown = [*(bits.weights.keys() - layers), *(set(bits.wide) - tensors)]
         if unknown:
             raise UsageError(
@@ -225,14 +225,14 @@ class Start:
                 details=[f"its layers: {', '.join(sorted(layers)[:4])}"],
                 hint="use the recipe with the model and the options that it was made for",
             )
-        few_bits.widen(found, set(bits.wide))
-        few_bits.rewrite(found, self.floats, self.samples, bits.weights, self.folder, listener)
+        rounding.widen(found, set(bits.wide))
+        rounding.rewrite(found, self.floats, self.samples, bits.weights, self.folder, listener)
         return found
 
     @property
-    def layers(self) -> list[few_bits.Layer]:
+    def layers(self) -> list[rounding.Layer]:
         """The layers whose bits can be chosen."""
-        return few_bits.layers_of(self.integers, self.floats)
+        return rounding.layers_of(self.integers, self.floats)
 
     def copy(self) -> onnx.ModelProto:
         """Return a copy of the model of 8 bits."""
@@ -275,7 +275,7 @@ class Search:
         self.layers = source.layers
         self.points: dict[str, Point] = {}
         self.some, self.expected = source.samples[:0], list[Sample]()
-        self.done, self.total = 0, (1 + _GRID + _TRIES) * len(self.layers)
+        self.done, self.total = 0, (2 + _GRID + _TRIES) * len(self.layers)
         first = self.tried(self.state(WIDE))
         if budget is not None:
             self.budget = budget
@@ -353,13 +353,20 @@ class Search:
             if after - last > 1:
                 middle = (last + after) // 2
                 last, after = (middle, after) if is_before(middle) else (last, middle)
-        found = self.tried(way[after if self.budget.has_costs or is_before(after) else last])
+        of_way = self.tried(way[after if self.budget.has_costs or is_before(after) else last])
+        found = min(of_way, self.tried(self.state(4)), key=self._rank)
         if self.lacks(found) and not self.excess(found):
             found = self._more(found)
         if self.lacks(found) or self.excess(found):
             raise self._none()
         self.listener(self.total, self.total)
         return found, self._front(found)
+
+    def _rank(self, point: Point) -> tuple[float, ...]:
+        """Return what is least of the best model: what it misses, then its loss within limits of cost, or its size."""
+        score = point.score
+        best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.has_costs else (point.cost.weight_bytes,)
+        return sum(self.excess(point).values()) + self.lacks(point) / 10, *best
 
     def weight_bytes(self, bits: Bits) -> dict[str, float]:
         """Return the bytes of each layer's weights, packed."""
@@ -392,11 +399,11 @@ class Search:
         base = self._noise(source.integers)
         noise = {name: {WIDE: base} for name in names}
         uniform = {bits: source.copy() for bits in _FEWER}
-        for layer, pairs in few_bits.inputs(source.integers, source.floats, self.layers, source.samples, source.folder):
-            for bits, found in zip(_FEWER, few_bits.fitted(layer, pairs, _FEWER), strict=True):
+        for layer, pairs in rounding.inputs(source.integers, source.floats, self.layers, source.samples, source.folder):
+            for bits, found in zip(_FEWER, rounding.fitted(layer, pairs, _FEWER), strict=True):
                 trial = source.copy()
                 for model in (trial, uniform[bits]):
-                    few_bits.put(model, layer, found)
+                    rounding.put(model, layer, found)
                 noise[layer.node.name][bits] = self._noise(trial)
             self._step()
         price: dict[str, dict[int, float]] = {name: {} for name in names}
@@ -426,13 +433,13 @@ class Search:
     def _more(self, found: Point) -> Point:
         """Return a model with the first that is accurate enough of 1, 2, 4… changes to more bits, or the last."""
         bits, changes = found.bits, []
-        for tensors in few_bits.activations_of(self.source.integers):
+        for tensors in rounding.activations_of(self.source.integers):
             trial = self.source.copy()
-            few_bits.widen(trial, set(tensors))
+            rounding.widen(trial, set(tensors))
             changes.append((False, self._noise(trial), tensors))
         for layer in self.layers:
             trial = self.source.copy()
-            few_bits.keep_float(trial, self.source.floats, layer)
+            rounding.keep_float(trial, self.source.floats, layer)
             changes.append((True, self._noise(trial), (layer.node.name,)))
         changes.sort()
         of_activations = len(changes) - len(self.layers)
@@ -460,7 +467,7 @@ class Search:
 
     def _none(self) -> FitError:
         """Return the error with the nearest model."""
-        nearest = min(self.points.values(), key=lambda one: sum(self.excess(one).values()) + self.lacks(one) / 10)
+        nearest = min(self.points.values(), key=self._rank)
         over = [f"{name} by {part:.1%}" for name, part in self.excess(nearest).items()]
         unit = "dB" if self.least is None else "points"
         over += (

@@ -9,6 +9,7 @@ import numpy as np
 
 from mtool.base import checked, plural
 from mtool.base.errors import BuildError, UsageError
+from mtool.device.session.tensors import to_bytes
 from mtool.manifest import Tensor
 from mtool.stages import arrays, formatting
 from mtool.stages import samples as sampling
@@ -88,13 +89,43 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             f"found {plural.count(len(read_samples), 'sample')} but {plural.count(len(np.atleast_1d(found)), 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
-    arrays_read = ((index, name, array) for index, sample in enumerate(read_samples) for name, array in sample.items())
-    for index, name, array in arrays_read:
-        if array.dtype.kind == "f" and not np.isfinite(array).all():  # it has no range
-            raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
+    _check_finite(read_samples, str(path))
     few = plural.count(len(changes), "image")
     doubts = [f"{few} in {path} changed a lot when resized to the model's input: {one}" for one in changes[:1]]
     return Data(tuple(read_samples), found, tuple(doubts))
+
+
+def of_arrays(given: Sequence[Sample], tensors: Sequence[Tensor]) -> Data:
+    """Return samples that are arrays already.
+
+    Raises:
+        UsageError: there are none, or one is not a sample of the model's inputs.
+    """
+    if not given:
+        raise UsageError("there are no samples to calibrate with")
+    for index, sample in enumerate(given):
+        try:
+            to_bytes(tensors, sample)
+        except UsageError as refused:
+            refused.what = f"sample {index}: {refused.what}"
+            raise
+    found = tuple({name: np.asarray(array) for name, array in sample.items()} for sample in given)
+    _check_finite(found, "the data")
+    return Data(found)
+
+
+def _check_finite(given: Sequence[Sample], title: str) -> None:
+    """Refuse values without a range."""
+    for index, sample in enumerate(given):
+        for name, array in sample.items():
+            is_wrong = ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+            if is_wrong.any():
+                at = tuple(map(int, np.argwhere(is_wrong)[0]))
+                raise UsageError(
+                    f"{title}: values are not finite",
+                    details=[f"sample {index}: {name}[{','.join(map(str, at))}] is {array[at]}"],
+                    hint="leave such samples out, or replace the values",
+                )
 
 
 def check(path: Path) -> None:

@@ -33,7 +33,7 @@ from mtool.compiler.frontend.tflite.schema import read as read_tflite
 from mtool.compiler.operators.budget import Budget as CompileBudget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.device.build import measure
-from mtool.quantization import dataset, few_bits, recipes, recurrent
+from mtool.quantization import dataset, recipes, recurrent, rounding
 from mtool.quantization.budget import WIDE, Bench, Bits, Budget, Cost, Score, Search, Start, least_sqnr, price
 from mtool.quantization.dataset import Data, Pixels
 from mtool.quantization.metrics import Figures, Output, Scoring, check, classes_of, figures, output_of
@@ -297,26 +297,31 @@ def doubts_of_layers(layers: Sequence[LayerLoss]) -> tuple[str, ...]:
 
 
 _MOST_LOST = 0.02  # of top-1
+_MOST_CHANGED, _OF_NOISE_DB = 0.1, 20.0  # of the classes, if it is by noise: an autoencoder's largest output may vary
 _LEAST_OUTPUT_DB = 8.0
 
 
-def doubts_of_bits(
-    bits: Mapping[str, int], outputs: Sequence[OutputLoss], accuracy: Sequence[Figures]
+def doubts_of_loss(
+    bits: Mapping[str, int], outputs: Sequence[OutputLoss], classes: Classes | None, accuracy: Sequence[Figures]
 ) -> tuple[str, ...]:
-    """Return a line if weights of few bits cost accuracy, or if no layer can have fewer bits than 8."""
-    if not bits:
-        return ()
-    if all(each == WIDE for each in bits.values()):
+    """Return a line if quantization costs accuracy, or if no layer can have fewer bits than 8."""
+    if bits and all(each == WIDE for each in bits.values()):
         return ("no layer can have fewer than 8 bits without losing more than the limit: all weights stay int8",)
     top = [one.by_name["top1"] for one in accuracy if "top1" in one.by_name]
     worst = min((one.sqnr_db for one in outputs if one.sqnr_db is not None), default=math.inf)
+    changed = 0 if classes is None else classes.samples - classes.same
     if top and top[0] - top[1] > _MOST_LOST:
         lost = f"top-1 is {top[1]:.1%} instead of {top[0]:.1%}"
+    elif not top and classes is not None and changed > _MOST_CHANGED * classes.samples and worst < _OF_NOISE_DB:
+        lost = f"the class of {changed} of {plural.count(classes.samples, 'sample')} changed"
     elif not top and worst < _LEAST_OUTPUT_DB:
         lost = f"an output's SQNR is {worst:.1f} dB"
     else:
         return ()
-    return (f"weights of few bits cost accuracy: {lost}; try --weights auto, more calibration data, or --weights int8",)
+    what, instead = (
+        ("weights of few bits", "--weights auto or int8") if bits else ("quantization", "--activations int16")
+    )
+    return (f"{what} cost{'' if bits else 's'} accuracy: {lost}; try more calibration data, or {instead}",)
 
 
 def _difference(values: Array, mean: Array, variance: Array) -> str:
@@ -571,10 +576,10 @@ def quantize(
             bound = folder / "bound.onnx"
             onnx.save(model, str(bound))
             _call("prepare", source, model=str(bound), prepared=str(prepared))
-            _check_excluded(prepared, how.exclude)
+            how = replace(how, exclude=_whole_names(prepared, how.exclude))
             if how.weights != "int8":
                 floats = onnx.load(str(prepared))
-                few_bits.prepare(floats)
+                rounding.prepare(floats)
                 onnx.save(floats, str(prepared))
             _quantize(prepared, made, calibrating.samples, how, source)
             before = reference.outputs(prepared, comparing.samples)
@@ -587,18 +592,20 @@ def quantize(
                     bits, front, integers = found.bits, recipes.rows(tried, found), found.model
                 else:
                     few = int(how.weights.removeprefix("int")) if given is None else 0
-                    bits = given.bits if given is not None else Bits(few_bits.uniform(start.layers, few))
+                    bits = given.bits if given is not None else Bits(rounding.uniform(start.layers, few))
                     integers = start.made(bits, listener)
                 onnx.save(integers, str(made))
             log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
             doubts += of_statistics(model, calibrating.samples, source)
             layers = of_layers(prepared, made, comparing.samples, source, bits.weights)
-            doubts += doubts_of_layers(layers)
             after = reference.outputs(made, comparing.samples)
             accuracy = of_labels(before, after, comparing.labels)
             doubts += doubts_of_classes(before, comparing.labels)
-            if limits is None or not limits.has_costs:
-                doubts += doubts_of_bits(bits.weights, of_outputs(before, after), accuracy)
+            outputs_lost, same = of_outputs(before, after), of_classes(before, after)
+            of_data = doubts_of_layers(layers)
+            doubts += of_data
+            if not of_data and (limits is None or not limits.has_costs):
+                doubts += doubts_of_loss(bits.weights, outputs_lost, same, accuracy)
         if how.integer_io:
             make_integer_io(made)
         if evaluate is None or _is_same_file(data, evaluate):
@@ -637,8 +644,8 @@ def quantize(
         board=compiled.board.name,
         calibrated_with=len(calibrating.samples),
         compared_over=len(comparing.samples),
-        outputs=of_outputs(before, after),
-        classes=of_classes(before, after),
+        outputs=outputs_lost,
+        classes=same,
         accuracy=accuracy,
         layers=layers,
         before=footprint_before,
@@ -775,9 +782,7 @@ def _put_weights_in_floats(model: onnx.ModelProto) -> None:
 def _data(data: str | Path | Sequence[Sample], tensors: Any, pixels: Pixels | None, labels: str | Path | None) -> Data:
     if isinstance(data, (str, Path)):
         return dataset.read(Path(data), tensors, pixels=pixels, labels=None if labels is None else Path(labels))
-    if not data:
-        raise UsageError("there are no samples to calibrate with")
-    return Data(tuple(data))
+    return dataset.of_arrays(data, tensors)
 
 
 @contextlib.contextmanager
@@ -795,9 +800,11 @@ def _call(function: str, source: Path, **named: Any) -> Any:
     return process.call(ort.NAME, source, f"quantizer.{function}", title=source.name, **named)
 
 
-def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
+def _whole_names(prepared: Path, excluded: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the nodes to exclude, of which parts suffice."""
     names = [node.name for node in onnx.load(str(prepared)).graph.node]
-    unknown = [name for name in excluded if name not in names]
+    found = tuple(spelling.whole_name(name, names) for name in excluded)
+    unknown = [name for name in found if name not in names]
     if unknown:
         near = spelling.near(unknown[0], names, most=4) or names[:4]
         raise UsageError(
@@ -805,6 +812,7 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
             details=[f"some of its {plural.count(len(names), 'node')}: {', '.join(near)}"],
             hint="use a name from the list of layers that mtool quantize prints",
         )
+    return found
 
 
 def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:

@@ -67,6 +67,19 @@ def test_names_come_near_in_capitals_and_in_parts() -> None:
     assert spelling.did_you_mean("zzz", names, otherwise="no") == "no"
 
 
+def test_a_long_name_is_shown_by_the_end_that_is_its_own() -> None:
+    names = [
+        "net/act/Relu;net/conv_1/Add;net/conv/Conv1",
+        "net/act_1/Relu;net/conv_1/Add;net/conv_1/Conv1",
+        "net",
+        "fc",
+    ]
+    shown = [spelling.shortest_part(name, names) for name in names]
+    assert shown == ["conv/Conv1", "conv_1/Conv1", "net", "fc"]
+    assert [spelling.whole_name(part, names) for part in shown] == names
+    assert spelling.whole_name("Conv1", names) == "Conv1"
+
+
 def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
     entry = boards.get("nucleo_l4r5zi").model_dump(mode="json", exclude={"name"})
     for flash in ({"opencd": {}}, ["opencd"]):

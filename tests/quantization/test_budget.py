@@ -15,7 +15,7 @@ import mtool
 from mtool.base.errors import FitError, UsageError
 from mtool.cli import app
 from mtool.commands import Scheme
-from mtool.quantization import few_bits, recipes
+from mtool.quantization import recipes, rounding
 from mtool.quantization.budget import Bench, Bits, Budget, Cost, Score, Search, Start
 from mtool.verification.oracles import ort
 
@@ -93,13 +93,14 @@ class Reader:
 class Fake:
     """A bench whose figures are sums over layers, as if each model had been measured."""
 
-    def __init__(self, search: dict[str, dict[int, float]], sizes: Mapping[int, float]) -> None:
-        self.loss, self.sizes = search, sizes
+    def __init__(self, search: dict[str, dict[int, float]], sizes: Mapping[int, float], together: float) -> None:
+        self.loss, self.sizes, self.together = search, sizes, together
         self.bits = Bits({})
 
     def bench(self) -> Bench:
         def judge(model: onnx.ModelProto) -> Score:
             lost = sum(self.loss[name][bits] for name, bits in self.bits.weights.items())
+            lost += self.together * (2 in self.bits.weights.values())
             return Score(0.9 - lost, 30 - 100 * lost)
 
         def price(model: onnx.ModelProto, weight_bytes: int) -> Cost:
@@ -108,10 +109,16 @@ class Fake:
         return Bench(judge, price, 0.9, is_labelled=True)
 
 
-def searched(monkeypatch: pytest.MonkeyPatch, start: Start, limits: Budget | None) -> tuple[Bits, int]:
+def searched(
+    monkeypatch: pytest.MonkeyPatch,
+    start: Start,
+    limits: Budget | None,
+    of_2_bits: float = 0.004,
+    together: float = 0.0,
+) -> tuple[Bits, int]:
     """Return the bits that a search chooses and the number of models in its front; no model is really quantized."""
-    loss = {f"fc{n}": {8: 0.0, 4: 0.001 * (4 - n), 2: 0.004 * (4 - n)} for n in range(4)}
-    fake = Fake(loss, {8: 64, 4: 32, 2: 16})
+    loss = {f"fc{n}": {8: 0.0, 4: 0.001 * (4 - n), 2: of_2_bits * (4 - n)} for n in range(4)}
+    fake = Fake(loss, {8: 64, 4: 32, 2: 16}, together)
 
     def made(self: Start, bits: Bits, listener: object = None) -> onnx.ModelProto:
         fake.bits = bits
@@ -131,6 +138,15 @@ def test_the_most_accurate_within_a_limit_of_cost(monkeypatch: pytest.MonkeyPatc
     bits, _ = searched(monkeypatch, start, Budget(flash=160))
     assert sum({8: 64, 4: 32, 2: 16}[one] for one in bits.weights.values()) in (144, 160)
     assert bits.weights["fc0"] >= bits.weights["fc3"]
+
+
+def test_equal_bits_are_chosen_where_the_steps_lose_more_together(
+    monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
+    steps, _ = searched(monkeypatch, start, Budget(flash=130), of_2_bits=0.0012)
+    assert 2 in steps.weights.values()
+    bits, _ = searched(monkeypatch, start, Budget(flash=130), of_2_bits=0.0012, together=0.1)
+    assert {*bits.weights.values()} == {4}
 
 
 def test_the_smallest_within_a_limit_of_accuracy(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
@@ -153,12 +169,12 @@ def test_what_the_nearest_model_misses(monkeypatch: pytest.MonkeyPatch, start: S
 
 def test_wide_activations_keep_their_range(start: Start, tmp_path: Path) -> None:
     """Their range ends at zero where onnxruntime has left out Relu."""
-    groups = few_bits.activations_of(start.integers)
+    groups = rounding.activations_of(start.integers)
     assert ("x",) in groups and len(groups) == 5
     noise = []
     for tensors in (set[str](), {name for group in groups for name in group}):
         made = start.copy()
-        few_bits.widen(made, tensors)
+        rounding.widen(made, tensors)
         onnx.save(made, tmp_path / "made.onnx")
         network(tmp_path / "net.onnx")
         one, other = (
@@ -175,7 +191,7 @@ def test_wide_activations_keep_their_range(start: Start, tmp_path: Path) -> None
 def test_a_layer_is_left_in_float(start: Start, tmp_path: Path) -> None:
     made = start.copy()
     for layer in start.layers:
-        few_bits.keep_float(made, start.floats, layer)
+        rounding.keep_float(made, start.floats, layer)
     onnx.checker.check_model(made, full_check=True)
     assert [node.op_type for node in made.graph.node].count("DequantizeLinear") == 5
     assert {"w0", "b0"} <= {tensor.name for tensor in made.graph.initializer}

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 import mtool
 from mtool.base.errors import UsageError
 from mtool.commands import Scheme
-from mtool.quantization import few_bits, quantizing
-from mtool.quantization.quantizing import OutputLoss
+from mtool.quantization import quantizing, rounding
+from mtool.quantization.quantizing import Classes, OutputLoss
 from mtool.verification.oracles import ort
 
 pytest.importorskip("onnxruntime")
@@ -39,7 +39,7 @@ def test_weights_that_are_on_a_grid_are_found(bits: int) -> None:
     wanted = RANDOM(1).integers(low, high + 1, (1, 5, 12)).astype(np.float64)
     wanted[..., 0] = high
     scale = RANDOM(2).uniform(0.5, 2, (1, 5)).astype(np.float32).astype(np.float64)
-    codes, found = few_bits.rounded(wanted * scale[..., np.newaxis], np.eye(12)[np.newaxis], bits)
+    codes, found = rounding.rounded(wanted * scale[..., np.newaxis], np.eye(12)[np.newaxis], bits)
     np.testing.assert_array_equal(codes, wanted)
     np.testing.assert_allclose(found, scale, rtol=1e-6)
 
@@ -48,7 +48,7 @@ def test_weights_that_are_on_a_grid_are_found(bits: int) -> None:
 def test_the_error_is_less_than_that_of_rounding_to_nearest(bits: int) -> None:
     low, high = LIMITS[bits]
     hessian, target = covariance(100), RANDOM(3).normal(size=(1, 16, 100))
-    codes, scale = few_bits.rounded(target, hessian, bits)
+    codes, scale = rounding.rounded(target, hessian, bits)
     assert codes.min() >= low and codes.max() <= high and (codes == np.rint(codes)).all()
     nearest = np.full((1, 16), np.inf)
     for share in np.linspace(0.2, 1, 20):
@@ -64,16 +64,16 @@ def test_weights_of_zero_and_constant_inputs_are_rounded(value: float) -> None:
     for weights in (np.zeros((3, 90)), RANDOM(0).normal(size=(3, 90))):
         x = np.full((50, 90), value, np.float32)
         x[:, :3] *= RANDOM(1).normal(1, 1e-5, (50, 3)).astype(np.float32)
-        (found,) = few_bits.fitted(gemm(weights, np.zeros(3)), [(x, x)], (4,))
+        (found,) = rounding.fitted(gemm(weights, np.zeros(3)), [(x, x)], (4,))
         assert np.isfinite(found.scale).all() and (found.scale > 0).all()
         off = found.codes[0] * found.scale[0][:, np.newaxis] - weights
         assert np.sqrt(np.square(off).mean()) < 0.3
 
 
-def gemm(weights: Array, bias: Array | None) -> few_bits.Layer:
+def gemm(weights: Array, bias: Array | None) -> rounding.Layer:
     node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)
     rows = None if bias is None else bias[np.newaxis]
-    return few_bits.Layer(node, node, weights[np.newaxis], (), rows, 0.1)
+    return rounding.Layer(node, node, weights[np.newaxis], (), rows, 0.1)
 
 
 @pytest.mark.parametrize("bits", [2, 4])
@@ -82,7 +82,7 @@ def test_the_mean_of_an_output_stays(bits: int) -> None:
     weights, bias = RANDOM(4).normal(size=(6, 10)), RANDOM(5).normal(size=6)
     x = RANDOM(6).gamma(1, size=(200, 1, 10)).astype(np.float32)
     changed = (0.8 * x + 0.3 + RANDOM(7).normal(0, 0.01, x.shape)).astype(np.float32)
-    (found,) = few_bits.fitted(gemm(weights, bias), list(zip(x, changed, strict=True)), (bits,))
+    (found,) = rounding.fitted(gemm(weights, bias), list(zip(x, changed, strict=True)), (bits,))
     assert found.bias is not None
     off = x[:, 0] @ weights.T + bias - changed[:, 0] @ (found.codes * found.scale[..., np.newaxis])[0].T - found.bias[0]
     np.testing.assert_allclose(off.mean(0), 0, atol=1e-4)
@@ -108,7 +108,7 @@ def test_a_convolution_is_a_product_of_its_rows(
     onnx.save(graphs.model([node], {"x": (np.float32, size)}, ["y"], {"w": w}), tmp_path / "conv.onnx")
     (wanted,) = ort.outputs(str(tmp_path / "conv.onnx"), [{"x": x}], title="conv")
     groups = int(str(attrs.get("group", 1)))
-    layer = few_bits.Layer(node, node, w.reshape(groups, weights[0] // groups, -1), weights[2:], None, 1.0)
+    layer = rounding.Layer(node, node, w.reshape(groups, weights[0] // groups, -1), weights[2:], None, 1.0)
     made = layer.rows(x) @ layer.weights.swapaxes(1, 2)  # [groups, positions, rows]
     by_channel = made.transpose(1, 0, 2).reshape(len(x), -1, weights[0]).swapaxes(1, 2)
     np.testing.assert_allclose(by_channel.reshape(wanted["y"].shape), wanted["y"], atol=1e-5)
@@ -147,7 +147,7 @@ def test_channels_of_different_ranges_are_equalized(tmp_path: Path) -> None:
     for tensor in made.graph.initializer:
         tensor.CopyFrom(numpy_helper.from_array(there[tensor.name], tensor.name))
     onnx.save(made, tmp_path / "before.onnx")
-    few_bits.prepare(made)
+    rounding.prepare(made)
     onnx.save(made, tmp_path / "after.onnx")
     x = {"x": RANDOM(9).normal(size=(1, 2, 8, 8)).astype(np.float32)}
     before, after = (ort.outputs(str(tmp_path / f"{name}.onnx"), [x], title="")[0]["y"] for name in ("before", "after"))
@@ -191,7 +191,7 @@ def test_a_walk_computes_each_value_from_those_before(tmp_path: Path) -> None:
     made = onnx.load(perceptron(tmp_path / "net.onnx", layers))
     made.graph.node[4].input[2] = "a0"  # a residual connection
     samples = [{"x": RANDOM(n).normal(size=(1, 6)).astype(np.float32)} for n in range(3)]
-    walk = few_bits.Walk(made, ["x", "a0", "a1"], samples, tmp_path)
+    walk = rounding.Walk(made, ["x", "a0", "a1"], samples, tmp_path)
     held = []
     for name in ("x", "a0", "a1"):
         found = walk.at(name)
@@ -205,10 +205,16 @@ def test_a_walk_computes_each_value_from_those_before(tmp_path: Path) -> None:
 
 def test_what_few_bits_cost_is_reported() -> None:
     good, bad = (OutputLoss("y", 1.0, 0.1, sqnr, 0.9) for sqnr in (20.0, 4.0))
-    assert quantizing.doubts_of_bits({}, [bad], ()) == quantizing.doubts_of_bits({"a": 4}, [good], ()) == ()
-    (line,) = quantizing.doubts_of_bits({"a": 4, "b": 8}, [good, bad], ())
-    assert "SQNR is 4.0 dB; try --weights auto" in line
-    (line,) = quantizing.doubts_of_bits({"a": 8}, [good], ())
+    same, changed = Classes(100, 95), Classes(100, 78)
+    assert not quantizing.doubts_of_loss({}, [good], same, ()) and not quantizing.doubts_of_loss(
+        {"a": 4}, [good], None, ()
+    )
+    assert not quantizing.doubts_of_loss({"a": 4}, [good], changed, ())  # an autoencoder's
+    (line,) = quantizing.doubts_of_loss({"a": 4, "b": 8}, [good, bad], None, ())
+    assert "SQNR is 4.0 dB; try more calibration data, or --weights auto or int8" in line
+    (line,) = quantizing.doubts_of_loss({}, [OutputLoss("y", 1.0, 0.1, 12.0, 0.9)], changed, ())
+    assert "the class of 22 of 100 samples changed; try more calibration data, or --activations int16" in line
+    (line,) = quantizing.doubts_of_loss({"a": 8}, [good], None, ())
     assert "no layer can have fewer than 8 bits" in line
     with pytest.raises(UsageError, match="need a scale for each channel"):
         Scheme(weights="int4", per_channel=False)

@@ -62,34 +62,27 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
     low = -high if bits == 8 else -high - 1
     # The triangle whose product with itself is the inverse, without the inverse, which would lose digits.
     upper = np.linalg.inv(np.linalg.cholesky(hessian[:, ::-1, ::-1])[:, ::-1, ::-1])
+    hessian = hessian / np.einsum("gkk->gk", hessian).mean(-1)[:, None, None]  # float32 could overflow
+    target, hessian, upper = (one.astype(np.float32) for one in (target, hessian, upper))
     largest = np.abs(target).max(-1)
     largest = np.where(largest > 0, largest, largest.max() or 1.0)
     codes, scale, best = np.zeros_like(target), np.ones_like(largest), np.full(largest.shape, np.inf)
 
-    def tried(found: Array, its_scale: Array) -> bool:
-        """Keep the integers of the rows that are better than the best so far; return whether there are any."""
-        error = _error(target, hessian, found, its_scale)
+    def tried(start: Array, its_scale: Array) -> bool:
+        """Keep the integers of the rows that get better than the best so far; return whether there are any."""
+        found, error = _descended(target, hessian, start, its_scale, low, high)
         is_better = error < best
         for kept, new in ((codes, found), (scale, its_scale), (best, error)):
             kept[is_better] = new[is_better]
         return bool(is_better.any())
 
     for share in np.linspace(0.2, 1, _SHARES) if bits < 8 else (1.0,):
-        its_scale = (share * largest / high).astype(np.float32).astype(np.float64)
-        tried(np.clip(np.rint(target / its_scale[..., None]), low, high), its_scale)
-        found = _with_feedback(target, upper, its_scale, low, high)
-        tried(_descended(target, hessian, found, its_scale, low, high), its_scale)
+        its_scale = (share * largest / high).astype(np.float32)
+        tried(_with_feedback(target, upper, its_scale, low, high), its_scale)
     for _ in range(_SWEEPS):
-        its_scale = _refitted(target, hessian, codes, scale)
-        if not tried(_descended(target, hessian, codes, its_scale, low, high), its_scale):
+        if not tried(codes, _refitted(target, hessian, codes, scale)):
             break
-    return codes, scale
-
-
-def _error(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
-    off = target - codes * scale[..., None]
-    error: Array = ((off @ hessian) * off).sum(-1)
-    return error
+    return codes.astype(np.float64), scale.astype(np.float64)
 
 
 def _with_feedback(target: Array, upper: Array, scale: Array, low: int, high: int) -> Array:
@@ -115,12 +108,11 @@ def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Arra
     weighted = codes @ hessian
     power, product = (weighted * codes).sum(-1), (weighted * target).sum(-1)
     found: Array = np.divide(product, power, out=scale.copy(), where=(power > 0) & (product > 0))
-    again: Array = found.astype(np.float32).astype(np.float64)
-    return again
+    return found
 
 
-def _descended(target: Array, hessian: Array, codes: Array, scale: Array, low: int, high: int) -> Array:
-    """Choose each column's integers once more for what the others are."""
+def _descended(target: Array, hessian: Array, codes: Array, scale: Array, low: int, high: int) -> tuple[Array, Array]:
+    """Choose each column's integers once more for what the others are; return them, and each row's error."""
     codes, change = codes.copy(), np.empty_like(target)
     gradient = (target - codes * scale[..., None]) @ hessian
     for columns in _blocks(target.shape[-1]):
@@ -132,7 +124,8 @@ def _descended(target: Array, hessian: Array, codes: Array, scale: Array, low: i
             codes[..., column] = chosen
             gradient[..., later] -= change[..., column, None] * hessian[:, None, column, later]
         gradient[..., columns.stop :] -= change[..., columns] @ hessian[:, columns, columns.stop :]
-    return codes
+    off = target - codes * scale[..., None]
+    return codes, ((off @ hessian) * off).sum(-1)
 
 
 # Layers.
