@@ -87,13 +87,13 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     if worst:
         out.text("", f"worst of {plural.count(len(done.layers), 'layer')}; --exclude keeps one in float")
         # Not a table, which cuts text to the terminal's width: --exclude needs a part of the name that is the only one.
-        names = [layer.node for layer in done.layers]
-        out.text(f"  {'output SQNR':>11}  {'weights' if has_few else 'weights SQNR':>12}  {'operator':<12}  node")
+        names, width = [layer.node for layer in done.layers], max(len("operator"), *(len(layer.op) for layer in worst))
+        out.text(f"  {'output SQNR':>11}  {'weights' if has_few else 'weights SQNR':>12}  {'operator':<{width}}  node")
         for layer in worst:
             bits = "float" if layer.bits == FLOAT else f"{layer.bits} bits"
             of_weights = bits if has_few else decibels(layer.weights_sqnr_db)
             node = spelling.shortest_part(layer.node, names)
-            out.text(f"  {decibels(layer.sqnr_db):>11}  {of_weights:>12}  {layer.op:<12}  {node}")
+            out.text(f"  {decibels(layer.sqnr_db):>11}  {of_weights:>12}  {layer.op:<{width}}  {node}")
     out.text("")
     is_board = done.board != parameters.HOST
     rows = side_by_side(done.before, done.after, is_board=is_board)

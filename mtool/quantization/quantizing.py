@@ -43,7 +43,7 @@ from mtool.stages.building import STANDALONE, build_model
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
 from mtool.stages.options import Options
-from mtool.stages.samples import Array, Sample
+from mtool.stages.samples import Array, Sample, whole_windows
 from mtool.verification import reference
 from mtool.verification.oracles import ort, process
 from mtool.verification.oracles.quantizer import INSTALL, flat, sqnr_db
@@ -559,8 +559,9 @@ def quantize(
     weight_bytes = _weights_of_tflite(source, chosen) if is_tflite(source) else _bytes_of_weights(model)
     model = _float_model(model, source)
     compiled = compile(source, board=target_board, options=chosen)
-    calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
-    comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
+    inputs = whole_windows(compiled.manifest.inputs)
+    calibrating = _data(data, inputs, pixels, labels if evaluate is None else None)
+    comparing = calibrating if evaluate is None else _data(evaluate, inputs, pixels, labels)
     outputs = compiled.manifest.outputs
     if comparing.labels is not None and len(outputs) == 1:
         judged = output_of(outputs[0])

@@ -229,7 +229,20 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, is_real: bool = Fa
             f"expected  {formatting.tensor(tensor)}, or with an axis of samples before it",
             f"found     {shown(array.dtype, array.shape)}",
         ],
+        hint=f"each sample has the new rows of a window of {tensor.window.rows} (--slide)" if tensor.window else "",
     )
+
+
+def whole_windows(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return a model's inputs as it has them without `--slide`."""
+    found = []
+    for tensor in tensors:
+        shape = [*tensor.shape]
+        if tensor.window is not None:
+            shape[tensor.window.axis] = tensor.window.rows
+        size = tensor.bytes // math.prod(tensor.shape) * math.prod(shape)
+        found.append(tensor.model_copy(update={"shape": tuple(shape), "bytes": size, "window": None}))
+    return found
 
 
 def _as_given(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

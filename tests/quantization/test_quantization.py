@@ -219,6 +219,21 @@ def test_wrong_arrays_for_calibration_are_refused(tmp_path: Path, x: graphs.Arra
         mtool.quantize(network(tmp_path / "net.onnx"), [{"x": good}, {"y": good} if x is None else {"x": x}])
 
 
+@pytest.mark.slow
+def test_a_sliding_model_is_calibrated_with_whole_windows_and_still_slides(tmp_path: Path) -> None:
+    path, (x, labels) = network(tmp_path / "net.onnx"), bright(8)
+    made = onnx.load(path)
+    made.metadata_props.add(key="mtool.slides", value="x=3")
+    onnx.save(made, path)
+    np.savez(tmp_path / "data.npz", x=x, labels=labels)
+    done = mtool.quantize(path, tmp_path / "data.npz")
+    assert done.accuracy[1].by_name["top1"] == 1
+    (input_,) = mtool.compile(done.path, board="host").manifest.inputs
+    assert input_.shape == (1, 1, 3, 12) and input_.window is not None and input_.window.rows == 12
+    with pytest.raises(UsageError, match="each sample has the new rows of a window of 12"):
+        mtool.evaluate(done.path, tmp_path / "data.npz")
+
+
 def test_images_are_resized_and_scaled(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     folder = tmp_path / "images"
