@@ -1,7 +1,8 @@
 /* Internal to mtool: applications include mtool.h. */
 /* Products of int8 and weights of one or two bits for cores without SIMD: looked up in tables that all output channels
  * share. A word holds the values of two pixels, x0 + 65536 * x1, and so does a sum of them; four bits of weights choose
- * one of 16 sums, of four inputs (a bit is 1 or -1) or of two (two bits are a weight plus 2). */
+ * one of 16 sums, of four inputs (a bit is 1 or -1) or of two (two bits are a weight plus 2). Dense layers have words of
+ * two sums too. */
 #ifndef MT_INT_TABLES_INT8_H
 #define MT_INT_TABLES_INT8_H
 

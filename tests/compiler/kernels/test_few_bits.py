@@ -21,6 +21,7 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.dsp.tiles import Im2colFields, PointwiseFields
 from mtool.compiler.kernels.conv2d.integer import Tables
 from mtool.compiler.kernels.dense.dsp import Gemv, GemvByteSums
+from mtool.compiler.kernels.dense.integer import Fields
 from mtool.compiler.kernels.few_bits import Packed, Weights, packed_powers, packed_rows, packed_stream
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice, make_plan
@@ -272,8 +273,9 @@ def layers(cases: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], bool]], 
 def few_bits_of(node: Node, graph: Graph, bits: int, target: Target) -> Choice:
     """Return the schedule with weights of this number of bits that supports a node."""
     if node.op == "dense":
-        found = [one.name for one in (Gemv(bits=bits), GemvByteSums(bits=bits)) if one.supports(node, graph, target)]
-        return Choice(found[0], {"bits": bits})
+        dense = (Gemv(bits=bits), GemvByteSums(bits=bits), Fields())
+        found = next(one for one in dense if one.supports(node, graph, target))
+        return Choice(found.name, {"bits": bits} if "bits" in found.knobs() else {})
     convolutions = (PointwiseFields(), Im2colFields(), Tables())
     return Choice(next(one.name for one in convolutions if one.supports(node, graph, target)))
 
@@ -301,6 +303,14 @@ def test_convolutions_in_plain_c(tmp_path: Path) -> None:
 def test_sums_that_are_looked_up(target: Target, board: str | None, tmp_path: Path) -> None:
     cases = layers(LOOKED_UP, target)
     assert schedules(cases) == {"int_tables"}
+    assert failures(cases, tmp_path, board) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "board"), [(TABLES[0][0], None), *TABLES], ids=str)
+def test_products_of_two_outputs(target: Target, board: str | None, tmp_path: Path) -> None:
+    cases = layers(DENSE, target)
+    assert schedules(cases) == {"int_fields"}
     assert failures(cases, tmp_path, board) == []
 
 

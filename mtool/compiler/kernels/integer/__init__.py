@@ -150,10 +150,10 @@ def pack(weights: Array, channels: int, groups: int = 1) -> Array:
         channels: rows of a tile; the last tile of a group ends with the group, over rows of the one before it.
         groups: parts of equal size that N consists of.
     """
-    count = weights.shape[0] // groups
-    firsts = [min(first, count - channels) for first in range(0, count, channels)]
-    tiles = np.empty((groups, len(firsts), weights.shape[1], channels), weights.dtype)
-    for group, rows in enumerate(np.split(weights, groups)):
-        for tile, first in enumerate(firsts):
-            tiles[group, tile] = rows[first : first + channels].T
-    return tiles.reshape(-1)
+    return np.concatenate([tiled(rows, channels).reshape(-1) for rows in np.split(weights, groups)])
+
+
+def tiled(rows: Array, channels: int) -> Array:
+    """Return the same of a group as [tiles, K, channels]."""
+    firsts = [min(first, len(rows) - channels) for first in range(0, len(rows), channels)]
+    return np.stack([rows[first : first + channels].T for first in firsts])
