@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from mtool.base import resources
 from mtool.base.errors import MtoolError
 from mtool.compiler import codegen, passes
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan

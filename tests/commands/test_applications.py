@@ -15,7 +15,7 @@ from own import begin
 from mtool.base.errors import MismatchError, UsageError
 from mtool.cli import app
 from mtool.commands import replaying, user_project
-from mtool.commands.front_ends import with_front_end
+from mtool.commands.new_project import with_front_end
 from mtool.stages.options import Options
 
 Captured = pytest.CaptureFixture[str]

@@ -17,9 +17,8 @@ from mtool.boards import Board
 from mtool.compiler.compilation import target_of
 from mtool.compiler.frontend import ModelOptions
 from mtool.compiler.kernels.target import Target
-from mtool.plugins.onnx_backend import firmware
+from mtool.plugins.onnx_backend import Specialisation, firmware, specialise
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel, build
-from mtool.plugins.onnx_backend.specialization import Specialisation, specialise
 from tests import sanitized
 from tests.onnx_suite.cases import Case
 

@@ -28,16 +28,17 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.loop import Loop
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.run_time_sizes.moves import check_mirrors, with_open_moves
-from mtool.compiler.run_time_sizes.points import (
+from mtool.compiler.run_time_sizes.moves import (
     MORE_STRUCTURE,
     STRUCTURE,
+    check_mirrors,
     dense_points,
     emitted_points,
     is_within,
     small_points,
     smallest_sizes,
     structural_points,
+    with_open_moves,
     with_size,
 )
 

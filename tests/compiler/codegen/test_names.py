@@ -29,7 +29,7 @@ from mtool.base.identifiers import (
 )
 from mtool.base.option_values import Io
 from mtool.compiler import codegen, passes
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan
 from mtool.manifest import Manifest

@@ -14,7 +14,7 @@ from mtool.base.errors import ModelError
 from mtool.compiler.frontend import from_proto
 from mtool.compiler.frontend.dispatch import import_node
 from mtool.compiler.frontend.importer import Importer
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.operators import operators
 from mtool.compiler.operators.budget import Budget
 

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 
 T = TensorProto
 

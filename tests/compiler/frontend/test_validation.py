@@ -9,7 +9,7 @@ from graphs import model
 from onnx import TensorProto, helper
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 
 F, LONG = np.float32, np.int64
 Shapes = dict[str, tuple[type, tuple[int, ...]]]

@@ -17,7 +17,7 @@ from onnx import helper
 from mtool.base import resources
 from mtool.base.errors import ModelError
 from mtool.compiler import codegen
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 
 F = np.float32
 LONG = np.int64

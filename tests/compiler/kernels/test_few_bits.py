@@ -16,7 +16,7 @@ from onnx import helper
 from mtool.base import resources
 from mtool.base.option_values import Compress
 from mtool.compiler import passes
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.dsp.tiles import Im2colFields, PointwiseFields
 from mtool.compiler.kernels.conv2d.integer import Tables

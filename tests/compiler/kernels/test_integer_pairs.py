@@ -7,7 +7,7 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool.compiler.frontend import onnx_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.conv2d.integer import Pairs
 from mtool.compiler.kernels.target import Target
@@ -47,7 +47,7 @@ def test_two_weights_of_128_beside_each_other_are_refused(beside: int, taken: bo
         helper.make_node("Conv", ["xf", "wf"], ["c"]),
         helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["y"]),
     ]
-    graph = run(onnx_graph.import_graph(model(nodes, {"x": (np.int8, (1, 6, 5, 5))}, ["y"], constants), "m"), M3)
+    graph = run(import_graph(model(nodes, {"x": (np.int8, (1, 6, 5, 5))}, ["y"], constants), "m"), M3)
     (node,) = (node for node in graph.nodes if node.op == "conv2d")
     assert Pairs().supports(node, graph, M3) == taken
     assert any(schedule.supports(node, graph, M3) for schedule in registry.KERNELS["conv2d"].schedules)

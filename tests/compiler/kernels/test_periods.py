@@ -12,7 +12,7 @@ from one_firmware import Case, failures
 from onnx import helper
 
 from mtool.compiler import passes
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels import loop
 from mtool.compiler.kernels.mve import loops as mve_loops

@@ -11,7 +11,7 @@ import pytest
 from graphs import compiled, model, reference, run_c
 from onnx import helper
 
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 
 F = np.float32
 Array = np.ndarray[Any, Any]

@@ -65,7 +65,7 @@ def test_no_table_of_the_frontend_names_operators_that_records_have() -> None:
     """What the import of a node does for an operator is in its record; control flow and sequences are of graphs."""
     own = {"compiler/frontend/tflite"}
     named = {name: [f for f in files if f.startswith("compiler/frontend/")] for name, files in FILES.items()}
-    apart = ("control", "first_values", "parameters", "hybrid_weights", "sequences", "dispatch", "validation")
+    apart = ("control", "first_values", "parameters", "files", "dispatch", "validation")
     allowed = {f"compiler/frontend/{module}.py" for module in apart}
     for name, files in named.items():
         assert not [f for f in files if f.rpartition("/")[0] not in own and f not in allowed], name

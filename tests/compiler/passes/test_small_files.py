@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from mtool.base.errors import ModelError
 from mtool.compiler import passes
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.kernels.loop import Loop
 
 F, INT = np.float32, np.int64

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.option_values import Partial
 from mtool.compiler import passes
-from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.whole import plans_in
 

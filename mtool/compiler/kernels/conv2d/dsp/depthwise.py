@@ -282,7 +282,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         return conv.channels * (self._traversal(conv).cost() + software * conv.pixels)
 
     def _is_sized(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> bool:
-        """Whether layers of other sizes can have the same function (codegen.common_functions): code is to be small."""
+        """Whether layers of other sizes can have the same function (codegen.functions): code is to be small."""
         traversal, (scaling, _) = self._traversal(conv), best_scaling(epilogue.node, epilogue.graph, ALONE)
         short = traversal.pitch <= COMMON_PITCH and traversal.out_size[1] > 1
         exact = isinstance(scaling, ExactScaling | FloatScaling)
