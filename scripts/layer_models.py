@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from flatbuffers import flexbuffers
 from onnx import helper
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -142,6 +143,18 @@ def _from_float() -> onnx.ModelProto:
     return net.model(net.quantized("x", 0.0338, -11))
 
 
+def _float_transform(length: int) -> Callable[[], onnx.ModelProto]:
+    node = helper.make_node("DFT", ["x", "length", "axis"], ["y"], onesided=1)
+    constants = {"length": np.int64(length), "axis": np.int64(1)}
+    return lambda: graph_model([node], {"x": (F, (1, length, 1))}, ["y"], constants, opset=20)
+
+
+def _int16_transform(length: int) -> Callable[[], bytes]:
+    tensors = [T("x", (length,), np.int16), T("y", (length + 2,), np.int16)]
+    op = Op("CUSTOM SignalRfft", ["x"], ["y"], custom=flexbuffers.Dumps({"T": 7, "fft_length": length}))
+    return lambda: tflite_model(tensors, [op], ["x"], ["y"])
+
+
 def _transposed(perm: Sequence[int]) -> Callable[[], onnx.ModelProto]:
     def make() -> onnx.ModelProto:
         node = helper.make_node("Transpose", ["x"], ["y"], perm=list(perm))
@@ -256,6 +269,11 @@ LAYERS = (
     Layer("bilinear resize ×2", _resize("linear"), 4 * 16 * 144, "element", (M4, M55), {}),
     Layer("nearest resize ×2", _resize("nearest"), 4 * 16 * 144, "element", (M4, M55), {}),
     Layer("LSTM int8, 28 steps, 28 → 20", _lstm, 1, "whole", (M0, M3, M4, M55, RV32), {}),
+    *(
+        Layer(f"real FFT of {length:,}, {kind}", make(length), 1, "whole", (M4, M55, RV32), {})
+        for kind, make in (("float", _float_transform), ("int16", _int16_transform))
+        for length in (256, 512, 1024, 2048)
+    ),
     Layer("transpose NCHW to NHWC", _transposed((0, 2, 3, 1)), 16 * 576, "element", (M4, M55), {}),
     Layer("float to int8", _from_float, ELEMENTS, "element", (M4, M55), {}),
     Layer("LayerNorm of 64", _layer_norm, 32 * 64, "element", (M4, M55), {}),
