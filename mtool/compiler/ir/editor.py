@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir.graph import Graph, Rewriter
-from mtool.compiler.ir.node import Node
+from mtool.compiler.ir.node import Node, View
 from mtool.compiler.ir.types import DType
 
 MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes
@@ -37,9 +37,12 @@ class Editor(Rewriter):
             self._insert(node, (number,))
 
     def maker(self, value: str, op: str) -> Node | None:
-        """Return the node that writes a value, if it is an `op`."""
+        """Return the node that writes a value, if it is an `op`, but not a view of a part."""
         node = self.makers.get(value)
-        return node if node is not None and node.op == op else None
+        if node is None or node.op != op:
+            return None
+        is_part = isinstance(node.attrs, View) and self.types[value].count < self.types[node.inputs[0]].count
+        return None if is_part else node
 
     def readers(self, value: str, op: str = "") -> Collection[Node]:
         """Return the nodes that read a value, only those with operator `op` if given; each once, in no order."""

@@ -418,6 +418,8 @@ class Rewriter:
         before, after = self.resolve(node.inputs[0]), node.outputs[0]
         there: Move
         back: Move
+        if self.types[before].count != self.types[after].count:
+            return  # a part
         if isinstance(node.attrs, View):
             there, back = ("reshape", self.types[after].shape), ("reshape", self.types[before].shape)
         else:

@@ -1,6 +1,7 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): a dense kernel for constant weights, else reductions."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,20 @@ from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, 
 from mtool.compiler.ir.types import Array, low_bits_first
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense import Dense
+from mtool.compiler.kernels.few_bits import bits_of
 from mtool.compiler.kernels.matmul import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
-from mtool.compiler.operators.epilogue import centred, epilogue_of, integer_dense, is_constant, operands_of
+from mtool.compiler.operators.epilogue import (
+    Operands,
+    centred,
+    epilogue_of,
+    float_bias,
+    integer_dense,
+    is_constant,
+    operands_of,
+)
 from mtool.compiler.operators.folding import PRODUCT
 from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, spreads
@@ -35,21 +45,35 @@ class Gemm(Attributes):
 
 def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
     """Append a dense kernel if the weights are constant; `w` is [K,N], or [N,K] if `transposed`."""
+    if _by_groups(ctx, node, x, w, transposed, bias, output):
+        return True
     channels = ctx.types[w].shape[0 if transposed else 1]
     found = operands_of(ctx, x, w, bias, channels, 0 if transposed else 1)
-    data, source, integer = found.data, found.source, found.integer
-    if data is None or found.bias is None:
+    if found.data is None or found.bias is None:
         return False
-    rows = np.ascontiguousarray(data if transposed else data.T)
-    sums, inputs = epilogue_of(ctx, node, rows, found.bias, integer, found.w_scale, axis_number=1)
-    depth = rows.shape[1]
-    shape = ctx.types[source].shape
+    _append(ctx, node, replace(found, data=found.data if transposed else found.data.T), output)
+    return True
+
+
+def _append(ctx: Lowering, node: Node, operands: Operands, output: str, shift: Sequence[str] = ()) -> None:
+    """Append a dense kernel, or a 1x1 convolution for many rows.
+
+    `shift`: what to subtract from the weights of each channel, and the sums of the inputs of each row.
+    """
+    source, integer = operands.source, operands.integer
+    assert operands.data is not None
+    rows = np.ascontiguousarray(operands.data)
+    channels, depth = rows.shape
+    sums, inputs = epilogue_of(ctx, node, rows, operands.bias, integer, operands.w_scale, axis_number=1)
+    shape, kind = ctx.types[source].shape, ctx.types[output]
     flat = (math.prod(shape) // depth, depth)
-    kind = ctx.types[output]
+    if shift:
+        number = 1 + len(inputs)
+        sums, inputs = replace(sums, expr=_shifted(sums.expr, number)), [*inputs, *shift]
     many = flat[0] >= MANY or (rows.dtype == np.int16 and flat[0] and ctx.types[source].dtype.size == 1)
     if integer is not None and many and integer.value not in ctx.limits:
         _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), sums)
-        return True
+        return
     source = source if shape == flat else ctx.view(node, source, flat)
     attrs = Dense(**vars(sums))
     if kind.shape == (flat[0], channels):
@@ -58,7 +82,107 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
         made = ctx.value(f"{output}.flat", DType.FLOAT32, (flat[0], channels))
         ctx.node("dense", [source, *inputs], [made], attrs, like=node)
         ctx.view(node, made, kind.shape, output)
+
+
+# Weights with a scale per group of inputs.
+#
+# Each group is a layer of its own, with a scale per channel, whose epilogue adds the sum of the groups before. So the
+# kernels sum integers exactly within a group, and weights are stored in their bits.
+
+LEAST_GROUP, MOST_GROUPS = 8, 128  # inputs of a group, and groups of a layer, that are computed so
+
+
+def _by_groups(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
+    """Append a layer for each group of inputs whose weights share scales, if the weights have such groups."""
+    depth_axis, integer = 1 if transposed else 0, ctx.integers(x, wide=True)
+    found, channels = ctx.dequantized.get(w), ctx.types[w].shape[1 - depth_axis]
+    addend = float_bias(ctx, bias, channels)
+    if found is None or not found.block or found.axis != depth_axis or addend is None:
+        return False
+    weights, scales, points = (
+        part if transposed else part.T for part in (ctx.constants[found.value], found.scale, found.zero_point)
+    )
+    groups, block, depth = scales.shape[1], found.block, weights.shape[1]
+    too_wide = weights.dtype.itemsize > 1 or (integer is None and ctx.float_weights)
+    if too_wide or block < LEAST_GROUP or not 1 < groups <= MOST_GROUPS:
+        return False
+    data, shifts = _in_fewest_bits(weights, points, block)
+    source = x if integer is None else integer.value
+    rows, total = ctx.types[source].count // depth, ""
+    for group, part in enumerate(_groups_of_inputs(ctx, node, source, rows, depth, block)):
+        own, first = ctx.types[part].dtype, group * block
+        shift = list[str]()
+        if shifts[:, group].any():
+            wide = DType.FLOAT32 if own.is_float else DType.INT32
+            shift = [ctx.constant(f"{node.name}/shift", shifts[:, group].astype(wide.numpy))]
+            shift.append(_sum_of_rows(ctx, node, part, 0 if integer is None else int(integer.zero_point[0])))
+        addend = np.broadcast_to(addend, channels) if not group else np.zeros(channels)
+        scaled = None if integer is None else replace(integer, value=part)
+        operands = Operands(part, data[:, first : first + block], scaled, scales[:, group], addend)
+        made = ctx.value(f"{output}.group", DType.FLOAT32, (rows, channels))
+        _append(ctx, node, operands, made, shift)
+        if total:
+            pair = [made, total]
+            made = ctx.value(f"{output}.sum", DType.FLOAT32, (rows, channels))
+            ctx.loop(node, call("add", *ctx.operands(pair, (rows, channels))), pair, made)
+        total = made
+    ctx.view(node, total, ctx.types[output].shape, output)
     return True
+
+
+def _in_fewest_bits(weights: Array, points: Array, block: int) -> tuple[Array, Array]:
+    """Return int8 weights [N,K], and what is to be subtracted from those of each channel and group, int32 [N,G].
+
+    The zero points are, unless weights less zero points have more bits.
+    """
+    wide = weights.astype(np.int32)
+    centred = wide - points[:, np.arange(weights.shape[1]) // block]
+    middle = (int(wide.min()) + int(wide.max()) + 1) // 2
+
+    def bits(data: Array) -> int:
+        return bits_of(int(data.min()), int(data.max())) or (8 if data.min() >= -128 and data.max() < 128 else 16)
+
+    if bits(centred) <= bits(wide - middle):
+        return centred.astype(np.int8), np.zeros_like(points)
+    return (wide - middle).astype(np.int8), points - middle
+
+
+def _groups_of_inputs(ctx: Lowering, node: Node, x: str, rows: int, depth: int, block: int) -> Iterator[str]:
+    """Yield the inputs of each group, [rows, block]; the last may be smaller."""
+    dtype, even = ctx.types[x].dtype, depth % block == 0
+    if rows > 1 and even:
+        x = ctx.transpose(node, ctx.view(node, x, (rows, depth // block, block)), (1, 0, 2))
+    for first in range(0, depth, block):
+        size = min(block, depth - first)
+        part = ctx.value(f"{x}.group", dtype, (rows, size))
+        if rows > 1 and not even:
+            flat = ctx.view(node, x, (rows, depth))
+            yield ctx.loop(node, load(0, dtype, (axis(0), axis(1) + first)), [flat], part)
+        else:
+            yield ctx.view(node, x, (rows, size), part, first=first * rows)
+
+
+def _sum_of_rows(ctx: Lowering, node: Node, x: str, zero_point: int) -> str:
+    """Append the sum of each row's inputs less their zero point, float32 or int32 [rows, 1]."""
+    kind = ctx.types[x]
+    dtype = DType.FLOAT32 if kind.dtype.is_float else DType.INT32
+    element = call("cast", load(0, kind.dtype, (axis(0), Expr("axis", DType.INT32, value=2))), dtype=dtype)
+    total = Expr("reduce", dtype, (element,), Reduction("add", ((2, kind.shape[1]),)))
+    if zero_point:
+        total = call("sub", total, const(zero_point * kind.shape[1], dtype))
+    return ctx.loop(node, total, [x], ctx.value(f"{x}.sum", dtype, (kind.shape[0], 1)))
+
+
+def _shifted(epilogue: Expr, number: int) -> Expr:
+    """Return an epilogue of sums less the product of operands `number` (per channel) and `number` + 1 (per row)."""
+
+    def less(part: Expr) -> Expr:
+        if part.op != "acc":
+            return part
+        each = [load(number, part.dtype, (axis(1),)), load(number + 1, part.dtype, (axis(0), const(0, DType.INT32)))]
+        return call("sub", part, call("mul", *each))
+
+    return epilogue.rewrite(less)
 
 
 def _rows_as_pixels(

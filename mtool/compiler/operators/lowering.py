@@ -67,10 +67,10 @@ class Lowering(Rewriter):
         self.node("loop", operands, [output], Loop(expr=expr, label=node.op.lower()), like=node)
         return output
 
-    def view(self, node: Node, value: str, shape: Iterable[int], output: str = "") -> str:
-        """Append a view: the same bytes with another shape."""
+    def view(self, node: Node, value: str, shape: Iterable[int], output: str = "", first: int = 0) -> str:
+        """Append a view: the same bytes with another shape, or those from element `first` on."""
         output = output or self.value(f"{value}.view", self.types[value].dtype, shape)
-        self.node("view", [value], [output], View(), like=node)
+        self.node("view", [value], [output], View(first=first), like=node)
         return output
 
     def transpose(self, node: Node, value: str, perm: tuple[int, ...], output: str = "") -> str:

@@ -9,9 +9,11 @@ import numpy as np
 import onnx
 import pytest
 from graphs import compiled, lowered, model, reference, run_c
-from onnx import helper
+from onnx import helper, numpy_helper
 
+import mtool
 from mtool.base.errors import ModelError
+from mtool.commands import Deployment
 
 F = np.float32
 # the shape of the weights, the dimension of the channels and that of the blocks, the shape of the input, attributes
@@ -29,10 +31,13 @@ def integers(kind: str, shape: Any, rng: np.random.Generator) -> Any:
     return rng.integers(int(ends.min), int(ends.max) + 1, shape).astype(dtype)
 
 
-def product(op: str, kind: str, scales: str, *, activations: bool = False, turned: bool = False) -> onnx.ModelProto:
+def product(
+    op: str, kind: str, scales: str, *, activations: bool = False, turned: bool = False, one_row: bool = False
+) -> onnx.ModelProto:
     """Return a product with dequantized weights; `turned`: they are transposed after their dequantization."""
     rng = np.random.default_rng(5)
     shape, channels, along, x, attrs = PRODUCTS[op]
+    x = (1, *x[1:]) if one_row else x
     block = {40: 16, 8: 4}[shape[along]]  # the last one of 40 is shorter
     sizes = {"tensor": (), "channel": (shape[channels],)}.get(scales)
     if sizes is None:
@@ -72,9 +77,11 @@ def test_products(kind: str, op: str, scales: str, activations: bool, turned: bo
     proto = product(op, kind, scales, activations=activations, turned=turned)
     feeds = image(proto)
     graph = lowered(proto)
-    (kernel,) = [node for node in graph.nodes if node.op in ("dense", "conv2d")]
-    if scales != "block":
-        assert all(graph.types[value].dtype.size == 1 for value in kernel.inputs[not activations : 2])
+    kernels = [node for node in graph.nodes if node.op in ("dense", "conv2d")]
+    assert len(kernels) == (3 if scales == "block" and op != "Conv" else 1)  # a kernel for each group of inputs
+    if scales != "block" or op != "Conv":
+        values = [value for kernel in kernels for value in kernel.inputs[not activations : 2]]
+        assert all(graph.types[value].dtype.size == 1 for value in values)
     ((found,),) = interpreter.run(graph, [feeds])
     np.testing.assert_allclose(found, reference(proto, feeds)[0], rtol=1e-5, atol=1e-5)
 
@@ -85,6 +92,24 @@ def test_products_in_c(kind: str, tmp_path: Path) -> None:
     feeds = image(proto)
     (found,) = run_c(compiled(proto), feeds, tmp_path)
     np.testing.assert_allclose(found, reference(proto, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one_row", [False, True])
+@pytest.mark.parametrize("activations", [False, True])
+@pytest.mark.parametrize("board", ["mps2_an386", "mps2_an385", "mps2_an383", "mps3_an547", "qemu_riscv32"])
+def test_groups_on_boards(board: str, activations: bool, one_row: bool, tmp_path: Path) -> None:
+    """With scales that are powers of two no sum is rounded: the results of int8 activations are equal."""
+    proto = product("MatMul", "uint4", "block", activations=activations, one_row=one_row)
+    for tensor in proto.graph.initializer:
+        if tensor.name in ("s", "xs"):
+            data = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(np.exp2(np.rint(np.log2(data))).astype(F), tensor.name))
+    path, feeds = tmp_path / "groups.onnx", image(proto)
+    onnx.save(proto, path)
+    (found,) = mtool.run(path, board=board, inputs=[feeds], deployment=Deployment(tmp_path / "project")).outputs
+    expected = reference(proto, feeds)[0]
+    np.testing.assert_allclose(found["y"], expected, rtol=0, atol=0 if activations else 1e-5)
 
 
 @pytest.mark.parametrize(("size", "axis", "found"), [(7, 0, "expected [6, 6]"), (16, 1, "expected [40, 1]")])
