@@ -8,6 +8,7 @@ riscv32, riscv32_v (QEMU).
 Integers must be onnxruntime's own, but where the exact number lies within float32's own error of a half: each such tie
 is shown in the state's folder. A campaign goes on where the last one stopped, and sums its figures. A network that
 fails is made smaller and kept. Ends with exit code 1 if one of this run is wrong, breaks mtool, or is refused.
+With --few-bits layers have weights of 8 to 1 bits, and some activations 16 bits.
 With --slide the networks look at sliding windows; 50 hops of each are compared with whole windows on the same place.
 """
 
@@ -36,13 +37,13 @@ from tests.fuzzing.campaign import Tally  # noqa: E402
 LIMITS = forks.Limits(cpu_s=3600, memory_bytes=None)
 
 
-def chunk(name: str, numbers: range, base: int, state: Path, *, at_once: int) -> Tally:
+def chunk(name: str, numbers: range, base: int, state: Path, *, at_once: int, few_bits: bool) -> Tally:
     """Run a range of networks in one environment."""
     environment = environments.environment(name, at_once)
     tally, networks = Tally(numbers.stop), []
     for number in numbers:
         try:
-            model = draw.network(number, base)[1]
+            model = draw.network(number, base, few_bits=few_bits)[1]
             networks.append(compare.prepared(number, model, in_bodies=draw.in_bodies(number, model, base)))
         except ValueError:
             tally.counts["not valid"] += 1
@@ -102,6 +103,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="another one is another campaign")
     parser.add_argument("--number", type=int, help="only this network")
     parser.add_argument("--at-once", type=int, default=40, help="networks in a firmware")
+    parser.add_argument("--few-bits", action="store_true", help="networks with weights of fewer bits by layers")
     parser.add_argument("--slide", action="store_true", help="networks over sliding windows")
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "fuzz-networks")
     given = parser.parse_args()
@@ -110,7 +112,8 @@ def main() -> int:
     given.state.mkdir(parents=True, exist_ok=True)
     end, found = time.monotonic() + given.seconds, 0
     for name in given.place:
-        path = given.state / f"{name}{'-slide' if given.slide else ''}-{given.seed}.json"
+        kind = "-slide" if given.slide else "-few-bits" if given.few_bits else ""
+        path = given.state / f"{name}{kind}-{given.seed}.json"
         tally = Tally.read(path)
         begun = stop = tally.next
         if given.number is not None:
@@ -124,7 +127,10 @@ def main() -> int:
                 work = forks.call(lambda n=name, r=numbers: windows(n, r, at_once=given.at_once), LIMITS)
             else:
                 work = forks.call(
-                    lambda n=name, r=numbers: chunk(n, r, given.seed, given.state, at_once=given.at_once), LIMITS
+                    lambda n=name, r=numbers: chunk(
+                        n, r, given.seed, given.state, at_once=given.at_once, few_bits=given.few_bits
+                    ),
+                    LIMITS,
                 )
             if work.ending != "done":
                 print(f"{name}, networks {numbers}: {work.ending}\n{work.words}", file=sys.stderr)

@@ -14,18 +14,20 @@ WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "MatMul": None, "Gemm": None}  # the 
 KEEP_GRID = {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "MaxPool", "Slice", "Gather", "Split", "Concat"}
 
 
-def quantized(net: Net, share: float) -> Net:
+def quantized(net: Net, share: float, *, few_bits: bool = False) -> Net:
     """Return a network of which this share of the float values stands on grids, with the ranges of one run.
+
+    With `few_bits`, weights have 8 to 1 bits by layers, and a third of the values 16.
 
     Raises:
         ValueError: onnxruntime can't run the network.
     """
-    return _Quantizer(net, share).run()
+    return _Quantizer(net, share, few_bits).run()
 
 
 class _Quantizer:
-    def __init__(self, net: Net, share: float) -> None:
-        self.old, self.share, self.rng = net, share, net.rng
+    def __init__(self, net: Net, share: float, few_bits: bool) -> None:
+        self.old, self.share, self.rng, self.few_bits = net, share, net.rng, few_bits
         self.new = replace(
             net, inputs=list(net.inputs), nodes=[], constants=dict(net.constants), values=dict(net.values)
         )
@@ -62,7 +64,7 @@ class _Quantizer:
 
     def make_grid(self, data: Array) -> tuple[str, str]:
         low, high = min(0.0, float(data.min(initial=0))), max(0.0, float(data.max(initial=0)))
-        wide = self.new.opset >= 21 and self.rng.random() < 0.1
+        wide = self.new.opset >= 21 and self.rng.random() < (0.3 if self.few_bits else 0.1)
         dtype = np.dtype(np.int16 if wide else self.kind)
         limits = np.iinfo(dtype)
         if wide or (dtype == np.int8 and self.rng.random() < 0.4):
@@ -96,8 +98,13 @@ class _Quantizer:
         top = np.maximum(abs(data).max(others) if several else abs(data).max(), 1e-3)
         kept = np.expand_dims(top, others) if several else top
         most = (127, 127, 7, 1)[data.size % 4]  # some have 4 or 2 bits, which are packed
+        is_binary = False
+        if self.few_bits:
+            most, is_binary = self.rng.choice(((127, False), (7, False), (3, False), (1, False), (1, True)))
         scale = np.float32(top / most)
         stored = np.clip(np.rint(data / (kept / most)), -most, most)
+        if is_binary:
+            stored = np.where(data < 0, -1, 1)
         names = [
             self.new.constant(stored, np.int8),
             self.new.constant(scale, np.float32),
