@@ -30,9 +30,43 @@ extern "C" {
     "vmladava.s8 r12, q0, q1\n\t"        \
     "vldrb.u8 q2, [%[w]], #16\n\t"       \
     "vmladava.s8 lr, q0, q2\n\t"
-#define MT_MVE_ROW_TWO MT_MVE_ROW MT_MVE_ROW
-#define MT_MVE_ROW_FOUR MT_MVE_ROW_TWO MT_MVE_ROW_TWO
-#define MT_MVE_ROW_EIGHT MT_MVE_ROW_FOUR MT_MVE_ROW_FOUR
+/* The same with weights of 4 or 2 bits: a byte has those of two or four outputs, the last signed, others with 8 or 2
+ * added. Sums are of whole bytes and of their low fields; differences of two are shifted sums of an output. */
+#define MT_MVE_FIELDS_OF_TWO(low, high)  \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 " high ", q0, q1\n\t"   \
+    "vand q1, q1, q3\n\t"                \
+    "vmladava.s8 " low ", q0, q1\n\t"
+#define MT_MVE_ROW_4BIT                  \
+    "vldrb.u8 q0, [%[x]], #16\n\t"       \
+    MT_MVE_FIELDS_OF_TWO("r0", "r2") MT_MVE_FIELDS_OF_TWO("r4", "r6") MT_MVE_FIELDS_OF_TWO("r8", "r10") \
+    MT_MVE_FIELDS_OF_TWO("r12", "lr")
+#define MT_MVE_FIELDS_OF_FOUR(a, b, c, d) \
+    "vldrb.u8 q1, [%[w]], #16\n\t"        \
+    "vmladava.s8 " d ", q0, q1\n\t"       \
+    "vand q1, q1, q2\n\t"                 \
+    "vmladava.s8 " c ", q0, q1\n\t"       \
+    "vand q1, q1, q3\n\t"                 \
+    "vmladava.s8 " b ", q0, q1\n\t"       \
+    "vand q1, q1, q4\n\t"                 \
+    "vmladava.s8 " a ", q0, q1\n\t"
+#define MT_MVE_ROW_2BIT                  \
+    "vldrb.u8 q0, [%[x]], #16\n\t"       \
+    MT_MVE_FIELDS_OF_FOUR("r0", "r2", "r4", "r6") MT_MVE_FIELDS_OF_FOUR("r8", "r10", "r12", "lr")
+#define MT_MVE_MASK_4BIT "vmov.i8 q3, #15\n\t"
+#define MT_MVE_MASKS_2BIT "vmov.i8 q2, #63\n\tvmov.i8 q3, #15\n\tvmov.i8 q4, #3\n\t"
+#define MT_MVE_APART(low, high, bits) \
+    "sub " high ", " high ", " low "\n\tasr " high ", " high ", #" bits "\n\t"
+#define MT_MVE_MOVED(sum) "sub " sum ", " sum ", %[x]\n\t"
+#define MT_MVE_TWO_APART(low, high) MT_MVE_APART(low, high, "4") MT_MVE_MOVED(low)
+#define MT_MVE_FOUR_APART(a, b, c, d)                            \
+    MT_MVE_APART(c, d, "6") MT_MVE_APART(b, c, "4") MT_MVE_MOVED(c) \
+    MT_MVE_APART(a, b, "2") MT_MVE_MOVED(b) MT_MVE_MOVED(a)
+#define MT_MVE_SUMS_4BIT "ldr %[x], %[moved]\n\t"                                                        \
+    MT_MVE_TWO_APART("r0", "r2") MT_MVE_TWO_APART("r4", "r6") MT_MVE_TWO_APART("r8", "r10") \
+    MT_MVE_TWO_APART("r12", "lr")
+#define MT_MVE_SUMS_2BIT "ldr %[x], %[moved]\n\t"                                                        \
+    MT_MVE_FOUR_APART("r0", "r2", "r4", "r6") MT_MVE_FOUR_APART("r8", "r10", "r12", "lr")
 /* Convert eight sums to bytes: four and four outputs, or alternating. */
 #define MT_MVE_ROWS_APART            \
     "vmov q0[2], q0[0], r0, r4\n\t"  \
@@ -122,37 +156,52 @@ extern "C" {
     "vldrw.32 q3, [%[w]], #16\n\t" \
     "vrshl.s32 q0, q0, q2\n\t"     \
     "vrshl.s32 q1, q1, q3\n\t" MT_MVE_ROWS_RANGE
-#define MT_MVE_DENSE(blocks, scale, ...)                                                                        \
-    __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                      \
+#define MT_MVE_DENSE(head, blocks, scale, last, ...)                                                            \
+    __asm__ volatile(head "ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                 \
                      "1:\n\t" blocks "cmp %[x], %[end]\n\t"                                                     \
                      "bne 1b\n\t" scale                                                                         \
                      : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&l"(output)                                      \
-                     : [end] "r"(end), __VA_ARGS__                                                              \
-                     : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
+                     : [end] "r"(end), [moved] "m"(moved), __VA_ARGS__                                          \
+                     : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", last, "cc", "memory")
 #define MT_MVE_DENSE_RANGE [zero] "w"(zero), [low] "w"(low), [high] "w"(high)
 
-#define MT_MVE_DENSE_BY(scale, ...)                             \
-    do {                                                        \
-        if (unroll == 8)                                        \
-            MT_MVE_DENSE(MT_MVE_ROW_EIGHT, scale, __VA_ARGS__); \
-        else if (unroll == 4)                                   \
-            MT_MVE_DENSE(MT_MVE_ROW_FOUR, scale, __VA_ARGS__);  \
-        else if (unroll == 2)                                   \
-            MT_MVE_DENSE(MT_MVE_ROW_TWO, scale, __VA_ARGS__);   \
-        else                                                    \
-            MT_MVE_DENSE(MT_MVE_ROW, scale, __VA_ARGS__);       \
+#define MT_MVE_DENSE_TURNS(head, row, scale, last, ...)                                                 \
+    do {                                                                                                \
+        if (unroll == 8)                                                                                \
+            MT_MVE_DENSE(head, row row row row row row row row, scale, last, __VA_ARGS__);              \
+        else if (unroll == 4)                                                                           \
+            MT_MVE_DENSE(head, row row row row, scale, last, __VA_ARGS__);                              \
+        else if (unroll == 2)                                                                           \
+            MT_MVE_DENSE(head, row row, scale, last, __VA_ARGS__);                                      \
+        else                                                                                            \
+            MT_MVE_DENSE(head, row, scale, last, __VA_ARGS__);                                          \
+    } while (0)
+#define MT_MVE_DENSE_BY(scale, ...)                                                                         \
+    do {                                                                                                    \
+        if (bits == 4)                                                                                      \
+            MT_MVE_DENSE_TURNS(MT_MVE_MASK_4BIT, MT_MVE_ROW_4BIT, MT_MVE_SUMS_4BIT scale, "q3", __VA_ARGS__);  \
+        else if (bits == 2)                                                                                 \
+            MT_MVE_DENSE_TURNS(MT_MVE_MASKS_2BIT, MT_MVE_ROW_2BIT, MT_MVE_SUMS_2BIT scale, "q4", __VA_ARGS__); \
+        else                                                                                                \
+            MT_MVE_DENSE_TURNS("", MT_MVE_ROW, scale, "q3", __VA_ARGS__);                                   \
     } while (0)
 
-/* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. `unroll`
- * vectors of inputs per iteration; `end` is a multiple. */
+/* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights (of `bits` bits: as many
+ * vectors of their fields), scales. `unroll` vectors of inputs per iteration; `end` is a multiple. */
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, int unroll, enum mt_scaling by,
-                                        const struct mt_mve_range *range)
+                                        const struct mt_mve_range *range, int bits)
 {
     const int16x8_t zero = vldrhq_s16(range->zero_point), low = vldrhq_s16(range->low), high = vldrhq_s16(range->high);
     const int32_t zero_point = range->zero_point[0];
     const uint32x4_t near = vdupq_n_u32(MT_MVE_WHOLE_STEPS + (uint32_t)zero_point);
     const int32_t offset = zero_point * (by == MT_EXACT_4 ? 32 : 4);
+    int32_t moved = 0; /* by what is added to fields */
+    if (bits < 8) {
+        for (const int8_t *x = input; x != end; x += 16)
+            moved = vaddvaq_s8(moved, vldrbq_s8(x));
+        moved *= 1 << (bits - 1);
+    }
     do {
         const int8_t *x = input;
         if (by == MT_TWICE)
@@ -219,18 +268,26 @@ MT_MVE_INLINE const int8_t *mt_mve_row_sums(const int8_t *input, const int8_t *e
 
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, int unroll, enum mt_scaling by,
-                                        const struct mt_mve_range *range)
+                                        const struct mt_mve_range *range, int bits)
 {
     const int32_t depth = (int32_t)(end - input);
-    const int by_turns = by != MT_BY_FLOAT && by != MT_TWICE && by != MT_ONCE;
+    const int by_turns = by != MT_BY_FLOAT && by != MT_TWICE && by != MT_ONCE, together = 8 / bits;
+    int32_t moved = 0;
     (void)unroll;
-    for (; groups; --groups, weights += (by == MT_TWICE || by == MT_ONCE ? 96 : 64) + 8 * depth, output += 8)
-        for (int32_t q = 0; q < 8; ++q) {
+    for (int32_t k = 0; k < depth; ++k)
+        moved += input[k] * (1 << (bits - 1));
+    for (; groups; --groups, weights += (by == MT_TWICE || by == MT_ONCE ? 96 : 64) + bits * depth, output += 8)
+        for (int32_t q = 0, before = 0; q < 8; ++q) {
+            const int32_t field = q % together, is_last = field == together - 1;
             int32_t sum;
             memcpy(&sum, weights + 4 * q, 4);
-            for (int32_t k = 0; k < depth; ++k)
-                sum += input[k] * weights[32 + k / 16 * 128 + q * 16 + k % 16];
-            output[q] = mt_mve_narrow(sum, weights + 32 + 8 * depth + 4 * (by_turns ? q / 2 + q % 2 * 4 : q), 8, by, range);
+            for (int32_t k = 0; k < depth; ++k) {
+                const int8_t byte = weights[32 + k / 16 * 16 * bits + q / together * 16 + k % 16];
+                sum += input[k] * (is_last ? byte : byte & ((1 << bits * (field + 1)) - 1));
+            }
+            const int32_t own = (field ? (sum - before) >> bits * field : sum) - (is_last ? 0 : moved);
+            before = sum;
+            output[q] = mt_mve_narrow(own, weights + 32 + bits * depth + 4 * (by_turns ? q / 2 + q % 2 * 4 : q), 8, by, range);
         }
     return weights;
 }
@@ -260,17 +317,21 @@ MT_MVE_INLINE const int8_t *mt_mve_row_sums(const int8_t *input, const int8_t *e
     }
 
 /* The instances that operators share. */
-#define MT_MVE_ROWS(name, unroll, by)                                                                             \
+#define MT_MVE_ROWS(name, unroll, by, bits)                                                                       \
     MT_OPERATOR const int8_t *name(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output, \
                                    int32_t groups, const struct mt_mve_range *range)                              \
     {                                                                                                             \
-        return mt_mve_rows(input, end, weights, output, groups, unroll, by, range);                               \
+        return mt_mve_rows(input, end, weights, output, groups, unroll, by, range, bits);                         \
     }
-#define MT_MVE_EACH_ROWS(kind, by)             \
-    MT_MVE_ROWS(mt_mve_dense##kind, 1, by)     \
-    MT_MVE_ROWS(mt_mve_dense##kind##_2, 2, by) \
-    MT_MVE_ROWS(mt_mve_dense##kind##_4, 4, by) \
-    MT_MVE_ROWS(mt_mve_dense##kind##_8, 8, by)
+#define MT_MVE_TURNS_OF_ROWS(name, by, bits) \
+    MT_MVE_ROWS(name, 1, by, bits)           \
+    MT_MVE_ROWS(name##_2, 2, by, bits)       \
+    MT_MVE_ROWS(name##_4, 4, by, bits)       \
+    MT_MVE_ROWS(name##_8, 8, by, bits)
+#define MT_MVE_EACH_ROWS(kind, by)                        \
+    MT_MVE_TURNS_OF_ROWS(mt_mve_dense##kind, by, 8)       \
+    MT_MVE_TURNS_OF_ROWS(mt_mve_dense_4bit##kind, by, 4)  \
+    MT_MVE_TURNS_OF_ROWS(mt_mve_dense_2bit##kind, by, 2)
 MT_MVE_EACH_ROWS(, MT_BY_FLOAT)
 MT_MVE_EACH_ROWS(_near, MT_BY_NEAR_FLOAT)
 MT_MVE_EACH_ROWS(_odd, MT_BY_ODD_FLOAT)

@@ -20,6 +20,7 @@ from mtool.compiler.frontend.onnx_file import import_graph
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.dsp.tiles import Im2colFields, PointwiseFields
 from mtool.compiler.kernels.conv2d.integer import Tables
+from mtool.compiler.kernels.dense import mve
 from mtool.compiler.kernels.dense.dsp import Gemv, GemvByteSums
 from mtool.compiler.kernels.dense.integer import Fields
 from mtool.compiler.kernels.few_bits import Packed, Weights, packed_powers, packed_rows, packed_stream
@@ -190,6 +191,7 @@ def test_what_is_not_packed(words: NDArray[np.generic]) -> None:
 
 
 M4 = Target("cortex-m4", frozenset({"dsp", "fpu"}))
+MVE = Target("cortex-m55", frozenset({"dsp", "fpu", "mve"}))
 TABLES = [  # cores whose convolutions look sums up
     (Target("cortex-m3", frozenset()), "mps2_an385"),
     (Target("cortex-m0plus", frozenset()), "mps2_an383"),
@@ -273,9 +275,10 @@ def layers(cases: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], bool]], 
 def few_bits_of(node: Node, graph: Graph, bits: int, target: Target) -> Choice:
     """Return the schedule with weights of this number of bits that supports a node."""
     if node.op == "dense":
-        dense = (Gemv(bits=bits), GemvByteSums(bits=bits), Fields())
+        simd = (mve.Gemv(bits=max(bits, 2)),) if target == MVE else (Gemv(bits=bits), GemvByteSums(bits=bits))
+        dense: tuple[Any, ...] = (*simd, Fields())
         found = next(one for one in dense if one.supports(node, graph, target))
-        return Choice(found.name, {"bits": bits} if "bits" in found.knobs() else {})
+        return Choice(found.name, {"bits": found.bits} if "bits" in found.knobs() else {})
     convolutions = (PointwiseFields(), Im2colFields(), Tables())
     return Choice(next(one.name for one in convolutions if one.supports(node, graph, target)))
 
@@ -312,6 +315,14 @@ def test_products_of_two_outputs(target: Target, board: str | None, tmp_path: Pa
     cases = layers(DENSE, target)
     assert schedules(cases) == {"int_fields"}
     assert failures(cases, tmp_path, board) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("board", "optimise"), [(None, "-O2"), ("mps3_an547", "-O2"), ("mps3_an547", "-Os")])
+def test_vectors_of_fields(board: str | None, optimise: str, tmp_path: Path) -> None:
+    cases = layers([case for case in DENSE if not case[3]], MVE)
+    assert schedules(cases) == {"mve_rows"}
+    assert failures(cases, tmp_path, board, optimise) == []
 
 
 @pytest.mark.slow

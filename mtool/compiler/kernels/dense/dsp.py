@@ -15,7 +15,7 @@ from mtool.compiler.ir import Array, DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantize
 from mtool.compiler.kernels import dsp
 from mtool.compiler.kernels.code_price import nodes_of_operator, price_of_code
-from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix
+from mtool.compiler.kernels.dense.gemv import FewBitsGemv, GroupedGemv, Matrix
 from mtool.compiler.kernels.epilogues import (
     ByteSumEpilogue,
     Epilogue16,
@@ -161,8 +161,8 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class FewBits(GroupedGemv[T]):
-    """The knob of schedules that can read weights of few bits, eight outputs at a time."""
+class FewBits(FewBitsGemv[T]):
+    """Schedules whose weights of one or two bits are fields with sums of their own."""
 
     bits: int = knob(0, 4, 2, 1, meaning="bits of a stored weight; auto: 8, or 2 or 1 where these take less time")
 
@@ -182,16 +182,6 @@ class FewBits(GroupedGemv[T]):
             if size.depth <= block * dsp.MOST_BLOCKS and self.filled(size) % dsp.WORD == 0:
                 return Stored(bits, block)
         return own
-
-    def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
-        """With weights of four bits or fewer."""
-        fewer = (replace(self, bits=bits) for bits in (1, 2, 4))
-        return None if self.bits else next((one for one in fewer if one.supports(node, graph, target)), None)
-
-    def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """With fewer bits than are fastest, what these save."""
-        size = self.sizes(node, graph)
-        return -(round_up(size.outputs, 8) * round_up(size.depth, 4) * (8 - self.bits) // 8) if self.bits else 0
 
 
 @dataclass(frozen=True)

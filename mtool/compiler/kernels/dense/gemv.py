@@ -1,7 +1,8 @@
 """The common part of the schedules of dense layers."""
 
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -96,6 +97,23 @@ class GroupedGemv(DenseSchedule[T]):
     def vector(self, size: Matrix, epilogue: T) -> Body | None:
         """Return the C of four results, from the sums on the stack; None: they are computed one by one."""
         return None
+
+
+@dataclass(frozen=True)
+class FewBitsGemv(GroupedGemv[T]):
+    """The common part of schedules that can read weights of few bits, eight outputs at a time."""
+
+    bits: int
+
+    def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
+        """With weights of four bits or fewer."""
+        fewer = (replace(self, bits=bits) for bits in sorted(self.knobs()["bits"].values[1:]))
+        return None if self.bits else next((one for one in fewer if one.supports(node, graph, target)), None)
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """With fewer bits than are fastest, what these save."""
+        size = self.sizes(node, graph)
+        return -(round_up(size.outputs, 8) * round_up(size.depth, 4) * (8 - self.bits) // 8) if self.bits else 0
 
 
 # Packed weights of dense layers of float32.

@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool.compiler.ir import Array, DType
 from mtool.compiler.kernels import mve
-from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
+from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, FewBitsGemv, GroupedGemv, Matrix, pack_f32
 from mtool.compiler.kernels.epilogues import (
     ByteSumEpilogue,
     Epilogue16,
@@ -24,7 +24,7 @@ from mtool.compiler.kernels.epilogues import (
 from mtool.compiler.kernels.f32 import words_of
 from mtool.compiler.kernels.integer import EPILOGUE, RESULT
 from mtool.compiler.kernels.mve.loops import Body, headers_of, vector_rest
-from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
+from mtool.compiler.kernels.packing import by_turns, filled_up, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
 
@@ -37,24 +37,43 @@ GROUP = 8  # outputs at a time
 UNROLLS = (8, 4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
 
 
-def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
-    """Return the stream of mt_mve_rows, int8 [N/8, 64 or 96 + 8 * depth]; N is padded to a multiple of 8.
+FIELD_LIMIT = {4: 1 << 27, 2: 1 << 25}
+"""What sums have to be below, by the bits of a weight."""
+
+
+def pack(weights: Array, bias: Array, scaling: Scaling, depth: int, bits: int = 8) -> Array:
+    """Return the stream of mt_mve_rows, int8 [N/8, 64 or 96 + bits * depth]; N is padded to a multiple of 8.
 
     Args:
         weights: int8 [N, K].
         bias: int32 [N], the input's zero point folded in.
         scaling: of N channels.
         depth: whole vectors, which K is padded to.
+        bits: of a weight, whose sums are below `FIELD_LIMIT`.
     """
     order = mve.EVEN_FIRST if isinstance(scaling, NearFloatScaling | mve.MultiplierScaling) else None
     tails = scaling.padded(round_up(len(weights), GROUP)).vectors(GROUP, order)
+    if bits < 8:
+        weights, bias = _fields(weights, bias, depth, bits)
+    together = GROUP * bits // 8
     return np.concatenate(
-        [numbers_of(bias, GROUP, np.int32), by_turns(weights, GROUP, mve.INT8_LANES, depth), tails], axis=1
+        [numbers_of(bias, GROUP, np.int32), by_turns(weights, together, mve.INT8_LANES, depth), tails], axis=1
     )
 
 
+def _fields(weights: Array, bias: Array, depth: int, bits: int) -> tuple[Array, Array]:
+    """Return bytes of the fields of some outputs, int8 [N * bits / 8, depth], and the biases of their sums."""
+    count, together = round_up(len(weights), GROUP), 8 // bits
+    fields = filled_up(weights, count, depth).astype(np.int32).reshape(-1, together, depth)
+    fields[:, :-1] += 1 << bits - 1
+    shifts = bits * np.arange(together)
+    heads = np.pad(bias.astype(np.int64), (0, count - len(bias))).reshape(-1, together) << shifts
+    summed = (heads.cumsum(axis=1) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return (fields << shifts[:, None]).sum(axis=1).astype(np.int8), summed.reshape(-1)
+
+
 @dataclass(frozen=True)
-class Gemv(GroupedGemv[Int8Epilogue]):
+class Gemv(FewBitsGemv[Int8Epilogue]):
     """Row by row of the input; eight outputs share each vector of inputs."""
 
     name = "mve_rows"
@@ -62,11 +81,18 @@ class Gemv(GroupedGemv[Int8Epilogue]):
     forms = (Int8Epilogue,)
     element = DType.INT8
 
+    bits: int = knob(0, 4, 2, meaning="bits of a stored weight; auto: 8")
     unroll: int = knob(0, *UNROLLS, meaning="vectors of inputs per iteration; auto: the largest divisor of the depth")
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
-        """int8 to int8."""
-        return bool(epilogue.weights.dtype == np.int8)
+        """int8 to int8, by weights of the chosen bits."""
+        weights = epilogue.weights
+        if weights.dtype != np.int8 or not self.bits:
+            return bool(weights.dtype == np.int8)
+        most, bias = 1 << self.bits - 1, mve.vector_scaling(epilogue).bias.astype(np.int64)
+        if weights.min(initial=0) < -most or weights.max(initial=0) >= most:
+            return False
+        return int(np.abs(bias).max(initial=0)) + 128 * most * size.depth < FIELD_LIMIT[self.bits]
 
     def _unroll(self, size: Matrix) -> int:
         return self.unroll or mve.best_unroll(size.depth, mve.INT8_LANES, UNROLLS)
@@ -76,18 +102,20 @@ class Gemv(GroupedGemv[Int8Epilogue]):
         return round_up(size.depth, mve.INT8_LANES * self._unroll(size))
 
     def instructions(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> float:
-        """17 instructions for 16 inputs and eight outputs, 2 an iteration, 20 for eight outputs."""
-        each = (17 + 2 / self._unroll(size)) * self.filled(size) / mve.INT8_LANES + 20
-        return size.rows * self.groups(size, epilogue) * each
+        """17 instructions for 16 inputs and eight outputs, 2 an iteration, 20 for eight outputs, 14 or 22 by fields."""
+        vectors = self.filled(size) / mve.INT8_LANES
+        each = (17 + 2 / self._unroll(size)) * vectors + 20 + {4: 14, 2: 22}.get(self.bits, 0)
+        return size.rows * (self.groups(size, epilogue) * each + (5 * vectors if self.bits else 0))
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """By the scaling and the unrolling."""
-        epilogue, unroll = mve.vector_scaling(epilogue), self._unroll(size)
-        function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
-        rows = partial(pack, depth=self.filled(size))
+        epilogue, unroll, bits = mve.vector_scaling(epilogue), self._unroll(size), self.bits or 8
+        of_bits = f"_{bits}bit" if bits < 8 else ""
+        function = f"mt_mve_dense{of_bits}{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
+        rows = partial(pack, depth=self.filled(size), bits=bits)
         packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias, epilogue.scaling)
-        layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
-        layout += f"bytes of {epilogue.scaling.meaning}"
+        what = f"fields of {bits} bits of 16 inputs" if bits < 8 else "16 weights"
+        layout = f"8 outputs a row: bytes of biases, vectors of {what} by turns, bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
         return Products(packed, layout, "mt_mve_gemv_int8.h", function, declared, "&range")
 
