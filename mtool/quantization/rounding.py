@@ -28,7 +28,7 @@ from mtool.compiler.frontend.tensors import read_names
 from mtool.compiler.operators.window import CONV
 from mtool.verification import reference
 
-_DAMPING = 0.01  # of the mean variance of an input, added to each: weights without effect stay near the float model's
+_DAMPING = 0.05  # of the mean variance of an input, added to each: weights without effect stay near the float model's
 FLOAT = 32  # bits of the weights of a layer that is left in float
 _ROUNDING = 1e-8  # of the mean square, added too: a constant input has no variance
 _MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "MaxPool", "GlobalMaxPool")
@@ -39,7 +39,7 @@ _SHARES = 20  # ranges that are tried, as parts of the largest weight
 _SWEEPS = 6  # at most
 _AT_ONCE = 16  # samples in a call of onnxruntime
 _UNEVEN = 16.0  # between the factors of channels that are equalized: for less, the scale of each row does as well
-_UNUSED = 1e-6  # of the largest channel's weights: one with less is left as it is
+_UNUSED = 1e-6  # of the largest channel's weights: one with less is not equalized, and rounded to zeros
 _ROUNDS = 10  # of equalization: each changes the ranges of the next
 _ROWS = 1 << 15  # of a layer's input, over all samples
 
@@ -65,7 +65,8 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
     hessian = hessian / np.einsum("gkk->gk", hessian).mean(-1)[:, None, None]  # float32 could overflow
     target, hessian, upper = (one.astype(np.float32) for one in (target, hessian, upper))
     largest = np.abs(target).max(-1)
-    largest = np.where(largest > 0, largest, largest.max() or 1.0)
+    is_unused = largest <= _UNUSED * largest.max()  # zeros are not stored or computed, and 0 needs no scale of its own
+    target[is_unused], largest[is_unused] = 0, largest.max() or 1.0
     codes, scale, best = np.zeros_like(target), np.ones_like(largest), np.full(largest.shape, np.inf)
 
     def tried(start: Array, its_scale: Array) -> bool:

@@ -59,6 +59,15 @@ def test_the_error_is_less_than_that_of_rounding_to_nearest(bits: int) -> None:
     assert (ours <= nearest).all() and ours.sum() < 0.6 * nearest.sum()
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_channels_without_effect_become_zeros(bits: int) -> None:
+    """Training shrinks the weights of unused channels, to about 1e-30; zeros are neither stored nor computed."""
+    target = RANDOM(4).normal(size=(1, 6, 20))
+    target[0, 1:4] *= 1e-30
+    codes, scale = rounding.rounded(target, covariance(20), bits)
+    assert not codes[0, 1:4].any() and codes[0, [0, 4, 5]].any(-1).all() and scale.min() > 1e-3
+
+
 @pytest.mark.parametrize("value", [0, 1e-20, 1, 300.3])
 def test_weights_of_zero_and_constant_inputs_are_rounded(value: float) -> None:
     for weights in (np.zeros((3, 90)), RANDOM(0).normal(size=(3, 90))):
