@@ -59,6 +59,10 @@ def _transpose(ctx: Lowering, node: Node) -> None:
 
 def _reshaped_constant(ctx: Lowering, node: Node, found: Dequantized) -> Dequantized | None:
     before, after = ctx.types[found.value].shape, ctx.types[node.outputs[0]].shape
+    if found.block == before[-1] and found.axis == len(after) and after == (*before[:-2], prod(before[-2:])):
+        scale, point = (part.reshape(before[:-1]) for part in (found.scale, found.zero_point))  # groups of the last
+        found = replace(found, scale=scale, zero_point=point, axis=len(after) - 1)
+        before = after
     kept = 0 if found.axis is None else len(before) if found.block else found.axis + 1
     if before[:kept] != after[:kept] or (found.block and before != after):
         return None  # the scales do not lie along one dimension

@@ -7,6 +7,7 @@ kernels compute with the integers. The floats are the same.
 Source: the package qonnx 1.0, qonnx.custom_op.general (intquant.py, bipolar_quant.py, trunc.py).
 """
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -95,11 +96,15 @@ def _trunc(write: OnnxNode) -> None:
 
 @frozen
 class _Grid:
-    """A grid whose numbers are stored as integers of the zero points' type; several scales lie along `axis`."""
+    """A grid whose numbers are stored as integers of the zero points' type; several scales lie along `axis`.
+
+    block: the size of `axis` if it is the only dimension along which the scales do not differ (weights by groups).
+    """
 
     scale: Array
     point: Array
     axis: int | None
+    block: int = 0
 
     @classmethod
     def of(cls, write: OnnxNode, value: str, scale: str, point: str, ends: tuple[int, int] | None) -> "_Grid | None":
@@ -112,13 +117,18 @@ class _Grid:
         fitting = [one for one in types if np.iinfo(one).min <= ends[0] and ends[1] <= np.iinfo(one).max]
         along = [len(shape) - scales.ndim + dim for dim, size in enumerate(scales.shape) if size > 1]
         is_vector = len(along) == 1 and along[0] >= 0 and scales.size == shape[along[0]]
-        if not fitting or scales.dtype != np.float32 or not (scales.size == 1 or (is_vector and value in known)):
+        shared = [dim for dim, size in enumerate(shape) if dim not in along]
+        by_groups = len(along) > 1 and len(shared) == 1 and scales.size * shape[shared[0]] == math.prod(shape)
+        fits = scales.size == 1 or ((is_vector or by_groups) and value in known)
+        if not fitting or scales.dtype != np.float32 or not fits:
             return None
         stored = points.astype(fitting[0])
         if (points.size > 1 and points.shape != scales.shape) or (stored != points).any():
             return None
         if scales.size == 1:
             return cls(scales.reshape(()), stored.reshape(()), None)
+        if by_groups:
+            return cls(scales, np.broadcast_to(stored, scales.shape).copy(), shared[0], shape[shared[0]])
         return cls(scales.reshape(-1), np.broadcast_to(stored.reshape(-1), scales.size).copy(), along[0])
 
     @property
@@ -130,7 +140,8 @@ class _Grid:
     def give(self, write: OnnxNode, integers: str) -> None:
         """Make integers, as real numbers, the output."""
         parameters = (write.constant(data, data.dtype) for data in (self.scale, self.point))
-        write.write("DequantizeLinear", [integers, *parameters], write.outputs, axis=self.axis)
+        blocks = {"block_size": self.block} if self.block else {}
+        write.write("DequantizeLinear", [integers, *parameters], write.outputs, axis=self.axis, **blocks)
 
 
 def _give(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int, int] | None) -> None:

@@ -94,6 +94,23 @@ def test_products_in_c(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, reference(proto, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
+def test_groups_of_qonnx() -> None:
+    """Brevitas quantizes weights by groups as [channels, groups, inputs of a group], and reshapes them."""
+    rng = np.random.default_rng(7)
+    weights, scales = rng.normal(0, 0.3, (6, 4, 10)).astype(F), rng.uniform(0.05, 0.2, (6, 4, 1)).astype(F)
+    constants = {"w": weights, "s": scales, "z": F(0), "b": F(3), "shape": np.array([6, 40])}
+    how = {"domain": "qonnx.custom_op.general", "signed": 1, "narrow": 0, "rounding_mode": "ROUND"}
+    nodes = [helper.make_node("Quant", ["w", "s", "z", "b"], ["q"], **how)]
+    nodes.append(helper.make_node("Reshape", ["q", "shape"], ["r"]))
+    nodes.append(helper.make_node("Gemm", ["x", "r"], ["y"], transB=1))
+    proto, x = model(nodes, {"x": (F, (1, 40))}, ["y"], constants), rng.normal(0, 1, (1, 40)).astype(F)
+    graph = lowered(proto)
+    assert [graph.types[node.inputs[1]].dtype.label for node in graph.nodes if node.op == "dense"] == ["int8"] * 4
+    ((found,),) = interpreter.run(graph, [{"x": x}])
+    real = np.rint(np.clip(weights / scales, -4, 3)) * scales
+    np.testing.assert_allclose(found, x @ real.reshape(6, 40).T, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("one_row", [False, True])
 @pytest.mark.parametrize("activations", [False, True])

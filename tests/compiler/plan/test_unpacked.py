@@ -47,7 +47,7 @@ def outputs(model: Path, board: str, folder: Path, compress: str) -> tuple[list[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [4, 2, 1])
+@pytest.mark.parametrize("bits", [4, 3, 2, 1])
 @pytest.mark.parametrize(
     "board", ["mps2_an386", "mps2_an385", "mps2_an383", "mps3_an547", "qemu_riscv32", "qemu_riscv32_v"]
 )
