@@ -225,7 +225,8 @@ def spectra(
     }  # fmt: skip
     inputs = {"x": node.inputs[0], **({"window": window} if window else {})}
     inputs |= _tables(ctx, node, length // 2, kind.dtype, -1.0)
-    template_node(ctx, node, "signal_rfft", inputs, {"y": node.outputs[0]}, values, headers=("mt_fft.h",))
+    headers = ("mt_fft.h", "mt_mve_fft.h")
+    template_node(ctx, node, "signal_rfft", inputs, {"y": node.outputs[0]}, values, headers=headers)
 
 
 def _stages(dtype: DType, length: int) -> dict[str, Any]:

@@ -49,12 +49,12 @@ class Chain:
         self.feeds[put.name] = x
         self.golden |= {t.name: data for t, data in zip(made, golden, strict=True)}
 
-    def check(self, folder: Path, calls: int = 0) -> None:
-        """Run the model on the host, `calls` times one after the other, and compare."""
+    def check(self, folder: Path, calls: int = 0, board: str = "host") -> None:
+        """Run the model on a board, `calls` times one after the other, and compare."""
         path = folder / "m.tflite"
         path.write_bytes(model(self.tensors, self.ops, [*self.feeds], [*self.golden]))
         samples = [{name: data[n] if calls else data for name, data in self.feeds.items()} for n in range(calls or 1)]
-        ran = mtool.run(path, board="host", inputs=samples, deployment=mtool.Deployment(folder / "project"))
+        ran = mtool.run(path, board=board, inputs=samples, deployment=mtool.Deployment(folder / "project"))
         for name, golden in self.golden.items():
             found = np.stack([sample[name] for sample in ran.outputs])
             np.testing.assert_array_equal(found.reshape(golden.shape), golden, name)
@@ -251,8 +251,22 @@ def test_a_transform_is_kiss_fft_s_to_the_bit(dtype: Any, bits: int, tmp_path: P
 
 
 @pytest.mark.slow
-def test_transforms_of_floats_are_numpy_s(tmp_path: Path) -> None:
-    lengths = (4, 12, 30, 40, 90, 480)
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "qemu_riscv32"])
+def test_transforms_on_boards_have_the_same_bits(board: str, tmp_path: Path) -> None:
+    c, chance = Chain(), np.random.default_rng(3)
+    for length in (32, 64, 128, 256, 512):
+        loud = np.where(chance.integers(0, 2, length), 32767, -32768).astype(I16)
+        beats = np.where(np.arange(length) // 2 % 2, 32767, -32768).astype(I16)
+        for x in (chance.integers(-32768, 32768, length).astype(I16), loud, beats, np.full(length, -32768, I16)):
+            golden = np.array(Fixed(16, False).real([int(number) for number in x]), I16)
+            c.add("Rfft", x, [golden], T=KINDS[I16], fft_length=length)
+    c.check(tmp_path, board=board)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["host", "mps3_an547"])
+def test_transforms_of_floats_are_numpy_s(board: str, tmp_path: Path) -> None:
+    lengths = (4, 12, 30, 32, 40, 64, 90, 256, 480, 512)
     tensors, ops, feeds = [], [], {}
     for n in lengths:
         tensors += [T(f"x{n}", [n]), T(f"y{n}", [n + 2]), T(f"z{n}", [n])]
@@ -263,7 +277,7 @@ def test_transforms_of_floats_are_numpy_s(tmp_path: Path) -> None:
         feeds[f"x{n}"] = R.standard_normal(n).astype(F32)
     path = tmp_path / "m.tflite"
     path.write_bytes(model(tensors, ops, [*feeds], [f"{s}{n}" for n in lengths for s in "yz"]))
-    (found,) = mtool.run(path, board="host", inputs=[feeds], deployment=mtool.Deployment(tmp_path / "p")).outputs
+    (found,) = mtool.run(path, board=board, inputs=[feeds], deployment=mtool.Deployment(tmp_path / "p")).outputs
     for n in lengths:
         spectrum = np.fft.rfft(feeds[f"x{n}"].astype(float))
         np.testing.assert_allclose(found[f"y{n}"][0::2] + 1j * found[f"y{n}"][1::2], spectrum, atol=1e-5 * n)

@@ -20,7 +20,7 @@ class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
     template: the name of its file, without extension; or the absolute path of a file that is not mtool's.
-    values: the template's variables, besides `types`, the types of its inputs and outputs.
+    values: the template's variables, besides `target`, and `types`, the types of its inputs and outputs.
     names: the C names of the inputs, then of the outputs.
     label: the ONNX operator, in lower case.
     scratch: bytes of working memory.
@@ -95,6 +95,7 @@ class Template(Schedule):
             attrs.template if is_path else f"kernels/template/c99/{attrs.template}.c.j2",
             types=types,
             joined=graph.is_sample,
+            target=target,
             **attrs.values,
         )
         arguments = (
@@ -102,7 +103,8 @@ class Template(Schedule):
             *(Argument(name, types[name].dtype.c, ("output", number)) for number, name in enumerate(outputs)),
             *([Argument("scratch", attrs.scratch_type, "scratch")] if attrs.scratch else []),
         )
-        headers = (*attrs.headers, *(["mt_float.h"] if is_path else []))  # a user's C may call any function of math.h
+        own = (name for name in attrs.headers if target.has_mve or not name.startswith("mt_mve_"))
+        headers = (*own, *(["mt_float.h"] if is_path else []))  # a user's C may call any function of math.h
         return Kernel(arguments, body, operand_constants(node, graph, inputs), attrs.math, headers)
 
 
