@@ -4,9 +4,9 @@ The importer is loaded together with the first model: a caller that only builds 
 does not need it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mtool.base import exports
 from mtool.compiler.frontend.options import ModelOptions, Pairs
 
 if TYPE_CHECKING:
@@ -15,11 +15,4 @@ if TYPE_CHECKING:
     from mtool.compiler.frontend.onnx_file import from_proto
 
 __all__ = ["ModelOptions", "Pairs", "from_proto", "is_tflite", "load", "run_time_sizes"]
-
-_MODULES = {"from_proto": "onnx_file", "is_tflite": "model_file", "load": "files", "run_time_sizes": "files"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'mtool.compiler.frontend' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"mtool.compiler.frontend.{_MODULES[name]}"), name)
+__getattr__ = exports.getter(__name__, exports.modules_by_name(__file__))

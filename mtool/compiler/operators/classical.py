@@ -7,7 +7,7 @@ support vector machines libsvm's.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -602,10 +602,6 @@ def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: s
     return forest
 
 
-def _tracks_nan(attrs: Mapping[str, Any]) -> Sequence[int]:
-    return attrs.get("nodes_missing_value_tracks_true") or ()
-
-
 def _checked(forest: Callable[..., Forest], *args: Any) -> Forest:
     try:
         return forest(*args)
@@ -660,7 +656,7 @@ def _ensemble(write: ClassicalNode) -> None:
 
 def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
     modes, splits, weights = (_list(attrs[key]) for key in ("nodes_modes", "nodes_splits", "leaf_weights"))
-    nan = _tracks_nan(attrs)
+    nan = attrs.get("nodes_missing_value_tracks_true") or ()
     member = MODES.index("BRANCH_MEMBER")
     sets: list[list[float]] = [[]]
     if "membership_values" in attrs:  # all sets, each followed by a NaN

@@ -268,10 +268,6 @@ def _times(a: Expr, b: float) -> Expr:
     return call("mul", a, _number(b, a))
 
 
-def _less(a: Expr, b: Expr) -> Expr:
-    return call("less", a, b, dtype=DType.BOOL)
-
-
 def _product(first: Expr, factors: Iterable[Expr]) -> Expr:
     return functools.reduce(lambda a, b: call("mul", a, b), factors, first)
 
@@ -298,7 +294,7 @@ def _reflected(x: Expr, low: float, high: float) -> Expr:
         return _number(0, x)
     turn = call("remainder", _add(x, _number(-low, x)), _number(2 * span, x))
     back = call("sub", _number(2 * span, x), turn)
-    return _add(choose(_less(turn, _number(span, x)), turn, back), _number(low, x))
+    return _add(choose(call("less", turn, _number(span, x), dtype=DType.BOOL), turn, back), _number(low, x))
 
 
 def _grid_sample(ctx: Lowering, node: Node) -> None:

@@ -1,9 +1,9 @@
 """Choose schedules, order the operators, lay out the arena. Importing `Choice` does not load the operators."""
 
-import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mtool.base import exports
 from mtool.base.option_values import Io, Order, Partial
 from mtool.compiler.plan.choice import Choice, Choices
 
@@ -81,7 +81,4 @@ def make_plan(
     return packed if packed.arena_bytes <= most and packed.grown_bytes < plan.grown_bytes else plan
 
 
-def __getattr__(name: str) -> Any:
-    if name not in ("Plan", "Step"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)
+__getattr__ = exports.getter(__name__, exports.modules_by_name(__file__))

@@ -31,7 +31,7 @@ def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
         (plan.partial, plan.order, tuple(sorted(plan.choices.items()))): plan for plan in plans if plan.flash_bytes
     }
     usual_last = sorted(latest.values(), key=lambda plan: (plan.partial, plan.order) == ("auto", "auto"))
-    by_cost = {_costs(plan): plan for plan in usual_last}
+    by_cost = {(plan.median, plan.arena_bytes, plan.flash_bytes): plan for plan in usual_last}
 
     def is_beaten(costs: tuple[float, int, int]) -> bool:
         return any(one != costs and all(map(operator.le, one, costs)) for one in by_cost)
@@ -67,10 +67,6 @@ def without_points(paths: Iterable[Path]) -> tuple[tuple[Path, ...], str]:
     if len(set(points)) > 1:
         raise UsageError(f"different points are requested: {', '.join(points)}", hint="give one of them")
     return tuple(logs), points[0] if points else ""
-
-
-def _costs(plan: WholePlan) -> tuple[float, int, int]:
-    return plan.median, plan.arena_bytes, plan.flash_bytes
 
 
 _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring

@@ -21,8 +21,7 @@ from mtool.base.errors import UsageError
 from mtool.compiler import frontend
 from mtool.compiler.backends import BackendError, BackendSpec, Context, Product, Region
 from mtool.compiler.backends.chosen import Chosen, choose
-from mtool.compiler.backends.ethos_u import EthosU, vela
-from mtool.compiler.backends.ethos_u.writing import Model, tflite_of
+from mtool.compiler.backends.ethos_u import EthosU, Model, tflite_of, vela
 from mtool.compiler.backends.partition import partition
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Quant

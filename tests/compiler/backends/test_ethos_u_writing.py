@@ -20,7 +20,7 @@ import mirror
 
 from mtool.compiler.backends import Backend, Context, Product, Region
 from mtool.compiler.backends.chosen import Chosen
-from mtool.compiler.backends.ethos_u.writing import PATTERNS, tflite_of
+from mtool.compiler.backends.ethos_u import PATTERNS, tflite_of
 from mtool.compiler.backends.partition import partition
 from mtool.verification.oracles import litert
 

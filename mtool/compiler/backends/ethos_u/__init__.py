@@ -4,23 +4,444 @@ The NPU rounds as TFLite's reference kernels do, so that results are theirs with
 be one step off, which `--tolerance 1` must allow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
 
 from mtool.base.errors import UsageError
+from mtool.compiler.backends import quantized
 from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.ethos_u import vela
 from mtool.compiler.backends.ethos_u.vela import COMPILED, Compiled, precompiled
-from mtool.compiler.backends.ethos_u.writing import PATTERNS, padded_name, tflite_of
 from mtool.compiler.backends.interface import (
     Backend,
     BackendError,
     Context,
+    Operand,
     Operation,
     OperationsRefused,
+    Pattern,
     Product,
     Region,
 )
+from mtool.compiler.backends.quantized import bias_of, is_depthwise, rows_of
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.types import Array, Quant
+from mtool.compiler.operators.lowering import AlongAxis
+from mtool.compiler.operators.movement import Pad
+from mtool.compiler.operators.reduce import Axes
+from mtool.compiler.operators.window import CONV, Convolution, Pool, Window
+
+# Writes regions as TFLite models for Vela, with the user's tensor names.
+
+_VERSION = 3  # of the schema
+_CONSTANT_ALIGNMENT = 16  # of constants
+_TYPES = {
+    DType.INT8: tflite.TensorType.INT8,
+    DType.UINT8: tflite.TensorType.UINT8,
+    DType.INT16: tflite.TensorType.INT16,
+    DType.INT32: tflite.TensorType.INT32,
+    DType.INT64: tflite.TensorType.INT64,
+}
+
+
+class Model:
+    """A TFLite model with one subgraph under construction: each tensor and operator is written at once, as a table."""
+
+    def __init__(self) -> None:
+        self.builder = flatbuffers.Builder(1024)
+        self.tensors: list[int] = []
+        self.operators: list[int] = []
+        self.buffers = [self.table("Buffer")]
+        self.codes: dict[tuple[str, int], int] = {}
+
+    def table(self, kind: str, **fields: float) -> int:
+        """Append a table of the schema with its fields in this order."""
+        getattr(tflite, f"{kind}Start")(self.builder)
+        for name, value in fields.items():
+            getattr(tflite, f"{kind}Add{name}")(self.builder, value)
+        return int(getattr(tflite, f"{kind}End")(self.builder))
+
+    def offsets(self, offsets: Sequence[int]) -> int:
+        """Append a vector of tables."""
+        self.builder.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            self.builder.PrependUOffsetTRelative(offset)
+        return int(self.builder.EndVector())
+
+    def numbers(self, numbers: Sequence[int]) -> int:
+        """Append a vector of numbers."""
+        return int(self.builder.CreateNumpyVector(np.asarray(numbers, np.int32)))
+
+    def tensor(
+        self, name: str, shape: Sequence[int], dtype: DType, quant: Quant | None = None, data: Array | None = None
+    ) -> int:
+        """Append a tensor, with its elements if it is a constant, and return its number."""
+        b, buffer = self.builder, 0
+        if data is not None:
+            raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+            b.StartVector(1, raw.size, _CONSTANT_ALIGNMENT)
+            b.head -= raw.size
+            b.Bytes[b.head : b.head + raw.size] = raw.tobytes()
+            buffer = len(self.buffers)
+            self.buffers.append(self.table("Buffer", Data=b.EndVector()))
+        title, sizes = b.CreateString(name), self.numbers(shape)
+        grid: dict[str, int] = {}
+        if quant is not None:
+            scale = b.CreateNumpyVector(np.asarray(quant.scale, np.float32))
+            points = b.CreateNumpyVector(np.asarray(quant.zero_point, np.int64))
+            fields = {"Scale": scale, "ZeroPoint": points, "QuantizedDimension": quant.axis or 0}
+            grid = {"Quantization": self.table("QuantizationParameters", **fields)}
+        self.tensors.append(self.table("Tensor", Shape=sizes, Type=_TYPES[dtype], Buffer=buffer, Name=title, **grid))
+        return len(self.tensors) - 1
+
+    def operator(
+        self,
+        code: str,
+        version: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        table: str = "",
+        options: Mapping[str, int | float] | None = None,
+    ) -> None:
+        """Append an operator.
+
+        Args:
+            code: its name in the schema's BuiltinOperator.
+            version: the lowest that supports its element types.
+            inputs, outputs: the numbers of its tensors.
+            table: the name of its options' table; "": it has none.
+            options: their fields, as the schema's functions spell them; missing ones are 0.
+        """
+        more: dict[str, int] = {}
+        if table:
+            kind = getattr(tflite.BuiltinOptions, table)
+            more = {"BuiltinOptionsType": kind, "BuiltinOptions": self.table(table, **(options or {}))}
+        index = self.codes.setdefault((code, version), len(self.codes))
+        read, made = self.numbers(inputs), self.numbers(outputs)
+        self.operators.append(self.table("Operator", OpcodeIndex=index, Inputs=read, Outputs=made, **more))
+
+    def finish(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        """Return the file; inputs and outputs are numbers of tensors."""
+        codes = []
+        for code, version in self.codes:
+            number = getattr(tflite.BuiltinOperator, code)
+            fields = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": version}
+            codes.append(self.table("OperatorCode", **fields))
+        title, read, made = self.builder.CreateString(name), self.numbers(inputs), self.numbers(outputs)
+        tensors, operators = self.offsets(self.tensors), self.offsets(self.operators)
+        graph = self.table("SubGraph", Tensors=tensors, Inputs=read, Outputs=made, Operators=operators, Name=title)
+        lists = [self.offsets(one) for one in (codes, [graph], self.buffers)]
+        fields = dict(zip(("OperatorCodes", "Subgraphs", "Buffers"), lists, strict=True))
+        self.builder.Finish(self.table("Model", Version=_VERSION, **fields), b"TFL3")
+        return bytes(self.builder.Output())
+
+
+def padding_of(attrs: Window, image: Sequence[int], result: Sequence[int]) -> str | None:
+    """Return the kind of padding of a window over height and width: "VALID" or "SAME"; None: neither.
+
+    Args:
+        attrs: the window.
+        image, result: the shapes of its input and output, with the channels last.
+    """
+    pads, shape = [*attrs.pads], [*result[1:3]]
+    reach = [(kernel - 1) * dilation + 1 for kernel, dilation in zip(attrs.kernel, attrs.dilations, strict=True)]
+    sides = [*zip(image[1:3], reach, attrs.strides, strict=True)]
+    if not any(pads) and shape == [(size - wide) // stride + 1 for size, wide, stride in sides]:
+        return "VALID"
+    same = [-(-size // stride) for size, _, stride in sides]
+    totals = [
+        max((count - 1) * stride + wide - size, 0) for count, (size, wide, stride) in zip(same, sides, strict=True)
+    ]
+    is_same = pads == [*(total // 2 for total in totals), *(total - total // 2 for total in totals)]
+    return "SAME" if is_same and shape == same else None
+
+
+_ACTIVATIONS = {
+    (None, None): "NONE",
+    (0.0, None): "RELU",
+    (0.0, 6.0): "RELU6",
+    (-1.0, 1.0): "RELU_N1_TO_1",
+}
+
+
+def tflite_of(region: Region) -> bytes:
+    """Return a region as a TFLite model, whose inputs and outputs are the region's in order."""
+    return _Writer(region).model()
+
+
+def activation_of(operation: Operation) -> str | None:
+    """Return TFLite's name of an operation's fused activation; None: TFLite has none with these limits."""
+    activation = operation.activation
+    if activation is None:
+        return "NONE"
+    low, high = activation.low, activation.high
+    if (low, high) not in _ACTIVATIONS:
+        output = operation.output
+        first, last = ((limit - output.zero_point) * output.scales[0] for limit in output.dtype.limits)
+        low = None if low is not None and low <= first else low
+        high = None if high is not None and high >= last else high
+    return _ACTIVATIONS.get((low, high))
+
+
+class _Writer(Model):
+    def __init__(self, region: Region) -> None:
+        super().__init__()
+        self.region = region
+        self.known: dict[str, int] = {}  # the numbers of the variable tensors, by value
+
+    def model(self) -> bytes:
+        region = self.region
+        for operand in region.inputs:
+            self.variable(operand)
+        for operation in region.operations:
+            for operand in operation.variables:
+                self.variable(operand)
+            WRITERS[operation.kind](self, operation)
+        inputs, outputs = ([self.known[one.value] for one in side] for side in (region.inputs, region.outputs))
+        return self.finish(region.name, inputs, outputs)
+
+    def variable(self, operand: Operand) -> int:
+        if operand.value not in self.known:
+            self.known[operand.value] = self.tensor(operand.tensor, operand.shape, operand.dtype, operand.quant)
+        return self.known[operand.value]
+
+    def constant(self, operand: Operand, data: Array, axis: int) -> int:
+        """Add a constant whose elements were moved; `axis`: the axis of its scales now."""
+        quant = operand.quant
+        if quant is not None:
+            quant = Quant(quant.scale, quant.zero_point, axis if len(quant.scale) > 1 else None)
+        return self.tensor(operand.tensor, data.shape, operand.dtype, quant, data)
+
+    def constant_numbers(self, name: str, numbers: Array) -> int:
+        return self.tensor(name, numbers.shape, DType.INT32, None, numbers.astype(np.int32))
+
+    def call(
+        self,
+        code: str,
+        version: int,
+        operation: Operation,
+        inputs: Sequence[int],
+        table: str = "",
+        options: Mapping[str, int | float] | None = None,
+    ) -> None:
+        self.operator(code, version, inputs, [self.variable(one) for one in operation.outputs], table, options)
+
+    def bias(self, operation: Operation, weights: Operand, count: int) -> int:
+        given = operation.inputs[2] if len(operation.inputs) > 2 else None
+        x_scale = np.float32(operation.operand(0).scales[0])
+        scales = tuple(float(x_scale * np.float32(one)) for one in weights.scales)
+        quant = Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+        name = f"{operation.output.tensor}/bias" if given is None else given.tensor
+        return self.tensor(name, (count,), DType.INT32, quant, bias_of(operation, count))
+
+
+def _fused(operation: Operation) -> dict[str, int]:
+    return {"FusedActivationFunction": getattr(tflite.ActivationFunctionType, activation_of(operation) or "NONE")}
+
+
+def _strides(attrs: Window, padding: str) -> dict[str, int]:
+    return {"StrideH": attrs.strides[0], "StrideW": attrs.strides[1], "Padding": getattr(tflite.Padding, padding)}
+
+
+def _convolution(writer: _Writer, operation: Operation) -> None:
+    attrs = Convolution.of(operation)
+    x, weights = operation.operand(0), operation.operand(1)
+    source, padding = writer.variable(x), padding_of(attrs, x.shape, operation.output.shape)
+    if padding is None:  # any other becomes a separate operator before it
+        padding, source = "VALID", _padded(writer, operation, attrs)
+    depthwise = is_depthwise(operation)
+    packed = weights.elements.transpose(*((1, 2, 3, 0) if depthwise else (0, 2, 3, 1)))
+    filters = writer.constant(weights, np.ascontiguousarray(packed), 3 if depthwise else 0)
+    bias = writer.bias(operation, weights, weights.shape[0])
+    options = {
+        **_strides(attrs, padding),
+        "DilationHFactor": attrs.dilations[0],
+        "DilationWFactor": attrs.dilations[1],
+        **_fused(operation),
+        **({"DepthMultiplier": weights.shape[0] // attrs.group} if depthwise else {}),
+    }
+    code, table = ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions") if depthwise else ("CONV_2D", "Conv2DOptions")
+    writer.call(code, 3, operation, (source, filters, bias), table, options)
+
+
+def padded_name(operand: Operand) -> str:
+    """Return the name of a tensor that is padded before a convolution."""
+    return f"{operand.tensor}/padded"
+
+
+def _padded(writer: _Writer, operation: Operation, attrs: Window) -> int:
+    """Add an operator that pads a window's input with zeros, and return its result."""
+    x, (top, left, bottom, right) = operation.operand(0), attrs.pads
+    batch, height, width, channels = x.shape
+    shape = (batch, height + top + bottom, width + left + right, channels)
+    pads = writer.constant_numbers(f"{x.tensor}/pads", np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]))
+    result = writer.tensor(padded_name(x), shape, x.dtype, x.quant)
+    writer.operator("PAD", 2, (writer.variable(x), pads), (result,), "PadOptions")
+    return result
+
+
+def _dense(writer: _Writer, operation: Operation) -> None:
+    x, weights, rows = operation.operand(0), operation.operand(1), rows_of(operation)
+    filters = writer.constant(weights, rows, 0)
+    bias = writer.bias(operation, weights, len(rows))
+    options = {**_fused(operation), "KeepNumDims": int(len(operation.output.shape) != 2)}
+    writer.call("FULLY_CONNECTED", 4, operation, (writer.variable(x), filters, bias), "FullyConnectedOptions", options)
+
+
+def _pool(writer: _Writer, operation: Operation) -> None:
+    attrs = Pool.of(operation)
+    x = operation.operand(0)
+    padding = padding_of(attrs, x.shape, operation.output.shape)
+    assert padding is not None
+    options = {
+        **_strides(attrs, padding),
+        "FilterHeight": attrs.kernel[0],
+        "FilterWidth": attrs.kernel[1],
+        **_fused(operation),
+    }
+    code = "AVERAGE_POOL_2D" if attrs.kind == "average" else "MAX_POOL_2D"
+    writer.call(code, 2, operation, (writer.variable(x),), "Pool2DOptions", options)
+
+
+def _pair(code: str, table: str) -> Callable[[_Writer, Operation], None]:
+    def write(writer: _Writer, operation: Operation) -> None:
+        inputs = tuple(
+            writer.constant(one, one.data, 0) if one.data is not None else writer.variable(one)
+            for one in (operation.operand(0), operation.operand(1))
+        )
+        writer.call(code, 2, operation, inputs, table, _fused(operation))
+
+    return write
+
+
+def _softmax(writer: _Writer, operation: Operation) -> None:
+    inputs = (writer.variable(operation.operand(0)),)
+    writer.call("SOFTMAX", 2, operation, inputs, "SoftmaxOptions", {"Beta": 1.0})
+
+
+def _reshape(writer: _Writer, operation: Operation) -> None:
+    output = operation.output
+    shape = writer.constant_numbers(f"{output.tensor}/shape", np.asarray(output.shape))
+    writer.call("RESHAPE", 1, operation, (writer.variable(operation.operand(0)), shape))
+
+
+def _concatenation(writer: _Writer, operation: Operation) -> None:
+    attrs = AlongAxis.of(operation)
+    options = {"Axis": attrs.axis % len(operation.output.shape), **_fused(operation)}
+    inputs = tuple(writer.variable(one) for one in operation.variables)
+    writer.call("CONCATENATION", 2, operation, inputs, "ConcatenationOptions", options)
+
+
+def _pad(writer: _Writer, operation: Operation) -> None:
+    attrs, x = Pad.of(operation), operation.operand(0)
+    behind = [
+        size - one - before for size, one, before in zip(operation.output.shape, x.shape, attrs.before, strict=True)
+    ]
+    pads = writer.constant_numbers(f"{operation.output.tensor}/pads", np.asarray([attrs.before, behind]).T)
+    writer.call("PAD", 2, operation, (writer.variable(x), pads), "PadOptions")
+
+
+def _mean(writer: _Writer, operation: Operation) -> None:
+    attrs = Axes.of(operation)
+    axes = writer.constant_numbers(f"{operation.output.tensor}/axes", np.asarray(attrs.axes))
+    inputs = (writer.variable(operation.operand(0)), axes)
+    writer.call("MEAN", 2, operation, inputs, "ReducerOptions", {"KeepDims": int(attrs.keepdims)})
+
+
+WRITERS: Mapping[str, Callable[[_Writer, Operation], None]] = {
+    CONV: _convolution,
+    "Gemm": _dense,
+    "MatMul": _dense,
+    "Pool": _pool,
+    "Add": _pair("ADD", "AddOptions"),
+    "Mul": _pair("MUL", "MulOptions"),
+    "Softmax": _softmax,
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _reshape,
+    "Unsqueeze": _reshape,
+    "Concat": _concatenation,
+    "Pad": _pad,
+    "ReduceMean": _mean,
+}
+"""How an operation of each kind is written."""
+
+
+# What a region may contain: quantized operations that TFLite can express. Vela decides in the end.
+
+
+_BYTES = ("int8", "uint8")
+
+
+def _has_constants(operation: Operation) -> str:
+    x, weights = operation.operand(0), operation.operand(1)
+    refused = quantized.weights_refused(operation, x.dtype)
+    bias = operation.inputs[2] if len(operation.inputs) > 2 else None
+    if refused or bias is None:
+        return refused
+    products = np.asarray(x.scales) * np.asarray(weights.scales)
+    fits = bias.quant is not None and np.allclose(bias.scales, products, rtol=1e-5, atol=0)
+    return "" if fits else "its bias has another scale than its products"
+
+
+def _has_activation(operation: Operation) -> str:
+    return "" if activation_of(operation) else f"TFLite has no activation that clips at {operation.activation}"
+
+
+def _named_padding(operation: Operation) -> str:
+    is_named = padding_of(Pool.of(operation), operation.operand(0).shape, operation.output.shape) is not None
+    return "" if is_named else "its padding is neither TFLite's SAME nor VALID"
+
+
+def _one_grid(operation: Operation) -> str:
+    is_one = all(one.quant == operation.output.quant for one in operation.variables)
+    return "" if is_one else "its input and output are quantized differently"
+
+
+def _constant_pair(operation: Operation) -> str:
+    constant = any(one is not None and one.is_constant and not one.is_per_tensor for one in operation.inputs)
+    return "a constant is not quantized" if constant else ""
+
+
+def _zero_pad(operation: Operation) -> str:
+    attrs = Pad.of(operation)
+    if len(operation.inputs) > 1 or attrs.value != operation.output.zero_point:
+        return "it pads with values other than zero"
+    return "it cuts" if min(attrs.before, default=0) < 0 else ""
+
+
+def _spatial_mean(operation: Operation) -> str:
+    is_spatial = tuple(Axes.of(operation).axes) == (1, 2)
+    return "" if is_spatial else "it reduces dimensions other than height and width"
+
+
+_MATRIX = (quantized.is_matrix, quantized.one_scale, _has_constants, _has_activation)
+_IMAGES: dict[str, Any] = {"layout": "NHWC", "ranks": (4,)}
+_KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any]]] = {
+    CONV: ((_has_constants, _has_activation), {**_IMAGES, "groups": ("one", "channelwise")}),
+    "Gemm": (_MATRIX, {"attributes": quantized.PLAIN_GEMM}),
+    "MatMul": (_MATRIX, {}),
+    "Pool": (
+        (quantized.counts_no_padding, _named_padding, _has_activation),
+        {**_IMAGES, "same_grid": True, "attributes": quantized.PLAIN_POOL},
+    ),
+    "Softmax": ((quantized.over_the_last, quantized.to_unit_grid), {}),
+    "Add": ((_constant_pair, _has_activation), {}),
+    "Mul": ((_constant_pair, _has_activation), {}),
+    "Pad": ((_zero_pad,), {"same_grid": True, "attributes": {"mode": "constant"}}),
+    "ReduceMean": ((_spatial_mean,), {"ranks": (4,)}),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat"), ((_one_grid,), {})),
+}
+PATTERNS = (
+    *(Pattern(kind, _BYTES, quantized=True, where=where, **more) for kind, (where, more) in _KINDS.items()),
+    Pattern(COMPILED),
+)
+"""Claimed operations: int8 and uint8, with one scale per tensor except for a convolution's weights."""
 
 
 class EthosU(Backend):
