@@ -353,8 +353,8 @@ class Search:
             if after - last > 1:
                 middle = (last + after) // 2
                 last, after = (middle, after) if is_before(middle) else (last, middle)
-        of_way = self.tried(way[after if self.budget.has_costs or is_before(after) else last])
-        found = min(of_way, self.tried(self.state(4)), key=self._rank)
+        self.tried(self.state(4))
+        found = self._best()
         if self.lacks(found) and not self.excess(found):
             found = self._more(found)
         if self.lacks(found) or self.excess(found):
@@ -362,11 +362,15 @@ class Search:
         self.listener(self.total, self.total)
         return found, self._front(found)
 
-    def _rank(self, point: Point) -> tuple[float, ...]:
-        """Return what is least of the best model: what it misses, then its loss within limits of cost, or its size."""
-        score = point.score
-        best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.has_costs else (point.cost.weight_bytes,)
-        return sum(self.excess(point).values()) + self.lacks(point) / 10, *best
+    def _best(self) -> Point:
+        """Return the model that exceeds the costs least, lacks least, and is the most accurate or smallest."""
+
+        def rank(point: Point) -> tuple[float, ...]:
+            score = point.score
+            best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.has_costs else (point.cost.weight_bytes,)
+            return sum(self.excess(point).values()), self.lacks(point), *best
+
+        return min(self.points.values(), key=rank)
 
     def weight_bytes(self, bits: Bits) -> dict[str, float]:
         """Return the bytes of each layer's weights, packed."""
@@ -467,7 +471,7 @@ class Search:
 
     def _none(self) -> FitError:
         """Return the error with the nearest model."""
-        nearest = min(self.points.values(), key=self._rank)
+        nearest = self._best()
         over = [f"{name} by {part:.1%}" for name, part in self.excess(nearest).items()]
         unit = "dB" if self.least is None else "points"
         over += (
