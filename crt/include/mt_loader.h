@@ -55,6 +55,10 @@ struct mt_loader {
  * open, and the firmware continues without it. */
 int32_t mt_loader_start(struct mt_loader *loader);
 
+/* Confirm the module on trial, if one is: it stays. An application calls this once the module has proved itself. The
+ * status is the storage's. */
+int32_t mt_loader_confirm(struct mt_loader *loader);
+
 /* Store the next bytes of the file that is being loaded, `offset` bytes from its start. MT_BAD_ORDER: earlier bytes
  * are missing. MT_BAD_RANGE: the file is shorter. */
 int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count);

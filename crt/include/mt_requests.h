@@ -34,6 +34,8 @@ struct mt_reply {
 struct mt_extension {
     int32_t (*execute)(struct mt_extension *extension, struct mt_requests *state, const struct mt_frame *request,
                        struct mt_reply *reply);
+    /* A fault stopped the model; with memory protection only. */
+    void (*stopped)(struct mt_extension *extension, const struct mt_model *model);
     const struct mt_model *models; /* numbered after the firmware's own; NULL: none */
 };
 

@@ -8,11 +8,16 @@
  *
  *   LOAD    the number of bytes of the file with this identity in this slot: an interrupted load continues there
  *   COMMIT  the module in this slot is complete and was checked; its name and counter
+ *   TRIAL   the same, but the module is on trial; the number of starts that are left. The last one of a slot counts;
+ *           COMMIT follows when the module is confirmed
  *   HEAD    the preceding records are the whole journal
  *
- * A slot is active if it has the last COMMIT of its name, and is not the free slot. The free slot has no COMMIT, or
- * an earlier module of a name, or the module that was loaded first. The highest counter of each name stays in the
- * journal, whatever happens to the slots.
+ * A slot is active if it has the last COMMIT of its name, or a TRIAL with starts left, and is not the free slot. The
+ * free slot has no COMMIT, or an earlier module of a name, or the module that was loaded first. The highest counter of
+ * each name stays in the journal, whatever happens to the slots; a module on trial does not raise it.
+ *
+ * At most one module is on trial, and nothing is loaded meanwhile: when the trial ends without a COMMIT, the module
+ * that it replaced, in the then free slot, is active again.
  *
  * A power loss can leave worse than half a record: bits that read differently after the next reset.
  * So nothing is ever programmed where a power loss may have left something, sectors are erased before a load continues,
@@ -39,7 +44,7 @@ struct mt_slot_record {
     uint32_t there;     /* of the file, in the slot */
     uint32_t name;      /* of the model: its CRC-32 */
     uint32_t counter;   /* the module's; of HEAD: one more than that of the other area */
-    uint32_t step;      /* bytes between two LOADs of a file */
+    uint32_t step;      /* LOAD: bytes between two of a file; TRIAL: starts left, with the current one */
     uint8_t identity[MT_SLOTS_IDENTITY_BYTES];
     uint32_t check;     /* CRC-32 of the fields before it */
 };
@@ -59,7 +64,7 @@ struct mt_slots {
     uint8_t chunk[MT_STORAGE_CHUNK];    /* the load's last bytes, less than a chunk */
 };
 
-/* Read the journal; called once, at the start. The whole storage is divided into slots of at least
+/* Read the journal; called once, at the start, which a module on trial has then used. The whole storage is divided into slots of at least
  * `slot_bytes`, at most MT_SLOTS_MOST; into two if it is too small for that. MT_NO_MEMORY: the storage is too small, or
  * its sizes are inconsistent. */
 int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes);
@@ -70,6 +75,16 @@ const uint8_t *mt_slots_active(const struct mt_slots *slots, uint8_t slot, uint3
 /* Reject an active slot's damaged module: its predecessor of the same name becomes active, if it is still stored. */
 void mt_slots_reject(struct mt_slots *slots, uint8_t slot);
 
+/* Return the slot of the module on trial; MT_SLOTS_NONE: none is. */
+uint8_t mt_slots_trial(const struct mt_slots *slots);
+
+/* Confirm the module on trial, if one is: it stays. The status is the storage's. */
+int32_t mt_slots_confirm(struct mt_slots *slots);
+
+/* The module on trial has failed, if one is: from the next start on, or when its slot is rejected, its predecessor is
+ * active. The status is the storage's. */
+int32_t mt_slots_fail(struct mt_slots *slots);
+
 /* Return the lowest counter that a new module may have: the highest one of its name so far. */
 uint32_t mt_slots_counter(const struct mt_slots *slots, uint32_t name);
 
@@ -79,7 +94,7 @@ uint8_t mt_slots_replaced(const struct mt_slots *slots, uint32_t name);
 
 /* Begin to load a file of `bytes` bytes into the free slot, or continue: *there is the number of bytes that the device
  * already has. If it has all, only mt_slots_commit is left to do, or the module is already active.
- * MT_NO_MEMORY: it does not fit, or the journal has no space for another name's counter. MT_IO and others: the
+ * MT_BAD_ORDER: another module is on trial. MT_NO_MEMORY: it does not fit, or the journal has no space for another name's counter. MT_IO and others: the
  * storage's. */
 int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_IDENTITY_BYTES], uint32_t name,
                        uint32_t bytes, uint32_t *there);
@@ -91,8 +106,9 @@ int32_t mt_slots_write(struct mt_slots *slots, uint32_t offset, const uint8_t *b
 /* Return the loaded file, to check it; NULL: it is incomplete. */
 const uint8_t *mt_slots_loaded(const struct mt_slots *slots, uint32_t *bytes);
 
-/* Activate the loaded and checked module. MT_BAD_ORDER: it is incomplete. */
-int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter);
+/* Activate the loaded and checked module, on trial for `starts` starts after this one; 0: for good. MT_BAD_ORDER: it is
+ * incomplete. */
+int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter, uint32_t starts);
 
 /* Discard the loaded file, as it is damaged. */
 int32_t mt_slots_drop(struct mt_slots *slots);

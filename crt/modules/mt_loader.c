@@ -121,9 +121,19 @@ static int32_t open_active(struct mt_loader *loader)
     return status;
 }
 
+static void stopped(struct mt_extension *extension, const struct mt_model *model)
+{
+    struct mt_loader *const loader = (struct mt_loader *)(void *)extension;
+    const uint8_t trial = loader->storage != NULL ? mt_slots_trial(&loader->slots) : (uint8_t)MT_SLOTS_NONE;
+    if (trial != MT_SLOTS_NONE && model == &loader->modules[trial].model) {
+        (void)mt_slots_fail(&loader->slots); /* the host may still use it in this session */
+    }
+}
+
 int32_t mt_loader_start(struct mt_loader *loader)
 {
     loader->extension.execute = execute;
+    loader->extension.stopped = stopped;
     if (loader->storage == NULL) {
         return MT_OK;
     }
@@ -205,6 +215,35 @@ static uint32_t least_counter(const struct mt_loader *loader, uint32_t name)
     return loader->storage != NULL ? mt_slots_counter(&loader->slots, name) : 0;
 }
 
+/* Acknowledge the frame; unlike mt_requests_begin_work, this leaves the reply to LOAD as it is. */
+static int32_t acknowledge(struct mt_requests *state, const struct mt_frame *request)
+{
+    return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
+}
+
+/* A file other than that of the module on trial ends the trial: the previous modules are opened again. */
+static int32_t end_trial(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request,
+                         const uint8_t *head)
+{
+    const uint8_t trial = mt_slots_trial(&loader->slots);
+    uint8_t identity[MT_SLOTS_IDENTITY_BYTES];
+    identify(head, identity);
+    if (trial == MT_SLOTS_NONE || memcmp(loader->slots.records[trial]->identity, identity, sizeof identity) == 0) {
+        return MT_OK;
+    }
+    int32_t status = acknowledge(state, request);
+    if (status == MT_OK) {
+        status = mt_slots_fail(&loader->slots);
+    }
+    if (status == MT_OK) {
+        mt_slots_reject(&loader->slots, trial);
+        state->model = state->config->model;
+        state->last.fed_bytes = 0;
+        (void)open_active(loader);
+    }
+    return status;
+}
+
 static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request,
                        struct mt_reply *reply)
 {
@@ -216,11 +255,16 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
         return MT_BAD_MESSAGE;
     }
     const uint32_t name = name_of(head + MT_MODULE_AT_NAME);
-    if ((where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) ||
-        (is_delta && delta_base(loader, name) == MT_SLOTS_NONE)) {
+    if (where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) {
         return MT_NOT_SUPPORTED;
     }
-    int32_t status = mt_requests_begin_work(state, request);
+    int32_t status = where == MT_IN_FLASH ? end_trial(loader, state, request, head) : MT_OK;
+    if (status == MT_OK && is_delta && delta_base(loader, name) == MT_SLOTS_NONE) {
+        return MT_NOT_SUPPORTED;
+    }
+    if (status == MT_OK) {
+        status = mt_requests_begin_work(state, request);
+    }
     if (status == MT_OK) {
         const uint8_t replaced = where == MT_IN_RAM ? (uint8_t)RAM : replaced_by(loader, name);
         struct mt_module_host host = host_of(loader, used_but(loader, replaced), head, NULL);
@@ -255,10 +299,9 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     return status;
 }
 
-/* Acknowledge the frame; unlike mt_requests_begin_work, this leaves the reply to LOAD as it is. */
-static int32_t acknowledge(struct mt_requests *state, const struct mt_frame *request)
+int32_t mt_loader_confirm(struct mt_loader *loader)
 {
-    return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
+    return loader->storage != NULL ? mt_slots_confirm(&loader->slots) : MT_OK;
 }
 
 int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count)
@@ -315,19 +358,22 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
     return is_delta ? take_delta(loader, offset, bytes, count) : mt_loader_store(loader, offset, bytes, count);
 }
 
-/* Turn the loaded file in the free slot into a module in flash. If anything is wrong, the previous modules are
- * opened again. */
-static int32_t commit(struct mt_loader *loader)
+/* Turn the loaded file in the free slot into a module in flash, on trial for `starts` starts; 0: for good. If anything
+ * is wrong, the previous modules are opened again. */
+static int32_t commit(struct mt_loader *loader, uint32_t starts)
 {
     uint32_t bytes;
     const uint8_t *const file = mt_slots_loaded(&loader->slots, &bytes);
     const uint8_t slot = loader->slots.free;
     if (file == NULL) { /* it was already complete, in an active slot */
-        return loader->there == loader->file_bytes ? MT_OK : MT_BAD_ORDER;
+        if (loader->there != loader->file_bytes) {
+            return MT_BAD_ORDER;
+        }
+        return starts > 0 ? MT_OK : mt_slots_confirm(&loader->slots);
     }
     int32_t status = is_identified(loader, file) ? open_all(loader, file, bytes) : MT_BAD_MODULE;
     if (status == MT_OK) {
-        status = mt_slots_commit(&loader->slots, loader->modules[slot].view.counter);
+        status = mt_slots_commit(&loader->slots, loader->modules[slot].view.counter, starts);
     }
     if (status != MT_OK) {
         (void)mt_slots_drop(&loader->slots);
@@ -339,14 +385,15 @@ static int32_t commit(struct mt_loader *loader)
 static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request)
 {
     const uint8_t where = loader->where;
-    int32_t status = acknowledge(state, request);
+    const uint8_t starts = request->count > 0 ? request->payload[0] : 0;
+    int32_t status = request->count > 1 ? MT_BAD_MESSAGE : acknowledge(state, request);
     if (status != MT_OK) {
         return status;
     }
     state->model = state->config->model;
     state->last.fed_bytes = 0;
     if (where == MT_IN_FLASH) {
-        status = commit(loader);
+        status = commit(loader, starts);
     } else if (where != MT_IN_RAM || loader->there != loader->file_bytes) {
         return MT_BAD_ORDER; /* the load may continue */
     } else {
@@ -395,7 +442,11 @@ static int32_t on_room(const struct mt_loader *loader, const struct mt_requests 
     reply->bytes[20] = (uint8_t)(loader->storage != NULL ? loader->slots.count - 1u : 0);
     reply->bytes[21] = number_of(loader, state, replaced);
     reply->bytes[22] = number_of(loader, state, delta_base(loader, crc));
-    reply->count = 23;
+    reply->bytes[23] = 0xFFu;
+    if (loader->storage != NULL) {
+        reply->bytes[23] = number_of(loader, state, mt_slots_trial(&loader->slots));
+    }
+    reply->count = 24;
     return MT_OK;
 }
 

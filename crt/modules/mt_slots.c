@@ -9,6 +9,7 @@
 #define HEAD 0x4842544Du   /* "MTBH" */
 #define LOAD 0x4C42544Du   /* "MTBL" */
 #define COMMIT 0x4342544Du /* "MTBC" */
+#define TRIAL 0x5442544Du  /* "MTBT" */
 #define BLANK 0xFFFFFFFFu
 #define RECORD ((uint32_t)sizeof(struct mt_slot_record))
 #define CHUNK MT_STORAGE_CHUNK
@@ -29,6 +30,12 @@ static const struct mt_slot_record *record_at(const struct mt_slots *slots, uint
     return record->kind != BLANK && check_of(record) == record->check ? record : NULL;
 }
 
+/* Whether a record is of a module that may be active. */
+static int is_module(const struct mt_slot_record *record)
+{
+    return record->kind == COMMIT || (record->kind == TRIAL && record->step > 0);
+}
+
 /* Find the active slots and the free one: a slot without a module, else an earlier module of a name, else the one
  * that was loaded first. */
 static void judge(struct mt_slots *slots)
@@ -38,11 +45,11 @@ static void judge(struct mt_slots *slots)
     for (uint8_t slot = 0; slot < slots->count; ++slot) {
         const struct mt_slot_record *const record = slots->records[slot];
         uintptr_t age = 0;
-        if (record != NULL && record->kind == COMMIT) {
+        if (record != NULL && is_module(record)) {
             uint32_t is_last = 1;
             for (uint8_t other = 0; other < slots->count; ++other) {
                 const struct mt_slot_record *const later = slots->records[other];
-                is_last &= later <= record || later->kind != COMMIT || later->name != record->name;
+                is_last &= later <= record || !is_module(later) || later->name != record->name;
             }
             age = (uintptr_t)record + is_last * MT_SLOTS_JOURNAL_BYTES; /* newer than all others */
             slots->active |= is_last << slot;
@@ -56,9 +63,10 @@ static void judge(struct mt_slots *slots)
 }
 
 /* Read an area of the journal, and use it. The place right after the last written one stays free: an interrupted
- * write may have begun there. */
-static void read_journal(struct mt_slots *slots, uint32_t area)
+ * write may have begun there. Returns whether a trial ended in this area: its last record may be half-written. */
+static int read_journal(struct mt_slots *slots, uint32_t area)
 {
+    int has_ended = 0;
     memset(slots->records, 0, sizeof slots->records);
     slots->area = area;
     slots->at = 0;
@@ -76,33 +84,14 @@ static void read_journal(struct mt_slots *slots, uint32_t area)
             slots->head = record->counter;
         } else if (record != NULL && record->slot < slots->count && record->bytes <= slots->slot_bytes &&
                    record->there <= record->bytes) {
+            const struct mt_slot_record *const before = slots->records[record->slot];
+            const int is_end = record->kind == COMMIT || (record->kind == TRIAL && record->step == 0);
+            has_ended |= is_end && before != NULL && before->kind == TRIAL;
             slots->records[record->slot] = record;
         }
     }
     judge(slots);
-}
-
-int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes)
-{
-    const uint32_t sector = storage->sector_bytes;
-    const uint32_t journal = sector > MT_SLOTS_JOURNAL_BYTES ? sector : MT_SLOTS_JOURNAL_BYTES;
-    const uint32_t room = storage->bytes - 2u * journal;
-    const uint32_t count = room / slot_bytes;
-    memset(slots, 0, sizeof *slots);
-    if (sector < CHUNK || ((sector | storage->bytes) & (sector - 1u)) != 0 || storage->bytes < 2u * (journal + sector)) {
-        return MT_NO_MEMORY;
-    }
-    slots->storage = storage;
-    slots->count = (uint8_t)(count < 2u ? 2u : count > MT_SLOTS_MOST ? MT_SLOTS_MOST : count);
-    slots->slot_bytes = room / slots->count & ~(sector - 1u);
-    slots->areas = 2u * room + journal;
-    read_journal(slots, room);
-    const uint32_t head = slots->head;
-    read_journal(slots, room + journal);
-    if (head > slots->head) {
-        read_journal(slots, room);
-    }
-    return MT_OK;
+    return has_ended;
 }
 
 const uint8_t *mt_slots_active(const struct mt_slots *slots, uint8_t slot, uint32_t *bytes)
@@ -202,8 +191,81 @@ static int32_t copy_journal(struct mt_slots *slots)
     if (status == MT_OK) {
         status = append(slots, &copy);
     }
-    read_journal(slots, status == MT_OK ? to : from);
+    (void)read_journal(slots, status == MT_OK ? to : from);
     return status;
+}
+
+uint8_t mt_slots_trial(const struct mt_slots *slots)
+{
+    uint8_t slot = 0;
+    while (slot < slots->count && ((slots->active >> slot & 1u) == 0 || slots->records[slot]->kind != TRIAL)) {
+        ++slot;
+    }
+    return slot < slots->count ? slot : (uint8_t)MT_SLOTS_NONE;
+}
+
+/* Append another record for the module on trial. */
+static int32_t change(struct mt_slots *slots, uint32_t kind, uint32_t starts)
+{
+    const uint8_t slot = mt_slots_trial(slots);
+    int32_t status = copy_journal(slots);
+    if (status == MT_OK) {
+        struct mt_slot_record record = *slots->records[slot];
+        record.kind = kind;
+        record.step = starts;
+        status = append(slots, &record);
+    }
+    return status;
+}
+
+int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes)
+{
+    const uint32_t sector = storage->sector_bytes;
+    const uint32_t journal = sector > MT_SLOTS_JOURNAL_BYTES ? sector : MT_SLOTS_JOURNAL_BYTES;
+    const uint32_t room = storage->bytes - 2u * journal;
+    const uint32_t count = room / slot_bytes;
+    memset(slots, 0, sizeof *slots);
+    if (sector < CHUNK || ((sector | storage->bytes) & (sector - 1u)) != 0 || storage->bytes < 2u * (journal + sector)) {
+        return MT_NO_MEMORY;
+    }
+    slots->storage = storage;
+    slots->count = (uint8_t)(count < 2u ? 2u : count > MT_SLOTS_MOST ? MT_SLOTS_MOST : count);
+    slots->slot_bytes = room / slots->count & ~(sector - 1u);
+    slots->areas = 2u * room + journal;
+    int has_ended = read_journal(slots, room);
+    const uint32_t head = slots->head;
+    const int other_has_ended = read_journal(slots, room + journal);
+    if (head > slots->head) {
+        (void)read_journal(slots, room);
+    } else {
+        has_ended = other_has_ended;
+    }
+    const uint8_t trial = mt_slots_trial(slots);
+    if (trial != MT_SLOTS_NONE) {
+        if (change(slots, TRIAL, slots->records[trial]->step - 1u) != MT_OK) {
+            mt_slots_reject(slots, trial); /* starts that can't be counted are over */
+        } else {
+            (void)read_journal(slots, slots->area);
+        }
+    } else if (has_ended) {
+        (void)copy_journal(slots);
+    }
+    return MT_OK;
+}
+
+int32_t mt_slots_confirm(struct mt_slots *slots)
+{
+    if (mt_slots_trial(slots) == MT_SLOTS_NONE) {
+        return MT_OK;
+    }
+    const int32_t status = change(slots, COMMIT, 0);
+    (void)read_journal(slots, slots->area);
+    return status;
+}
+
+int32_t mt_slots_fail(struct mt_slots *slots)
+{
+    return mt_slots_trial(slots) == MT_SLOTS_NONE ? MT_OK : change(slots, TRIAL, 0);
 }
 
 static int is_of(const struct mt_slot_record *record, const uint8_t *identity, uint32_t bytes)
@@ -232,6 +294,9 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
                 return MT_OK;
             }
         }
+        if (mt_slots_trial(slots) != MT_SLOTS_NONE) {
+            return MT_BAD_ORDER;
+        }
         if (slots->at > MT_SLOTS_JOURNAL_BYTES - FREE * RECORD) {
             return MT_NO_MEMORY;
         }
@@ -245,7 +310,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
         memcpy(load->identity, identity, sizeof load->identity);
         load->kind = LOAD;
         status = append(slots, load);
-        read_journal(slots, slots->area);
+        (void)read_journal(slots, slots->area);
         if (status != MT_OK) {
             load->kind = 0;
             return status;
@@ -306,17 +371,18 @@ const uint8_t *mt_slots_loaded(const struct mt_slots *slots, uint32_t *bytes)
     return slots->storage->memory + load->slot * slots->slot_bytes;
 }
 
-int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter)
+int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter, uint32_t starts)
 {
     struct mt_slot_record *const load = &slots->load;
     if (load->kind == 0 || load->there != load->bytes) {
         return MT_BAD_ORDER;
     }
-    load->kind = COMMIT;
+    load->kind = starts > 0 ? TRIAL : COMMIT;
     load->counter = counter;
+    load->step = starts + 1u; /* each start takes one off before it uses the module */
     const int32_t status = append(slots, load);
     load->kind = 0;
-    read_journal(slots, slots->area);
+    (void)read_journal(slots, slots->area);
     return status;
 }
 

@@ -273,7 +273,13 @@ int32_t mt_requests_execute(struct mt_requests *state, const struct mt_frame *re
     handler *const handle = handler_of(request->type);
     struct mt_extension *const extension = state->config->extension;
     if (handle != NULL) {
-        return handle(state, request, reply);
+        const int32_t status = handle(state, request, reply);
+#ifdef MT_PROTECT
+        if (status == MT_STOPPED && extension != NULL) {
+            extension->stopped(extension, state->model);
+        }
+#endif
+        return status;
     }
     return extension != NULL ? extension->execute(extension, state, request, reply) : MT_UNKNOWN_MESSAGE;
 }

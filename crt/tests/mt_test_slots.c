@@ -1,7 +1,9 @@
 /* Modules with several names are loaded into the slots of a simulated NOR flash, whose power is cut at every unit that
  * is programmed and every sector that is erased, again and again. After each cut the previous modules are present, or
  * also the new one if its COMMIT had begun, and no name's counter is lower than before. From time to time a module is
- * damaged: then the others are present, or an earlier module of its name, with the same counters.
+ * damaged: then the others are present, or an earlier module of its name, with the same counters. Every third module is
+ * on trial: it stays while starts are left, unless it fails, and for good once it is confirmed; otherwise the modules
+ * before it come back, and its counter does not count.
  *
  *     mt_test_slots SEED ROUNDS      prints the number of cuts, and exits with 0 on success
  *
@@ -112,7 +114,7 @@ static int32_t program(uint32_t offset, const uint8_t *bytes, uint32_t count)
 
 /* A file: its bytes follow from its number, which is higher than that of all earlier ones. */
 struct file {
-    uint32_t name, counter, bytes;
+    uint32_t name, counter, bytes, starts;
     int is_damaged;
 };
 
@@ -122,7 +124,7 @@ struct state {
 };
 
 static struct file files[MOST_FILES];
-static uint32_t file_count;
+static uint32_t file_count, ends[2]; /* of trials: those that went, and those that stayed */
 static uint32_t counters[NAMES];     /* of files that were certainly loaded */
 static struct state states_now[2];   /* possible after a power-up: as before, or with an interrupted COMMIT */
 static uint32_t state_count;
@@ -242,7 +244,11 @@ static void load(const struct state *before, uint32_t number)
         CHECK(is_in(loaded, bytes, number)); /* resumed loads are right, too */
         CHECK(file->counter >= mt_slots_counter(&slots, file->name));
         state_count = 2;
-        CHECK(mt_slots_commit(&slots, file->counter) == MT_OK);
+        CHECK(mt_slots_commit(&slots, file->counter, file->starts) == MT_OK);
+        CHECK((mt_slots_trial(&slots) != MT_SLOTS_NONE) == (file->starts > 0));
+        if (file->starts > 0) {
+            return;
+        }
         states_now[0] = after;
     }
     state_count = 1;
@@ -256,6 +262,7 @@ static uint32_t new_file(void)
     file->name = random_below(NAMES);
     file->bytes = 1u + random_below(MOST_FILE);
     file->is_damaged = 0;
+    file->starts = random_below(3) == 0 ? 1u + random_below(3) : 0;
     file->counter = mt_slots_counter(&slots, file->name);
     file->counter = random_below(3) == 0 ? file->counter + 1u + random_below(3) : file->counter;
     return file_count++;
@@ -270,6 +277,69 @@ static void damage(void)
         memcpy(&number, slots.records[slot]->identity, sizeof number);
         files[number].is_damaged = 1;
         flash[slot * slots.slot_bytes + random_below(bytes)] ^= 0x10u;
+    }
+}
+
+/* Use up, confirm or end the trial of a file, with the power cut at any write of a start too. `left` starts are left. */
+static void try_out(struct state before, struct state after, uint32_t number, uint32_t left, uint32_t slot_bytes)
+{
+    static struct state ways[2], end;
+    static uint32_t starts, lost, may_stay, may_go;
+    ways[0] = before;
+    ways[1] = after;
+    starts = left;
+    lost = may_stay = may_go = 0;
+    for (;;) {
+        writes_left = random_below(2) ? FOREVER : random_below(8u * MT_STORAGE_CHUNK / unit_bytes + 16u);
+        if (setjmp(power) != 0) {
+            ++lost; /* perhaps one start */
+            continue;
+        }
+        end = power_up(slot_bytes);
+        if (is_equal(&end, ways)) {
+            CHECK(starts <= lost || may_go);
+            break;
+        }
+        CHECK(is_equal(&end, ways + 1));
+        if (mt_slots_trial(&slots) == MT_SLOTS_NONE) {
+            CHECK(may_stay);
+            break;
+        }
+        CHECK(starts > 0);
+        --starts;
+        uint32_t there = 0;
+        const uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {0xEE};
+        CHECK(mt_slots_begin(&slots, identity, 0, 1, &there) == MT_BAD_ORDER);
+        const uint32_t what = random_below(6);
+        if (what == 0) {
+            may_stay = 1;
+            writes_left = random_below(2) ? FOREVER : random_below(8u * MT_STORAGE_CHUNK / unit_bytes + 16u);
+            CHECK(mt_slots_confirm(&slots) == MT_OK && mt_slots_trial(&slots) == MT_SLOTS_NONE);
+            break;
+        }
+        if (what == 1) {
+            may_go = 1;
+            writes_left = random_below(2) ? FOREVER : random_below(8u * MT_STORAGE_CHUNK / unit_bytes + 16u);
+            CHECK(mt_slots_fail(&slots) == MT_OK);
+            if (random_below(2) == 0) {
+                mt_slots_reject(&slots, mt_slots_trial(&slots));
+                end = found();
+                CHECK(is_equal(&end, ways));
+            } else {
+                end = power_up(slot_bytes);
+                CHECK(is_equal(&end, ways));
+            }
+            break;
+        }
+    }
+    writes_left = FOREVER;
+    ++ends[is_equal(&end, ways + 1)];
+    counters[files[number].name] = is_equal(&end, ways + 1) ? files[number].counter : counters[files[number].name];
+    states_now[0] = end;
+    state_count = 1;
+    for (uint32_t time = 0; time < 3u; ++time) {
+        const struct state again = power_up(slot_bytes);
+        CHECK(is_equal(&again, &end) && mt_slots_trial(&slots) == MT_SLOTS_NONE);
     }
 }
 
@@ -299,6 +369,10 @@ static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
         writes_left = left;
         if (setjmp(power) == 0) {
             load(&before, number);
+            if (mt_slots_trial(&slots) != MT_SLOTS_NONE) {
+                try_out(before, found(), number, files[number].starts, slot_bytes);
+                return;
+            }
             const struct state after = found();
             CHECK(is_equal(&after, states_now));
             writes_left = FOREVER;
@@ -307,6 +381,10 @@ static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
         writes_left = FOREVER;
         before = power_up(slot_bytes);
         CHECK(is_equal(&before, states_now) || (state_count > 1 && is_equal(&before, states_now + 1)));
+        if (mt_slots_trial(&slots) != MT_SLOTS_NONE) {
+            try_out(states_now[0], before, number, files[number].starts - 1u, slot_bytes);
+            return;
+        }
         left = random_below(4) == 0 ? random_below(cut + 1u) : FOREVER;
         if (random_below(8) == 0) { /* a different file, none of which was loaded */
             number = new_file();
@@ -321,7 +399,7 @@ static void refuse(uint32_t slot_bytes)
     (void)power_up(slot_bytes);
     CHECK(mt_slots_begin(&slots, identity, 0, slots.slot_bytes + 1u, &there) == MT_NO_MEMORY);
     CHECK(mt_slots_begin(&slots, identity, 0, 0, &there) == MT_NO_MEMORY);
-    CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_BAD_ORDER && mt_slots_commit(&slots, 1) == MT_BAD_ORDER);
+    CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_BAD_ORDER && mt_slots_commit(&slots, 1, 0) == MT_BAD_ORDER);
     CHECK(mt_slots_begin(&slots, identity, 0, 1, &there) == MT_OK && there == 0);
     CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_drop(&slots) == MT_OK);
     CHECK(mt_slots_loaded(&slots, &bytes) == NULL);
@@ -342,7 +420,7 @@ static void refuse(uint32_t slot_bytes)
     for (uint32_t name = 100; name < 130; ++name) {
         identity[0] = (uint8_t)name;
         CHECK(mt_slots_begin(&slots, identity, name, 1, &there) == MT_OK);
-        CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, name) == MT_OK);
+        CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, name, 0) == MT_OK);
     }
     (void)mt_slots_open(&slots, &storage, slot_bytes);
     for (uint32_t name = 0; name < 130; name += name == NAMES - 1u ? 96u : 1u) {
@@ -353,7 +431,7 @@ static void refuse(uint32_t slot_bytes)
         identity[0] = (uint8_t)name;
         status = mt_slots_begin(&slots, identity, name, 1, &there);
         if (status == MT_OK) {
-            CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, name) == MT_OK);
+            CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, name, 0) == MT_OK);
         }
     }
     CHECK(status == MT_NO_MEMORY && mt_slots_counter(&slots, 129) == 129);
@@ -414,6 +492,7 @@ int main(int count, char **values)
         forge(slot_bytes, 100, 200);
         forge(slot_bytes, slots.slot_bytes + 1u, 64);
     }
-    printf("%u cuts, %u loads went on\n", (unsigned)cuts, (unsigned)resumed);
+    printf("%u cuts, %u loads went on, %u trials ended and %u stayed\n", (unsigned)cuts, (unsigned)resumed, (unsigned)ends[0],
+           (unsigned)ends[1]);
     return 0;
 }

@@ -148,6 +148,7 @@ def load(
     *,
     ram: bool = False,
     since: Path | None = None,
+    trial: int = 0,
 ) -> None:
     """Load a module into a device: this adds its model without flashing the firmware again.
 
@@ -160,7 +161,7 @@ def load(
 
     with out.progress(is_bytes=True) as progress:
         done = loading.load_module(
-            module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
+            module, project, port=port, probe=probe, board=board, ram=ram, since=since, trial=trial, progress=progress
         )
     names = list(dict.fromkeys(one.name for one in done.models))  # of several with the same name only one is visible
     out.result(
@@ -174,6 +175,7 @@ def load(
             "there_bytes": done.there_bytes,
             "delta_bytes": done.delta_bytes,
             "replaced": done.replaced or None,
+            "trial": done.trial,
             "is_kept": done.is_kept,
             "seconds": round(done.seconds, 3),
             "models": [
@@ -186,6 +188,8 @@ def load(
     instead = f", in place of {done.replaced}" if done.replaced else ""
     out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}{instead}")
     out.text(f"models on the device: {', '.join(names)}")
+    if done.trial:
+        out.text(f"on trial for {done.trial} starts: to keep it, load it again without --trial")
     if not done.is_kept:
         what = "its RAM" if done.place.name == "RAM" else "its flash"
         out.text(f"the emulator has ended, and {what} with it: the module is gone")

@@ -43,6 +43,7 @@ class Loaded:
         models: all models of the device, in the order of their numbers.
         delta_bytes: the size of the delta that was sent; 0: the whole file was sent.
         replaced: the model with another name whose place in flash it took; empty: none.
+        trial: the starts in which it must be confirmed; 0: it stays.
         is_kept: it is still there when the device is opened again; False: the emulator that had it has ended.
     """
 
@@ -54,6 +55,7 @@ class Loaded:
     models: tuple[Listed, ...]
     delta_bytes: int = 0
     replaced: str = ""
+    trial: int = 0
     is_kept: bool = True
 
 
@@ -66,6 +68,7 @@ def load_module(
     board: str = "",
     ram: bool = False,
     since: Path | None = None,
+    trial: int = 0,
     progress: Progress = lambda there, whole: None,
 ) -> Loaded:
     """Load a module; an interrupted load of the same module is resumed.
@@ -79,6 +82,8 @@ def load_module(
         ram: load it into RAM, where it is lost at the next reset.
         since: the file of the module that is in flash: only the difference is sent; None: that module, if it was loaded
             from this computer.
+        trial: the number of starts for which it is on trial: if it is not confirmed in that time, or memory protection
+            stops it, the next start uses the modules before it; 0: it stays, which also confirms it.
         progress: called with the number of bytes sent so far, and the number of bytes to send.
 
     Raises:
@@ -96,7 +101,7 @@ def load_module(
         require_modules(described)
         with session.open(project, port=port, probe=probe) as device:
             try:
-                done = _load(device.session, module, data, old, place, progress)
+                done = _load(device.session, module, data, old, place, trial, progress)
             except DeviceError as refused:
                 raise of_flash(refused, device.connection.transport.flash) from None
             # project_templates/shared/storage_in_file.c names the file of an emulated flash.
@@ -117,12 +122,14 @@ def load_module(
     with open_port(port, baud=usb.uart if usb else _DEFAULT_BAUD, probe=probe) as transport:
         client = Client(transport, timeout_s=_TIMEOUT_S)
         try:
-            return _load(client, module, data, old, place, progress)
+            return _load(client, module, data, old, place, trial, progress)
         finally:
             client.close()
 
 
-def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
+def _load(
+    client: Client, module: Module, data: bytes, old: bytes, place: Place, trial: int, progress: Progress
+) -> Loaded:
     start = time.monotonic()
     try:
         limits = loading.module_limits(client, module.name)
@@ -132,14 +139,14 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
         raise no_modules() from None
     check(module, len(data), place, limits)
     try:
-        sent = delta_update.send(client, data, place, since=old, progress=progress)
+        sent = delta_update.send(client, data, place, since=old, trial=trial, progress=progress)
     except DeviceError as refused:
         raise explained(refused, module) from None
     seconds = time.monotonic() - start
     how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
     log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
     models = tuple(loading.models(client))
-    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced)
+    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced, trial)
 
 
 def check(module: Module, file_bytes: int, place: Place, limits: ModuleLimits) -> None:

@@ -19,7 +19,7 @@ _DATA_S = 4.0
 _DELTA_S = 120.0  # a few bytes of a delta may produce the whole file
 _COMMIT_S = 60.0
 
-_ROOM_REPLY = struct.Struct("<5I3B")
+_ROOM_REPLY = struct.Struct("<5I4B")
 _NONE = 0xFF  # instead of a model's number
 _LOAD_REPLY = struct.Struct("<I")
 _DELTA_REPLY = struct.Struct("<2I")
@@ -49,6 +49,7 @@ class ModuleLimits:
         modules: the number of modules that it keeps in flash.
         replaces: the number of the model in flash that a module of that name would replace; None: none.
         delta_base: the number of the model whose module a delta may start from; None: it accepts no delta.
+        trial: the number of the model whose module is on trial; None: none.
     """
 
     machine: int
@@ -59,6 +60,7 @@ class ModuleLimits:
     modules: int = 1
     replaces: int | None = None
     delta_base: int | None = None
+    trial: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def load(
     place: Place,
     *,
     delta: bytes | None = None,
+    trial: int = 0,
     progress: Callable[[int, int], None] = lambda there, whole: None,
 ) -> int:
     """Load a module's file; its model is then available in addition to the firmware's own.
@@ -87,6 +90,7 @@ def load(
         place: FLASH, where it is kept, or RAM.
         delta: sent instead of the file to a device that accepts deltas (`ModuleLimits.delta_base`), without the
             headers: from the module in flash to the new one (mtool.manifest.delta); None: send the file.
+        trial: in flash, the number of starts in which the module must be confirmed, by loading the same file with 0.
         progress: called with the bytes that were sent or that the device already has, and the total.
 
     Returns:
@@ -108,13 +112,15 @@ def load(
             details = [f"expected  at most {len(whole):,} B", f"found     {count:,} B"]
             raise CommunicationError(f"the device claims to have more bytes than the {what} has", details=details)
     if delta is None:
-        _send(client, module, there, _DATA_S, progress)
+        _send(client, module, there, trial, _DATA_S, progress)
     else:
-        _send(client, delta, len(delta) if there == len(module) else taken[0], _DELTA_S, progress)
+        _send(client, delta, len(delta) if there == len(module) else taken[0], trial, _DELTA_S, progress)
     return int(there)
 
 
-def _send(client: Client, data: bytes, there: int, work_s: float, progress: Callable[[int, int], None]) -> None:
+def _send(
+    client: Client, data: bytes, there: int, trial: int, work_s: float, progress: Callable[[int, int], None]
+) -> None:
     """Send the missing bytes, and make the device accept the whole."""
 
     def pieces() -> Iterator[Request]:
@@ -125,7 +131,7 @@ def _send(client: Client, data: bytes, there: int, work_s: float, progress: Call
 
     client.ask(pieces())
     progress(len(data), len(data))
-    client.ask([Request(Message.MT_COMMIT, work_s=_COMMIT_S)])
+    client.ask([Request(Message.MT_COMMIT, bytes([trial] * (trial > 0)), work_s=_COMMIT_S)])
 
 
 def module_limits(client: Client, name: str = "") -> ModuleLimits:
@@ -136,9 +142,9 @@ def module_limits(client: Client, name: str = "") -> ModuleLimits:
     """
     request = Request(Message.MT_ROOM, name.encode(), reply_bytes=1 + _ROOM_REPLY.size)
     reply = client.ask([request])[0]
-    machine, kinds, *sizes, replaces, base = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
+    machine, kinds, *sizes, replaces, base, trial = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
     there = frozenset(number for number in range(32) if kinds >> number & 1)
-    numbers = (None if number == _NONE else number for number in (replaces, base))
+    numbers = (None if number == _NONE else number for number in (replaces, base, trial))
     return ModuleLimits(machine, there, *sizes, *numbers)
 
 

@@ -18,6 +18,7 @@ from mtool.manifest.modules.format import unpack
 
 log = logging.getLogger(__name__)
 
+_MOST_STARTS = 255
 _KEPT = "module.mtm"
 _OF = b"a module's head:"
 
@@ -43,6 +44,7 @@ def send(
     place: Place,
     *,
     since: bytes = b"",
+    trial: int = 0,
     progress: Callable[[int, int], None] = lambda there, whole: None,
 ) -> Sent:
     """Load a module's file like `mtool.device.rpc.loading.load`, with the fewest bytes.
@@ -52,13 +54,17 @@ def send(
         module: the whole file.
         place: FLASH, where it is kept, or RAM.
         since: the file of the device's module in flash; empty: find it among the files that were loaded from here.
+        trial: the starts of a trial; 0: for good.
         progress: called with the bytes that were sent or that the device already has, and the total.
 
     Raises:
-        UsageError: the device has another module in flash than `since`.
+        UsageError: the device has another module in flash than `since`, or the trial is too long or in RAM.
         DeviceError: the device refuses the module; the previous one is kept.
         CommunicationError: the device stopped answering; load it again to continue.
     """
+    if not 0 <= trial <= _MOST_STARTS or (trial and place == Place.RAM):
+        details = [f"expected  0 to {_MOST_STARTS} starts, of a module in flash", f"found     {trial}, in {place.name}"]
+        raise UsageError("a module can't be on trial like this", details=details)
     name = unpack(module).name
     limits = loading.module_limits(client, name)
     replaced = (
@@ -68,12 +74,12 @@ def send(
     if replaced:
         kept = f"{limits.modules} module{'s' * (limits.modules > 1)}"
         log.warning("%s replaces %s: the device only keeps %s in flash", name, replaced, kept)
-    made = _delta(client, module, since, limits.delta_base)
+    made = _delta(client, module, since, limits.delta_base if limits.trial is None else None)
     if made and len(made) < len(module) - HEAD_BYTES:
-        loading.load(client, module, place, delta=made, progress=progress)
+        loading.load(client, module, place, delta=made, trial=trial, progress=progress)
         sent = Sent(0, len(made), replaced)
     else:
-        sent = Sent(loading.load(client, module, place, progress=progress), replaced=replaced)
+        sent = Sent(loading.load(client, module, place, trial=trial, progress=progress), replaced=replaced)
     files = cache.of_user()
     if files is not None and place == Place.FLASH:
         files.put(_key(module), {_KEPT: cache.File(module)})

@@ -167,6 +167,7 @@ class Device(Closing):
         *,
         ram: bool = False,
         since: str | Path | bytes = b"",
+        trial: int = 0,
         progress: Callable[[int, int], None] = lambda there, whole: None,
     ) -> "Device":
         """Load a module (`mtool module`) into the device: its model is then one of `models`, also after a reset.
@@ -178,6 +179,8 @@ class Device(Closing):
             ram: load it into RAM, until the next reset.
             since: the file, or its bytes, of the module in flash, so that only the difference is sent; empty:
                 use a file that was loaded from here before, if it is the one in flash.
+            trial: in flash: the number of starts after which the modules before it come back, unless it was loaded
+                again with 0, which keeps it.
             progress: called with the bytes that were sent or that the device already has, and the total.
 
         Returns:
@@ -194,7 +197,8 @@ class Device(Closing):
         old = _module(since)[0] if since else b""
         connection.require_modules(self.connection.project)
         try:
-            delta_update.send(self.session, data, Place.RAM if ram else Place.FLASH, since=old, progress=progress)
+            place = Place.RAM if ram else Place.FLASH
+            delta_update.send(self.session, data, place, since=old, trial=trial, progress=progress)
         except DeviceError as refused:
             raise connection.of_flash(refused, self.connection.transport.flash) from None
         finally:

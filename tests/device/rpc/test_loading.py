@@ -120,6 +120,27 @@ def test_a_module_in_flash_survives_a_reset() -> None:
             assert (added(client, 1), added(client, 2)) == (adds, 1)
 
 
+def test_a_module_on_trial_stays_only_if_it_is_confirmed() -> None:
+    old, new = module(5, counter=3, padding=3000), module(6, counter=4, padding=3000)
+
+    def start(*files: bytes, trial: int = 0) -> tuple[int, int, int | None]:
+        """Start, load files; return what the model adds, the least counter, and the model on trial."""
+        with process() as transport:
+            client = Client(transport, timeout_s=5)
+            for file in files:
+                loading.load(client, file, Place.FLASH, trial=trial)
+            limits = loading.module_limits(client, "adder")
+            return added(client, 1), limits.counter, limits.trial
+
+    assert start(old) == (5, 3, None)
+    assert start(new, trial=2) == (6, 3, 1)
+    assert [start() for _ in range(4)] == [(6, 3, 1), (6, 3, 1), (5, 3, None), (5, 3, None)]
+    assert start(new, old, trial=1) == (5, 3, None)  # loading another file ends the trial
+    assert start(new, trial=1) == (6, 3, 1)
+    assert start(new) == (6, 4, None)
+    assert [start() for _ in range(2)] == [(6, 4, None)] * 2
+
+
 def test_the_device_says_what_it_takes(client: Client) -> None:
     limits = loading.module_limits(client)
     assert (limits.kinds, limits.flash_bytes, limits.ram_bytes, limits.counter) == ({Kind.BYTECODE}, 23 << 10, 4096, 0)

@@ -40,6 +40,9 @@ def test_a_file_that_is_named_has_to_be_the_one_in_flash(caplog: pytest.LogCaptu
     with process() as transport:
         client = Client(transport, timeout_s=5)
         assert delta_update.send(client, old, Place.FLASH, since=other).delta_bytes == 0
+        for place, trial in ((Place.FLASH, 256), (Place.RAM, 1)):
+            with pytest.raises(UsageError, match="can't be on trial"):
+                delta_update.send(client, old, place, trial=trial)
         assert "the device has no module of that name in flash" in caplog.text
         with pytest.raises(UsageError, match="is not the one of --since"):
             delta_update.send(client, new, Place.FLASH, since=other)

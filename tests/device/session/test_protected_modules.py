@@ -88,3 +88,8 @@ def check(tmp_path: Path, template: str = "") -> None:
             with pytest.raises(DeviceError, match=r"^MemManage"):
                 device["net"].run(image, in_steps=False)
             np.testing.assert_array_equal(device["own"].run(image)["scores"], expected)
+        device.load(hostile(tmp_path, module, 0xFFFF, arena), trial=3)
+        with pytest.raises(DeviceError, match=r"^MemManage"):
+            device["net"].run(image, in_steps=False)
+    with session.open(prepared.folder, timeout_s=30) as device:  # the fault has ended the trial
+        np.testing.assert_array_equal(device["net"].run(image)["scores"], expected)
