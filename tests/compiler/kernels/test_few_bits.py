@@ -309,6 +309,15 @@ def test_sums_that_are_looked_up(target: Target, board: str | None, tmp_path: Pa
     assert failures(cases, tmp_path, board) == []
 
 
+@pytest.mark.parametrize("target", [target for target, _ in TABLES], ids=str)
+def test_dense_layers_of_few_bits_are_read_as_they_are(target: Target) -> None:
+    """By default, unless the code is worth more than it saves: int8 takes more instructions on these cores."""
+    for bits in VALUES:
+        (case, *_) = layers([(bits, (1, 128), (128, 128), False)], target)
+        plan = make_plan(case.plan.graph, target)
+        assert {step.schedule.name for step in plan.steps} == {"int_fields"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "board"), [(TABLES[0][0], None), *TABLES], ids=str)
 def test_products_of_two_outputs(target: Target, board: str | None, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Stored:
 
 
 PAIR = (2.0, 3.6)  # instructions of two products, by those of one that is added up
-PAIR_OF_THUMB1 = 6.0
+PAIR_OF_THUMB1 = 4.0  # of five or six: estimates of other schedules are as much too low
 FLUSH = 9.0  # of adding the sums of a pair to those of outputs
 
 
