@@ -133,7 +133,7 @@ MT_MVE_FFT_ACCESS(f32, float, 2, vldrwq_f32, vstrwq_f32, vldrwq_gather_shifted_o
     }                                                                                                            \
     static inline struct mt_fft_mve_##S mt_fft_get_mve_##S(const struct mt_complex_##S *a, int32_t stride)       \
     {                                                                                                            \
-        struct mt_fft_mve_##S value;                                                                             \
+        struct mt_fft_mve_##S value = {{{0, 0}}};                                                                \
         for (int n = 0; n < LANES; ++n)                                                                          \
             value.lane[n] = a[n * stride];                                                                       \
         return value;                                                                                            \

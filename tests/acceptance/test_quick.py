@@ -11,7 +11,7 @@ import quick
         ("tests/crt/firmware.py", ["tests/crt"]),
         ("tests/golden/small/small.c", []),
         ("tests/graphs.py", []),
-        ("mtool/device/rpc/client.py", ["tests/device/rpc/test_window.py", "tests/device/rpc"]),
+        ("mtool/device/rpc/client.py", ["tests/device/rpc/test_client.py", "tests/device/rpc"]),
         ("mtool/compiler/kernels/dsp/tiles.py", ["tests/compiler/kernels/test_tiles.py", "tests/compiler/kernels"]),
         ("mtool/python.py", ["tests/python"]),
         ("project_templates/arduino/src/main.c", ["tests/arduino"]),
@@ -24,8 +24,8 @@ def test_the_tests_of_a_file(source: str, tests: list[str]) -> None:
 
 
 def test_the_smoke_set_comes_first_and_nothing_twice() -> None:
-    found = quick.chosen(["mtool/device/rpc/client.py", "tests/device/rpc/test_window.py", quick.SMOKE[0], "gone.py"])
-    assert found == [*quick.SMOKE, "tests/device/rpc/test_window.py", "tests/device/rpc"]
+    found = quick.chosen(["mtool/device/rpc/client.py", "tests/device/rpc/test_client.py", quick.SMOKE[0], "gone.py"])
+    assert found == [*quick.SMOKE, "tests/device/rpc/test_client.py", "tests/device/rpc"]
 
 
 def test_every_source_has_tests() -> None:
